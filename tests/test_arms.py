@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from itertools import combinations, product
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import steadyarm as sa
+
+
+def test_two_level_factorial_gives_exactly_the_papers_features() -> None:
+    arms = sa.ArmSet.factorial({f"s{j}": ["a", "b"] for j in range(4)}, interactions=2)
+    w = np.array(list(product([-1, 1], repeat=4)))
+    pairs = [w[:, i] * w[:, j] for i, j in combinations(range(4), 2)]
+    assert np.array_equal(arms.features, np.column_stack([np.ones(16), w, *pairs]))
+    assert arms.rank == 11
+
+
+@given(st.lists(st.integers(2, 4), min_size=1, max_size=4), st.integers(1, 4))
+def test_factorial_spans_every_effect_up_to_the_order(levels: list[int], order: int) -> None:
+    order = min(order, len(levels))
+    factors = {f"f{j}": [str(i) for i in range(count)] for j, count in enumerate(levels)}
+    arms = sa.ArmSet.factorial(factors, interactions=order)
+    effects = 1 + sum(
+        int(np.prod([count - 1 for count in subset]))
+        for size in range(1, order + 1)
+        for subset in combinations(levels, size)
+    )
+    assert arms.size == int(np.prod(levels))
+    assert arms.rank == arms.dimension == len(arms.feature_names) == effects
+
+
+def test_main_effects_add_up_over_three_levels() -> None:
+    arms = sa.ArmSet.factorial({"image": ["cat", "dog", "none"]}, interactions=1)
+    effects = np.array([0.5, 0.2, -0.3])  # grand mean, dog, none; cat is minus their sum
+    assert np.allclose(arms.features @ effects, [0.5 - (0.2 - 0.3), 0.7, 0.2])
+
+
+def test_bundles_have_the_rank_of_their_pairs() -> None:
+    arms = sa.ArmSet.bundles([f"i{j}" for j in range(7)], size=3, interactions=2)
+    assert arms.size == comb(7, 3)
+    assert arms.dimension == 1 + 7 + comb(7, 2)
+    assert arms.rank == comb(7, 2)  # item and constant columns are sums of pair columns
+    assert (arms.features[:, 1:8].sum(axis=1) == 3).all()
+
+
+def test_dependent_features_are_mapped_to_their_span_and_answers_come_back() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 2)) @ rng.normal(size=(2, 5))
+    arms = sa.ArmSet.from_features(X)
+    assert arms.rank == 2
+    assert np.allclose(arms.coordinates @ arms.basis.T, X)
+    theta = rng.normal(size=2)
+    assert np.allclose(arms.features @ arms.parameters(theta), arms.coordinates @ theta)
+
+
+def test_features_of_full_rank_are_kept_as_they_are() -> None:
+    X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]])
+    assert np.array_equal(sa.ArmSet.from_features(X).coordinates, X)
+
+
+def test_arm_sets_are_immutable_and_copy_what_they_are_given() -> None:
+    X = np.eye(3)
+    arms = sa.ArmSet.from_features(X)
+    X[0, 0] = 9.0
+    assert arms.features[0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        arms.features[0, 0] = 2.0
+    with pytest.raises(AttributeError):
+        arms.names = ("a",)  # type: ignore[misc]  # the point of the test
+
+
+def test_equal_content_makes_equal_arm_sets() -> None:
+    arms = sa.ArmSet.one_hot(["a", "b"])
+    same = sa.ArmSet.from_dict(arms.to_dict())
+    assert arms == same
+    assert hash(arms) == hash(same)
+    assert arms != sa.ArmSet.one_hot(["a", "c"])
+    assert arms != sa.ArmSet.from_features([[1, 0], [0, 2]], names=["a", "b"])
+    # The border between arm names and feature names counts.
+    X = [[1.0], [2.0]]
+    one = sa.ArmSet.from_features(X, ["a", "b"], ["c"])
+    assert one != sa.ArmSet.from_features(X, ["b", "a"], ["c"])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: sa.ArmSet.from_features([[1.0, 2.0]]), "there are 1 arms"),
+        (lambda: sa.ArmSet.from_features([1.0, 2.0]), r"1 axes \(shape \(2,\)\)"),
+        (lambda: sa.ArmSet.from_features([[1.0], [2.0, 3.0]]), "not a table of numbers"),
+        (lambda: sa.ArmSet.from_features([["x"], ["y"]]), "not a table of numbers"),
+        (lambda: sa.ArmSet.from_features([[1.0], [np.nan]]), "row 1, column 0 is nan"),
+        (lambda: sa.ArmSet.from_features([[1.0], [np.inf]]), "row 1, column 0 is inf"),
+        (lambda: sa.ArmSet.from_features(np.zeros((2, 0))), "no features"),
+        (lambda: sa.ArmSet.from_features(np.zeros((2, 2))), "all features are zero"),
+        (lambda: sa.ArmSet.from_features([[1], [2], [1]]), r"arms 0 \('arm 0'\) and 2"),
+        (lambda: sa.ArmSet.from_features([[0.0], [-0.0], [1.0]]), "arms 0 .* and 1 .*identical"),
+        (lambda: sa.ArmSet.from_features([[1], [2]], names=["a"]), "1 arm names for 2 rows"),
+        (lambda: sa.ArmSet.from_features([[1], [2]], names=["a", "a"]), "'a' stands at 0 and"),
+        (lambda: sa.ArmSet.from_features([[1], [2]], names=["a", ""]), "non-empty string"),
+        (lambda: sa.ArmSet.one_hot("AB"), "single string"),
+        (lambda: sa.ArmSet.one_hot(["A"]), "there are 1 arms"),
+        (lambda: sa.ArmSet.factorial({}), "no factors"),
+        (lambda: sa.ArmSet.factorial({"a": ["x"]}), "factor 'a' has 1 level"),
+        (lambda: sa.ArmSet.factorial({"a": "xy"}), "single string 'xy'"),
+        (lambda: sa.ArmSet.factorial({"a": ["x", "x"]}), "'x' stands at 0 and"),
+        (lambda: sa.ArmSet.factorial({"a": ["x", "y"]}, interactions=2), "interactions is 2"),
+        (lambda: sa.ArmSet.factorial({f"f{j}": ["0", "1"] for j in range(23)}), "8,388,608"),
+        (lambda: sa.ArmSet.bundles(["a", "b"], size=2), "size is 2 for 2 items"),
+        (lambda: sa.ArmSet.bundles(["a", "b", "c"], size=1, interactions=2), "interactions is 2"),
+        (lambda: sa.ArmSet.bundles([f"i{j}" for j in range(60)], size=6), "50,063,860 bundles"),
+        (lambda: sa.ArmSet.one_hot(["A", "B"]).index("C"), "no arm 'C'; the arms are 'A', 'B'"),
+    ],
+)
+def test_bad_arms_are_refused_with_a_reason(build: object, message: str) -> None:
+    assert callable(build)
+    with pytest.raises(sa.InvalidInputError, match=message):
+        build()
