@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: test lint format clean help
+.PHONY: test lint format bench clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -22,6 +22,9 @@ lint: $(VENV)/dev.stamp ## ruff, mypy --strict and the import order
 format: $(VENV)/dev.stamp ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(VENV)/dev.stamp ## measure speed, as ratios within one run
+	for script in benchmarks/how_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo

@@ -1,0 +1,60 @@
+"""G-optimal designs: estimate the value of every arm well (Kiefer and Wolfowitz 1960)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.designs.active import solve_volume
+from steadyarm.designs.checks import check_among, check_tolerance
+from steadyarm.designs.design import Design
+from steadyarm.designs.solve import whiten
+from steadyarm.designs.support import with_few_arms
+
+__all__ = ["g_optimal"]
+
+RANK_TOLERANCE = 1e-9  # in whitened coordinates; smaller singular values of a subset are rounding
+
+
+def g_optimal(
+    arms: ArmSet, tol: float = 1e-6, among: ArrayLike | None = None, sparse: bool = False
+) -> Design:
+    """Design that makes the worst-known arm known as well as possible.
+
+    Minimises max over x of ‖x‖² in the inverse of A(weights). The optimal value is the rank r of
+    the arms, which is the lower bound given.
+
+    Parameters
+    ----------
+    arms : the arm set
+    tol : relative gap between value and lower bound to reach
+    among : indices of arms. If given, the design of these arms alone, in their own span: other
+        arms have weight zero, and the lower bound is the rank of these arms.
+    sparse : reduce the support to at most r(r+1)/2 arms
+
+    Examples
+    --------
+    >>> arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    >>> design = g_optimal(arms)
+    >>> print(f"{design.value:.4f}", design.support.tolist())
+    2.0000 [0, 1]
+    """
+    check_tolerance(tol)
+    chosen = check_among(arms, among)
+    X, _ = whiten(arms.coordinates)
+    if among is not None:
+        X = own_span(X[chosen])
+    solution = solve_volume(X, tol)
+    if sparse:
+        solution = with_few_arms(solution, X, X, False, tol)
+    weights = np.zeros(arms.size)
+    weights[chosen] = solution.weights
+    return Design(*solution._replace(weights=weights))
+
+
+def own_span(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows of X in whitened coordinates of their own span: full column rank."""
+    left, singular, _ = np.linalg.svd(X, full_matrices=False)
+    rank = max(int((singular > RANK_TOLERANCE * max(singular[0], 1e-300)).sum()), 1)
+    return np.ascontiguousarray(left[:, :rank] * np.sqrt(len(X)))

@@ -1,0 +1,192 @@
+"""Designs of subsets of an arm set, remembered: eliminations ask for the same ones again.
+
+A design depends on its subset alone, never on what was solved before it, so remembering changes
+the time and nothing else. What is kept is bounded; the arm sets unused for longest go first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.designs.active import solve_saddle, solve_volume
+from steadyarm.designs.frank_wolfe import frank_wolfe_on
+from steadyarm.designs.g_optimal import own_span
+from steadyarm.designs.solve import whiten
+from steadyarm.errors import InvalidInputError
+
+__all__ = ["Kind", "Solver", "SubsetDesigns", "designs_for", "forget_designs"]
+
+Kind = Literal["xy", "g"]
+Solver = Literal["exact", "frank-wolfe"]
+
+TOLERANCE = 1e-6
+MOST_FLOATS = 2**23  # 64 MB of weights over all arm sets
+
+
+@dataclass(frozen=True, eq=False)
+class SubsetDesigns:
+    """Designs of u distinct subsets, for n requests.
+
+    Attributes
+    ----------
+    weights : (u, K) array, one design a row, on all arms
+    values : (u,) array, what a policy reads as the value of the design: the achieved value for
+        the exact solver; for Frank-Wolfe, as in the published runs, that of the iterate before
+        the last
+    index : (n,) array; request i has design ``weights[index[i]]``
+    """
+
+    weights: NDArray[np.float64]
+    values: NDArray[np.float64]
+    index: NDArray[np.intp]
+
+
+@dataclass
+class _Shelf:
+    """The remembered designs of one arm set, one kind and one solver."""
+
+    rows: dict[int | bytes, int] = field(default_factory=dict)
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    values: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+
+_shelves: OrderedDict[tuple[str, str, str], _Shelf] = OrderedDict()
+_lock = Lock()
+
+
+def designs_for(
+    arms: ArmSet, masks: NDArray[np.bool_], kind: Kind = "xy", solver: Solver = "exact"
+) -> SubsetDesigns:
+    """Designs of the subsets of `arms` given by `masks` (n, K), each distinct one solved once.
+
+    Kind "xy" compares the arms of the subset using all arms; kind "g" is the design of the subset
+    alone in its own span. Safe to call from many threads.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["a", "b", "c"])
+    >>> masks = np.array([[True, True, False], [True, True, True], [True, True, False]])
+    >>> found = designs_for(arms, masks)
+    >>> found.index.tolist(), found.values.round(3).tolist()
+    ([0, 1, 0], [4.0, 6.0])
+    """
+    masks = np.ascontiguousarray(masks)
+    _check(arms, masks, kind, solver)
+    first, index, keys = _distinct(masks)
+    shelf_key = (arms.fingerprint, kind, solver)
+    with _lock:
+        shelf = _shelves.setdefault(shelf_key, _Shelf())
+        _shelves.move_to_end(shelf_key)
+        rows = np.array([shelf.rows.get(key, -1) for key in keys], dtype=np.intp)
+        stored_weights, stored_values = shelf.weights, shelf.values
+    missing = np.flatnonzero(rows < 0)
+    if not missing.size:
+        return SubsetDesigns(stored_weights[rows], stored_values[rows], index)
+    weights, values = np.empty((len(keys), arms.size)), np.empty(len(keys))
+    known = np.flatnonzero(rows >= 0)
+    if known.size:
+        weights[known], values[known] = stored_weights[rows[known]], stored_values[rows[known]]
+    weights[missing], values[missing] = _solve(arms, masks[first[missing]], kind, solver)
+    _remember(shelf_key, [keys[i] for i in missing], weights[missing], values[missing])
+    return SubsetDesigns(weights, values, index)
+
+
+def forget_designs() -> None:
+    """Empty the memory of subset designs."""
+    with _lock:
+        _shelves.clear()
+
+
+def _check(arms: ArmSet, masks: NDArray[np.bool_], kind: str, solver: str) -> None:
+    if masks.ndim != 2 or masks.shape[1] != arms.size or masks.dtype != np.bool_:
+        raise InvalidInputError(
+            f"the masks are {masks.dtype} of shape {masks.shape}; expected booleans of shape "
+            f"(n, {arms.size}), one row per subset and one column per arm."
+        )
+    empty = np.flatnonzero(~masks.any(axis=1))
+    if empty.size:
+        raise InvalidInputError(f"mask {empty[0]} names no arm; every subset needs at least one.")
+    if kind not in ("xy", "g"):
+        raise InvalidInputError(f"kind is {kind!r}; expected 'xy' or 'g'.")
+    if solver not in ("exact", "frank-wolfe"):
+        raise InvalidInputError(f"solver is {solver!r}; expected 'exact' or 'frank-wolfe'.")
+
+
+def _distinct(
+    masks: NDArray[np.bool_],
+) -> tuple[NDArray[np.intp], NDArray[np.intp], list[int] | list[bytes]]:
+    """A row for each distinct mask, which of them each request is, and their keys."""
+    n, K = masks.shape
+    packed = np.packbits(masks, axis=1)
+    if K <= 16:  # a table of all subsets is quicker than sorting
+        codes = packed[:, 0].astype(np.intp)
+        if packed.shape[1] == 2:
+            codes = codes * 256 + packed[:, 1]
+        row_of = np.full(2**16, -1, dtype=np.intp)
+        row_of[codes[::-1]] = np.arange(n - 1, -1, -1)
+        present = np.flatnonzero(row_of >= 0)
+        first = row_of[present]
+        row_of[present] = np.arange(present.size)
+        return first, row_of[codes], present.tolist()
+    width = packed.shape[1]
+    unique, first, index = np.unique(
+        packed.view(np.dtype((np.void, width))).ravel(), return_index=True, return_inverse=True
+    )
+    return first, index, [code.tobytes() for code in unique]
+
+
+def _solve(
+    arms: ArmSet, masks: NDArray[np.bool_], kind: Kind, solver: Solver
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    X, _ = whiten(arms.coordinates)
+    weights, values = np.zeros(masks.shape), np.zeros(len(masks))
+    for row, mask in enumerate(masks):
+        if kind == "xy":
+            design = (
+                solve_saddle(X, X[mask], True, TOLERANCE)
+                if solver == "exact"
+                else frank_wolfe_on(X, X[mask], True)
+            )
+            weights[row] = design.weights
+        else:
+            alone = own_span(X[mask])
+            design = (
+                solve_volume(alone, TOLERANCE)
+                if solver == "exact"
+                else frank_wolfe_on(alone, alone, False)
+            )
+            weights[row, mask] = design.weights
+        values[row] = design.value
+    return weights, values
+
+
+def _remember(
+    shelf_key: tuple[str, str, str],
+    keys: list[int | bytes],
+    weights: NDArray[np.float64],
+    values: NDArray[np.float64],
+) -> None:
+    if weights.size > MOST_FLOATS:
+        return
+    with _lock:
+        shelf = _shelves.setdefault(shelf_key, _Shelf())
+        new = [i for i, key in enumerate(keys) if key not in shelf.rows]
+        if shelf.weights.size + weights.size > MOST_FLOATS:
+            shelf = _shelves[shelf_key] = _Shelf()  # one arm set fills the memory: start afresh
+            new = list(range(len(keys)))
+        start = len(shelf.values)
+        old = shelf.weights if start else np.empty((0, weights.shape[1]))
+        # new arrays, never written again: other threads may still read the old ones
+        shelf.weights = np.concatenate([old, weights[new]])
+        shelf.values = np.concatenate([shelf.values, values[new]])
+        shelf.rows.update((keys[i], start + row) for row, i in enumerate(new))
+        _shelves.move_to_end(shelf_key)
+        while sum(shelf.weights.size for shelf in _shelves.values()) > MOST_FLOATS:
+            _shelves.popitem(last=False)

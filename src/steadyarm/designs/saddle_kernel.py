@@ -1,0 +1,287 @@
+"""The solver for XY and transductive designs: a primal-dual interior-point method, compiled.
+
+The problem min over designs of max_y y'A^-1 y is solved in the scaled form
+
+    minimise sum_i lam_i   subject to   h_y(lam) = 1 / y'A(lam)^-1 y >= 1,   lam >= 0,
+
+whose optimal value is the same. Each h_y is concave and homogeneous of degree one (the least
+v'Av with v'y = 1), nearly linear, which is why ten Newton steps are enough where the constraint
+y'A^-1 y <= 1 needs many more. Multipliers nu of the constraints give the proof: with
+mu_y = nu_y h_y^2 and W = sum mu_y y y', no design has a value below
+tr(W A^-1)^2 / (sum(mu) max_x x'A^-1 W A^-1 x).
+
+Directions enter the Newton system when they come near the constraint; all are scanned each step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.designs.dense_kernels import (
+    add_weighted_gram,
+    cholesky,
+    cholesky_solve,
+    farthest,
+    information,
+    kernel,
+    value_on_range,
+    whiten_rows,
+)
+
+OPTIMAL, STEP_LIMIT, STALLED = 0, 1, 2
+ENTER = 0.7  # a direction enters when y'A^-1 y exceeds this share of its bound
+
+
+@kernel
+def interior_point(
+    X: NDArray[np.float64],
+    B: NDArray[np.float64],
+    pairs: bool,
+    tol: float,
+    steps: int,
+    careful: bool,
+    weights: NDArray[np.float64],
+    slack: NDArray[np.float64],
+    Q: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> tuple[int, int]:
+    """Solve over arms X (K, r) and directions B (m, r), or all differences of rows of B.
+
+    Out: weights (K,) sum to one; slack (K,) is 1 - g_i, zero on the support; Q (r, r) and bounds
+    (value, lower bound, tr(W A^-1)^2 / sum mu) are the certificate: x'Qx = g_x for any further
+    arm x. Returns (outcome, Newton steps).
+    """
+    K, r = X.shape
+    m = B.shape[0]
+    reach, least, lag = (0.7, 0.2, 0.3) if careful else (0.98, 0.005, 3.0)
+    room = min(m * (m - 1) // 2, 20 * m + 200) if pairs else m
+    J = 0
+    first, second = np.empty(room, np.int64), np.empty(room, np.int64)
+    nu, s, mu, q = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
+    dnu, ds, rnu, curve = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
+    C = np.empty((room, K))
+    active = np.zeros((m, m if pairs else 1), np.bool_)
+    lam, z, g = np.full(K, 1.0 / K), np.empty(K), np.empty(K)
+    dlam, dz, rlam = np.empty(K), np.empty(K), np.empty(K)
+    A, W = np.empty((r, r)), np.empty((r, r))
+    V, VW, U, w = np.empty((K, r)), np.empty((K, r)), np.empty((m, r)), np.empty(r)
+    T, N = np.empty((m, K)), np.empty((K, K))
+    distance, partner = np.empty(m), np.empty(m, np.int64)
+    best, lower, sigma = np.inf, 0.0, 0.0
+    bounds[:] = 0.0
+    for step in range(steps + 1):
+        information(X, lam, A)
+        if not cholesky(A, 0.0):
+            return STALLED, step
+        whiten_rows(A, X, V)
+        whiten_rows(A, B, U)
+        largest = farthest(U, pairs, distance, partner)
+        if step == 0:
+            if largest <= 0.0:
+                weights[:] = 1.0 / K
+                return OPTIMAL, 0
+            scale = 2.0 * largest  # every h starts at 2 or more: strictly inside
+            lam *= scale
+            V /= np.sqrt(scale)
+            U /= np.sqrt(scale)
+            A *= np.sqrt(scale)
+            distance /= scale
+            largest = 0.5
+        threshold = ENTER * (largest if step == 0 else 1.0)
+        for i in range(m):
+            if distance[i] > threshold and room > J:
+                j = partner[i] if pairs else 0
+                row, column = (max(i, j), min(i, j)) if pairs else (i, 0)
+                if not active[row, column]:
+                    active[row, column] = True
+                    first[J] = row
+                    second[J] = column if pairs else -1
+                    s[J] = max(1.0 / distance[i] - 1.0, 0.1)
+                    nu[J] = 1.0 if step == 0 else sigma / s[J]
+                    J += 1
+        # W in the coordinates where A is the identity, and the gradient g
+        W[:] = 0.0
+        trace, mass = 0.0, 0.0
+        for j in range(J):
+            t = 0.0
+            for k in range(r):
+                w[k] = U[first[j], k] - (U[second[j], k] if pairs else 0.0)
+                t += w[k] * w[k]
+            q[j] = t
+            mu[j] = nu[j] / (t * t)
+            mass += mu[j]
+            trace += mu[j] * t
+            for k in range(r):
+                t = mu[j] * w[k]
+                for n in range(r):
+                    W[k, n] += t * w[n]
+        steepest = 0.0
+        for i in range(K):
+            t = 0.0
+            for k in range(r):
+                u = 0.0
+                for n in range(r):
+                    u += W[k, n] * V[i, n]
+                VW[i, k] = u
+                t += u * V[i, k]
+            g[i] = t
+            steepest = max(steepest, t)
+        if step == 0:  # multipliers scaled so that all slacks are at least one half
+            scale = 0.5 / steepest
+            for j in range(J):
+                nu[j] *= scale
+                mu[j] *= scale
+            W *= scale
+            VW *= scale
+            g *= scale
+            mass *= scale
+            trace *= scale
+            steepest = 0.5
+            for i in range(K):
+                z[i] = 1.0 - g[i]
+        total = lam.sum()
+        if trace * trace > lower * steepest * mass:
+            lower = trace * trace / (steepest * mass)
+            bounds[2] = trace * trace / mass
+            for k in range(r):  # Q = L^-T W L^-1, row by row: first W L^-1, then the same again
+                for n in range(r - 1, -1, -1):
+                    t = W[k, n]
+                    for p in range(n + 1, r):
+                        t -= Q[k, p] * A[p, n]
+                    Q[k, n] = t / A[n, n]
+            for n in range(r):
+                for k in range(r - 1, -1, -1):
+                    t = Q[k, n]
+                    for p in range(k + 1, r):
+                        t -= Q[p, n] * A[p, k]
+                    Q[k, n] = t / A[k, k]
+        if total * largest < best:
+            best = total * largest
+            for i in range(K):
+                weights[i] = lam[i] / total
+                slack[i] = z[i]
+        bounds[0], bounds[1] = best, lower
+        if best <= lower * (1.0 + tol):
+            return OPTIMAL, step
+        if step == steps:
+            break
+        # Newton matrix: curvature of h, barrier of lam, barrier of the constraints
+        for j in range(m):
+            for i in range(K):
+                t = 0.0
+                for k in range(r):
+                    t += U[j, k] * V[i, k]
+                T[j, i] = t
+        for j in range(J):
+            for i in range(K):
+                t = T[first[j], i] - (T[second[j], i] if pairs else 0.0)
+                C[j, i] = t * t
+            square = q[j] * q[j]
+            curve[j] = nu[j] / (s[j] * square * square) - 2.0 * mu[j] / q[j]
+        for i in range(K):
+            for k in range(i + 1):
+                t = 0.0
+                u = 0.0
+                for n in range(r):
+                    t += V[i, n] * V[k, n]
+                    u += VW[i, n] * V[k, n]
+                N[i, k] = 2.0 * t * u
+        add_weighted_gram(C[:J], curve[:J], N)
+        complementarity, residual = 0.0, 0.0
+        for i in range(K):
+            N[i, i] += z[i] / lam[i]
+            complementarity += lam[i] * z[i]
+            residual = max(residual, abs(1.0 - g[i] - z[i]))
+        for j in range(J):
+            complementarity += nu[j] * s[j]
+        average = complementarity / (K + J)
+        cholesky(N, 1e60)
+        # Mehrotra: a step to the boundary tells how far to go, the second step goes there
+        alpha = 0.0
+        for corrector in range(2):
+            second_order = 0.0
+            if corrector == 1:
+                after = 0.0
+                for i in range(K):
+                    after += (lam[i] + alpha * dlam[i]) * (z[i] + alpha * dz[i])
+                for j in range(J):
+                    after += (nu[j] + alpha * dnu[j]) * (s[j] + alpha * ds[j])
+                ratio = max(after / complementarity, 0.0)
+                sigma = average * min(max(ratio**3, least), 1.0)
+                second_order = 1.0
+                if residual * total > lag * complementarity:
+                    sigma = average  # the multipliers lag behind: only centre
+                    second_order = 0.0
+            else:
+                sigma = 0.0
+            for i in range(K):
+                rlam[i] = sigma - lam[i] * z[i]
+                if corrector == 1:
+                    rlam[i] -= second_order * dlam[i] * dz[i]
+            for i in range(K):
+                dlam[i] = g[i] + z[i] - 1.0 + rlam[i] / lam[i]
+            for j in range(J):
+                rnu[j] = sigma - nu[j] * s[j]
+                if corrector == 1:
+                    rnu[j] -= second_order * dnu[j] * ds[j]
+                t = (rnu[j] - nu[j] * (1.0 / q[j] - 1.0 - s[j])) / (s[j] * q[j] * q[j])
+                for i in range(K):
+                    dlam[i] += C[j, i] * t
+            cholesky_solve(N, dlam)
+            longest = np.inf
+            for i in range(K):
+                dz[i] = (rlam[i] - z[i] * dlam[i]) / lam[i]
+                if dlam[i] < 0.0:
+                    longest = min(longest, -lam[i] / dlam[i])
+                if dz[i] < 0.0:
+                    longest = min(longest, -z[i] / dz[i])
+            for j in range(J):
+                t = 0.0
+                for i in range(K):
+                    t += C[j, i] * dlam[i]
+                ds[j] = t / (q[j] * q[j]) + 1.0 / q[j] - 1.0 - s[j]
+                dnu[j] = (rnu[j] - nu[j] * ds[j]) / s[j]
+                if ds[j] < 0.0:
+                    longest = min(longest, -s[j] / ds[j])
+                if dnu[j] < 0.0:
+                    longest = min(longest, -nu[j] / dnu[j])
+            alpha = min(1.0, longest if corrector == 0 else reach * longest)
+        for i in range(K):
+            lam[i] += alpha * dlam[i]
+            z[i] += alpha * dz[i]
+        for j in range(J):
+            nu[j] += alpha * dnu[j]
+            s[j] += alpha * ds[j]
+    return STEP_LIMIT, steps
+
+
+@kernel
+def purge(
+    X: NDArray[np.float64],
+    B: NDArray[np.float64],
+    pairs: bool,
+    limit: float,
+    weights: NDArray[np.float64],
+    slack: NDArray[np.float64],
+) -> float:
+    """Drop the weights (K,) below their slack (K,) if the value stays within `limit`.
+
+    Returns the new value, or infinity where the weights had to be left as they are. Dropping may
+    leave A singular: the value is then taken on its range, which must hold every direction.
+    """
+    trial = np.empty_like(weights)
+    total = 0.0
+    for i in range(weights.size):
+        trial[i] = 0.0 if weights[i] < slack[i] else weights[i]
+        total += trial[i]
+    if total <= 0.0:
+        return np.inf
+    for i in range(weights.size):
+        trial[i] /= total
+    value = value_on_range(X, trial, B, pairs)
+    if not value <= limit:
+        return np.inf
+    for i in range(weights.size):
+        weights[i] = trial[i]
+    return value

@@ -1,0 +1,85 @@
+"""On 200 random arm sets the gap is met, and cvxpy finds the same values."""
+
+import numpy as np
+import pytest
+
+from steadyarm.designs import Status, g_optimal, transductive, xy_optimal
+from tests.designs.armsets import COUNT, random_arm_set
+from tests.designs.reference import achieved_value, all_pairs, optimal_value
+
+AGREEMENT = 1e-5
+QUICK_FOR_CVXPY = [
+    seed for seed in range(COUNT) if (arms := random_arm_set(seed)[1]).size <= 40 and arms.rank <= 7
+]
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_gap_is_met_and_value_is_true(block: int) -> None:
+    for seed in range(block, COUNT, 10):
+        kind, arms = random_arm_set(seed)
+        X = arms.coordinates
+        for design, Y in ((g_optimal(arms), X), (xy_optimal(arms), all_pairs(X))):
+            where = f"arm set {seed} ({kind}, {arms.size} arms, rank {arms.rank}): {design}"
+            assert design.status is Status.OPTIMAL, where
+            assert -1e-9 <= design.gap <= 1e-6, where
+            assert design.weights.min() >= 0.0, where
+            assert design.weights.sum() == pytest.approx(1.0, abs=1e-12), where
+            assert achieved_value(X, Y, design.weights) == pytest.approx(design.value, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", QUICK_FOR_CVXPY)
+def test_cvxpy_agrees(seed: int) -> None:
+    _, arms = random_arm_set(seed)
+    X = arms.coordinates
+    for design, Y in ((g_optimal(arms), X), (xy_optimal(arms), all_pairs(X))):
+        truth = optimal_value(X, Y)
+        assert design.value == pytest.approx(truth, rel=AGREEMENT)
+        assert design.lower_bound <= truth * (1 + AGREEMENT)
+
+
+@pytest.mark.parametrize("seed", range(0, COUNT, 5))
+def test_subsets(seed: int) -> None:
+    _, arms = random_arm_set(seed)
+    rng = np.random.default_rng(seed)
+    for size in {2, 3, max(2, arms.size // 3)}:
+        among = rng.choice(arms.size, size, replace=False)
+        design = xy_optimal(arms, among=among)
+        assert -1e-9 <= design.gap <= 1e-6
+        X = arms.coordinates
+        value = achieved_value(X, all_pairs(X[among]), design.weights)
+        assert value == pytest.approx(design.value, rel=1e-7)
+        of_subset = g_optimal(arms, among=among)
+        assert of_subset.gap <= 1e-6
+        assert of_subset.lower_bound == np.linalg.matrix_rank(arms.features[among])
+        assert set(of_subset.support) <= set(among)
+
+
+@pytest.mark.parametrize("seed", QUICK_FOR_CVXPY[::4])
+def test_cvxpy_agrees_on_subsets_and_directions(seed: int) -> None:
+    _, arms = random_arm_set(seed)
+    rng = np.random.default_rng(seed)
+    X = arms.coordinates
+    among = rng.choice(arms.size, 3, replace=False)
+    truth = optimal_value(X, all_pairs(X[among]))
+    assert xy_optimal(arms, among=among).value == pytest.approx(truth, rel=AGREEMENT)
+    directions = rng.normal(size=(4, arms.size)) @ arms.features
+    design = transductive(arms, directions)
+    truth = optimal_value(X, directions @ arms.basis)
+    assert design.gap <= 1e-6
+    assert design.value == pytest.approx(truth, rel=AGREEMENT)
+    assert design.lower_bound <= truth * (1 + AGREEMENT)
+
+
+def test_many_arms_are_brought_in_as_needed() -> None:
+    from steadyarm.arms import ArmSet
+
+    X = np.random.default_rng(5).normal(size=(3000, 6))
+    arms = ArmSet.from_features(X)
+    for design in (
+        g_optimal(arms),
+        xy_optimal(arms),
+        xy_optimal(arms, among=[5, 17]),
+        transductive(arms, X[::7]),
+    ):
+        assert design.gap <= 1e-6
+        assert design.support.size <= 60
