@@ -11,6 +11,7 @@ from steadyarm.designs import (
     transductive,
     xy_optimal,
 )
+from steadyarm.environments import BernoulliReward, BoundedNoise, Environment, GaussianNoise
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
@@ -20,6 +21,20 @@ from steadyarm.errors import (
     SteadyArmError,
     UnknownAssignmentError,
 )
+from steadyarm.policies import (
+    GBAI,
+    P1,
+    P1RAGE,
+    MixedPeace,
+    ODLinBAI,
+    P1Peace,
+    Peace,
+    Policy,
+    State,
+    Uniform,
+)
+from steadyarm.segments import Segment, SegmentStats
+from steadyarm.simulation import Results, simulate
 
 __version__ = "0.1.0.dev0"
 
@@ -35,6 +50,26 @@ __all__ = [
     "round_design",
     "transductive",
     "xy_optimal",
+    # policies
+    "GBAI",
+    "MixedPeace",
+    "ODLinBAI",
+    "P1",
+    "P1Peace",
+    "P1RAGE",
+    "Peace",
+    "Policy",
+    "Segment",
+    "SegmentStats",
+    "State",
+    "Uniform",
+    # simulation
+    "BernoulliReward",
+    "BoundedNoise",
+    "Environment",
+    "GaussianNoise",
+    "Results",
+    "simulate",
     # errors
     "BudgetSpentError",
     "InvalidInputError",

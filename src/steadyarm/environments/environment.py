@@ -1,0 +1,249 @@
+"""Environment: arms whose mean rewards follow a table over time, fixed before the test starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.environments import kernels
+from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
+from steadyarm.errors import InvalidInputError
+from steadyarm.segments import Direction, Segment, SegmentStats
+
+__all__ = ["Environment", "RewardSource"]
+
+
+class RewardSource(Protocol):
+    """What `simulate` needs of an environment; write your own class with these five."""
+
+    @property
+    def arms(self) -> ArmSet:
+        """The variants."""
+
+    @property
+    def budget(self) -> int:
+        """Number of rounds T."""
+
+    @property
+    def best_arm(self) -> int:
+        """The arm whose choice is no error."""
+
+    @property
+    def direction(self) -> Direction:
+        """Whether high or low rewards are wanted."""
+
+    def play(
+        self,
+        segment: Segment,
+        start: NDArray[np.int64],
+        rng: np.random.Generator,
+        squares: bool = False,
+    ) -> SegmentStats:
+        """Play each trial's segment from its round `start` (n,) on."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Rewards around a table of means; the world does not react to what is played.
+
+    Build one with `from_parameters` or `from_means`.
+
+    Attributes
+    ----------
+    arms : the variants
+    budget : number of rounds T
+    table : (T, K) mean reward of every arm in every round, or (1, K) if nothing moves
+    noise : how rewards scatter around their means
+    direction : whether high or low rewards are wanted
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> sale = np.where(np.arange(1000)[:, None] < 300, [0.1, 0.5], [0.4, 0.3])
+    >>> world = Environment.from_means(arms, sale, noise=GaussianNoise(0.3))
+    >>> world.best_arm, round(world.gap, 3)
+    (1, 0.05)
+    """
+
+    arms: ArmSet
+    budget: int
+    table: NDArray[np.float64] = field(repr=False)
+    noise: Noise = field(default_factory=GaussianNoise)
+    direction: Direction = "maximize"
+
+    @classmethod
+    def from_parameters(
+        cls,
+        arms: ArmSet,
+        thetas: ArrayLike,
+        noise: Noise | None = None,
+        budget: int | None = None,
+        direction: Direction = "maximize",
+    ) -> Environment:
+        """Means x'θ_t from parameters in the user's features: (T, d), or (d,) with a budget."""
+        parameters = _table(thetas, arms.dimension, "thetas", "features", budget)
+        return cls._build(arms, parameters @ arms.features.T, noise, budget, direction)
+
+    @classmethod
+    def from_means(
+        cls,
+        arms: ArmSet,
+        means: ArrayLike,
+        noise: Noise | None = None,
+        budget: int | None = None,
+        direction: Direction = "maximize",
+    ) -> Environment:
+        """Means given directly: (T, K), or (K,) with a budget."""
+        table = _table(means, arms.size, "means", "arms", budget)
+        return cls._build(arms, table, noise, budget, direction)
+
+    @classmethod
+    def _build(
+        cls,
+        arms: ArmSet,
+        table: NDArray[np.float64],
+        noise: Noise | None,
+        budget: int | None,
+        direction: Direction,
+    ) -> Environment:
+        noise = GaussianNoise() if noise is None else noise
+        if direction not in ("maximize", "minimize"):
+            raise InvalidInputError(
+                f"direction is {direction!r}; expected 'maximize' or 'minimize'."
+            )
+        if isinstance(noise, BernoulliReward) and not ((table >= 0) & (table <= 1)).all():
+            t, k = np.argwhere((table < 0) | (table > 1))[0]
+            raise InvalidInputError(
+                f"the mean of arm {arms.names[k]!r} in round {t} is {table[t, k]:g}; "
+                "Bernoulli rewards need means between 0 and 1."
+            )
+        table = np.ascontiguousarray(table)
+        table.setflags(write=False)
+        return cls(arms, len(table) if budget is None else budget, table, noise, direction)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether one row of means stands for all rounds."""
+        return len(self.table) == 1
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """(T, K) mean reward of every arm in every round (a view, also if nothing moves)."""
+        return np.broadcast_to(self.table, (self.budget, self.arms.size))
+
+    @cached_property
+    def average(self) -> NDArray[np.float64]:
+        """(K,) time-averaged mean of every arm: what a test is to compare."""
+        return np.asarray(self.table.mean(axis=0))
+
+    @property
+    def best_arm(self) -> int:
+        """The arm with the best time-averaged mean."""
+        return int(self.average.argmax() if self.direction == "maximize" else self.average.argmin())
+
+    @property
+    def gap(self) -> float:
+        """By how much the best arm beats the second best, on average over time."""
+        first, second = np.sort(self.average)[:: -1 if self.direction == "maximize" else 1][:2]
+        return float(abs(first - second))
+
+    def play(
+        self,
+        segment: Segment,
+        start: NDArray[np.int64],
+        rng: np.random.Generator,
+        squares: bool = False,
+    ) -> SegmentStats:
+        """Play each trial's segment from its round `start` (n,) on.
+
+        Without squares, Gaussian noise is drawn once per arm and segment, as its sum, and where
+        nothing moves only the number of plays is drawn.
+        """
+        if squares or isinstance(self.noise, BoundedNoise):
+            return self._play_rounds(segment, start, self.noise.kind, squares, rng)
+        if self.is_stationary:
+            stats = self._play_still(segment, rng)
+        elif isinstance(self.noise, GaussianNoise):
+            stats = self._play_rounds(segment, start, kernels.EXACT, False, rng)
+        else:
+            return self._play_rounds(segment, start, self.noise.kind, False, rng)
+        if isinstance(self.noise, BernoulliReward):
+            return stats
+        spread = self.noise.sd * np.sqrt(stats.counts)
+        return replace(stats, sums=stats.sums + spread * rng.standard_normal(spread.shape))
+
+    def _play_still(self, segment: Segment, rng: np.random.Generator) -> SegmentStats:
+        """Nothing moves: the numbers of plays are enough, drawn or planned."""
+        if segment.order == "shuffled":
+            counts = segment.counts
+        else:
+            counts = rng.multinomial(segment.rounds, segment.weights)
+        if isinstance(self.noise, BernoulliReward):
+            return SegmentStats(counts, rng.binomial(counts, self.table).astype(np.float64))
+        return SegmentStats(counts, counts * self.table)
+
+    def _play_rounds(
+        self,
+        segment: Segment,
+        start: NDArray[np.int64],
+        kind: int,
+        squares: bool,
+        rng: np.random.Generator,
+    ) -> SegmentStats:
+        shape = segment.weights.shape
+        counts = np.zeros(shape, dtype=np.int64)
+        sums, squared = np.zeros(shape), np.zeros(shape if squares else (0, 0))
+        shuffled = segment.order == "shuffled"
+        kernels.play_table(
+            self.table,
+            segment.weights,
+            segment.counts if shuffled else segment.rounds[:, None],
+            shuffled,
+            start,
+            kind,
+            self.noise.scale,
+            squares,
+            rng,
+            counts,
+            sums,
+            squared,
+        )
+        return SegmentStats(counts, sums, squared if squares else None)
+
+
+def _table(
+    values: ArrayLike, columns: int, what: str, of: str, budget: int | None
+) -> NDArray[np.float64]:
+    """Checked (T, columns) table, or (1, columns) if one row stands for `budget` rounds."""
+    try:
+        table = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} is not a table of numbers ({error}).") from None
+    if table.ndim not in (1, 2) or table.shape[-1] != columns or not table.size:
+        raise InvalidInputError(
+            f"{what} has shape {table.shape}; expected (T, {columns}), one row per round and one "
+            f"column for each of the {columns} {of}, or ({columns},) if nothing moves."
+        )
+    if not np.isfinite(table).all():
+        where = np.argwhere(~np.isfinite(table))[0].tolist()
+        raise InvalidInputError(f"{what}{where} is not a finite number.")
+    if table.ndim == 1:
+        if budget is None:
+            raise InvalidInputError(
+                f"{what} is one row, so nothing moves; say for how many rounds with budget=…"
+            )
+        table = table[None, :]
+    elif budget is not None and len(table) != budget:
+        raise InvalidInputError(
+            f"{what} has {len(table)} rows but budget is {budget}; leave budget out or make "
+            "them agree."
+        )
+    if budget is not None and budget < 1:
+        raise InvalidInputError(f"budget is {budget}; expected at least 1 round.")
+    return table

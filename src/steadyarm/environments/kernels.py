@@ -1,0 +1,156 @@
+"""Compiled draws of whole segments. Blind: the caller validates, seeds and allocates."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["BERNOULLI", "BOUNDED", "EXACT", "GAUSSIAN", "play_table"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+EXACT, GAUSSIAN, BOUNDED, BERNOULLI = range(4)  # EXACT: the mean itself, no noise
+
+
+@njit(cache=True, nogil=True)
+def play_table(
+    means: Floats,
+    weights: Floats,
+    planned: Integers,
+    shuffled: bool,
+    start: Integers,
+    kind: int,
+    scale: float,
+    with_squares: bool,
+    rng: np.random.Generator,
+    counts: Integers,
+    sums: Floats,
+    squares: Floats,
+) -> None:
+    """Play every trial's segment against a table of means.
+
+    means : (T, K), or (1, K) if nothing moves
+    weights : (n, K); planned : (n, K) plays of each arm, or (n, 1) rounds if not shuffled
+    start : (n,) first round; kind, scale : the noise
+    counts, sums, squares : (n, K), zero on entry; squares is left alone unless asked for
+    """
+    moving = means.shape[0] > 1
+    scratch, accept, alias = scratch_for(planned, means.shape[1])
+    for i in range(weights.shape[0]):
+        arms = draw_arms(weights[i], planned[i], shuffled, rng, scratch, accept, alias)
+        for p in range(arms.shape[0]):
+            arm = arms[p]
+            mean = means[start[i] + p if moving else 0, arm]
+            reward = _reward(mean, kind, scale, rng)
+            counts[i, arm] += 1
+            sums[i, arm] += reward
+            if with_squares:
+                squares[i, arm] += reward * reward
+
+
+@njit(cache=True, nogil=True)
+def _reward(mean: float, kind: int, scale: float, rng: np.random.Generator) -> float:
+    if kind == GAUSSIAN:
+        return mean + scale * rng.standard_normal()
+    if kind == BOUNDED:
+        return mean + scale * (2.0 * rng.random() - 1.0)
+    if kind == BERNOULLI:
+        return 1.0 if rng.random() < mean else 0.0
+    return mean
+
+
+@njit(cache=True, nogil=True)
+def scratch_for(planned: Integers, K: int) -> tuple[NDArray[np.int32], Floats, Integers]:
+    """Memory for `draw_arms`: arms of the longest segment, and an alias table of K arms."""
+    longest = 0
+    for i in range(planned.shape[0]):
+        longest = max(longest, planned[i].sum())
+    return np.empty(longest, dtype=np.int32), np.empty(K), np.empty((2, K), dtype=np.int64)
+
+
+@njit(cache=True, nogil=True)
+def draw_arms(
+    weights: Floats,
+    planned: Integers,
+    shuffled: bool,
+    rng: np.random.Generator,
+    scratch: NDArray[np.int32],
+    accept: Floats,
+    alias: Integers,
+) -> NDArray[np.int32]:
+    """Arms of one trial's segment, in order of play; a view of `scratch`."""
+    arms = scratch[: planned.sum()]
+    if shuffled:
+        _fill_shuffled(planned, rng, arms)
+    else:
+        _fill_iid(weights, rng, accept, alias, arms)
+    return arms
+
+
+@njit(cache=True, nogil=True)
+def _fill_iid(
+    weights: Floats,
+    rng: np.random.Generator,
+    accept: Floats,
+    alias: Integers,
+    arms: NDArray[np.int32],
+) -> None:
+    K = weights.shape[0]
+    _alias_table(weights, accept, alias[0], alias[1])
+    for p in range(arms.shape[0]):
+        u = rng.random() * K
+        arm = int(u)
+        if u - arm >= accept[arm]:
+            arm = alias[0, arm]
+        arms[p] = arm
+
+
+@njit(cache=True, nogil=True)
+def _fill_shuffled(planned: Integers, rng: np.random.Generator, arms: NDArray[np.int32]) -> None:
+    """Fisher and Yates' shuffle of the planned plays."""
+    p = 0
+    for k in range(planned.shape[0]):
+        for _ in range(planned[k]):
+            arms[p] = k
+            p += 1
+    for p in range(arms.shape[0] - 1, 0, -1):
+        other = int(rng.random() * (p + 1))
+        arms[p], arms[other] = arms[other], arms[p]
+
+
+@njit(cache=True, nogil=True)
+def _alias_table(weights: Floats, accept: Floats, alias: Integers, stack: Integers) -> None:
+    """Walker's alias table of one allocation (K,), by Vose's method.
+
+    accept, alias : (K,) filled; stack : (K,) scratch, small ones from the left, large ones
+    from the right
+    """
+    K = weights.shape[0]
+    total = weights.sum()
+    small, large = 0, K
+    for k in range(K):
+        accept[k] = weights[k] * K / total
+        alias[k] = k
+        if accept[k] < 1.0:
+            stack[small] = k
+            small += 1
+        else:
+            large -= 1
+            stack[large] = k
+    while small > 0 and large < K:
+        small -= 1
+        poor, rich = stack[small], stack[large]
+        alias[poor] = rich
+        accept[rich] -= 1.0 - accept[poor]
+        if accept[rich] < 1.0:
+            large += 1
+            stack[small] = rich
+            small += 1
+    # What is left differs from one by rounding only.
+    for i in range(small):
+        if weights[stack[i]] > 0.0:
+            accept[stack[i]] = 1.0
+    for i in range(large, K):
+        accept[stack[i]] = 1.0

@@ -1,0 +1,50 @@
+"""The algorithms: one file each, named as in its paper."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.policies.base import Policy, Recommendations, State
+from steadyarm.policies.g_bai import GBAI
+from steadyarm.policies.mixed_peace import MixedPeace
+from steadyarm.policies.od_linbai import ODLinBAI
+from steadyarm.policies.p1 import P1
+from steadyarm.policies.p1_peace import P1Peace
+from steadyarm.policies.p1_rage import P1RAGE
+from steadyarm.policies.peace import Peace
+from steadyarm.policies.uniform import Uniform
+
+__all__ = [
+    "GBAI",
+    "P1",
+    "P1RAGE",
+    "POLICIES",
+    "MixedPeace",
+    "ODLinBAI",
+    "P1Peace",
+    "Peace",
+    "Policy",
+    "Recommendations",
+    "State",
+    "Uniform",
+    "policy_from_dict",
+]
+
+POLICIES: dict[str, type[Policy[Any]]] = {
+    policy.name: policy
+    for policy in (Uniform, GBAI, P1RAGE, P1Peace, MixedPeace, Peace, ODLinBAI, P1)
+}
+
+
+def policy_from_dict(data: Mapping[str, Any]) -> Policy[Any]:
+    """The policy that `Policy.to_dict` described."""
+    settings = dict(data)
+    name = settings.pop("name", None)
+    if name not in POLICIES:
+        raise InvalidInputError(
+            f"there is no policy called {name!r}; the policies are {', '.join(POLICIES)}."
+        )
+    try:
+        return POLICIES[name](**settings)
+    except TypeError as error:
+        raise InvalidInputError(f"the settings {settings} do not fit {name}: {error}.") from None

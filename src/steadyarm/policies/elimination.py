@@ -1,0 +1,91 @@
+"""Virtual elimination: what RAGE and Peace would sample in a full run, given an estimate.
+
+No sample is collected here. Both average the XY-optimal designs of nested sets of arms
+(Algorithms 3 and 5 of the paper) and work on a batch of trials; equal sets are solved once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.designs.memo import designs_for
+from steadyarm.policies.base import Solver, rank_arms
+
+__all__ = ["halve", "peace_elimination", "rage_elimination"]
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+def rage_elimination(
+    arms: ArmSet, estimates: Floats, max_phases: int, first_cut: float, solver: Solver
+) -> Floats:
+    """Average design λ̄ (n, K) over the virtual phases of RAGE-Elimination.
+
+    Phase 0 has all arms; phase i keeps those within first_cut · 2^(1-i) of the leader. Phases
+    end after `max_phases` or with a single arm left.
+    """
+    gaps = estimates.max(axis=1, keepdims=True) - estimates
+    cuts = first_cut * 2.0 ** -np.arange(max_phases - 1)
+    kept = gaps[:, None, :] <= cuts[None, :, None]
+    phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
+    return _average_design(arms, phases, solver)
+
+
+def peace_elimination(
+    arms: ArmSet, estimates: Floats, ties: NDArray[np.int64], solver: Solver
+) -> Floats:
+    """Average design λ̄ (n, K) over the virtual phases of Peace-Elimination.
+
+    Each phase keeps the longest prefix, by estimate, whose optimal ρ is at most half of the
+    last; phases end with a single arm left.
+    """
+    order = rank_arms(estimates, ties)
+    survivors = np.ones_like(order, dtype=bool)
+    phases = []
+    while (survivors.sum(axis=1) > 1).any():
+        phases.append(survivors)
+        survivors = halve(arms, survivors, order, solver)
+    return _average_design(arms, np.stack(phases, axis=1), solver)
+
+
+def halve(arms: ArmSet, survivors: Mask, order: NDArray[np.int64], solver: Solver) -> Mask:
+    """The longest prefix of `order` within `survivors` whose optimal ρ is at most half.
+
+    The optimal ρ grows with the set, so the prefix is found by bisection.
+
+    Parameters
+    ----------
+    survivors : (n, K) mask
+    order : (n, K) all arms from best to worst
+    """
+    # Arms of each trial, survivors first, best first.
+    place = np.argsort(~np.take_along_axis(survivors, order, axis=1), axis=1, kind="stable")
+    ranked = np.take_along_axis(order, place, axis=1)
+    position = np.argsort(ranked, axis=1)
+    designs = designs_for(arms, survivors, kind="xy", solver=solver)
+    half = designs.values[designs.index] / 2
+    low = np.ones(len(order), dtype=np.int64)  # a single arm has ρ = 0
+    high = np.maximum(survivors.sum(axis=1), 2)  # the whole set has more than half of its own ρ
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        prefix = designs_for(arms, position < middle[:, None], kind="xy", solver=solver)
+        fits = prefix.values[prefix.index] <= half
+        low = np.where(fits, middle, low)
+        high = np.where(fits, high, middle)
+    return position < low[:, None]
+
+
+def _average_design(arms: ArmSet, phases: Mask, solver: Solver) -> Floats:
+    """Mean over the phases (n, p, K) with more than one arm of their XY-optimal designs."""
+    n, p, K = phases.shape
+    counted = phases.sum(axis=2) > 1
+    designs = designs_for(arms, phases[counted], kind="xy", solver=solver)
+    index = np.zeros((n, p), dtype=np.int64)
+    index[counted] = designs.index
+    total = np.zeros((n, K))
+    for phase in range(p):
+        total += np.where(counted[:, phase, None], designs.weights[index[:, phase]], 0.0)
+    return np.asarray(total / counted.sum(axis=1)[:, None])

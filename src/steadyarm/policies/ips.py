@@ -1,0 +1,156 @@
+"""What the inverse-propensity policies share: a sum of unbiased scores and a rule per segment.
+
+A leaf says only which allocation follows from the estimate and when the segment ends.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from math import ceil, floor, log2
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.designs.memo import designs_for
+from steadyarm.estimators import arm_values, ips, ips_scatter, standard_errors
+from steadyarm.policies.base import (
+    Policy,
+    Recommendations,
+    Solver,
+    State,
+    Ties,
+    best_arm,
+    start_values,
+)
+from steadyarm.segments import Segment, SegmentStats
+
+__all__ = ["EpochLength", "IPSPolicy", "IPSState", "epoch_count", "epoch_end", "g_weights"]
+
+EpochLength = Literal["text", "published"]
+IPSStateT = TypeVar("IPSStateT", bound="IPSState")
+
+
+@dataclass(frozen=True)
+class IPSState(State):
+    """Sums over all rounds played.
+
+    Attributes
+    ----------
+    scores : (n, r) sum of A(λ_t)⁻¹ x_t r_t
+    scatter : (n, r, r) estimated covariance of that sum; None if squares were not recorded
+    """
+
+    scores: NDArray[np.float64]
+    scatter: NDArray[np.float64] | None
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """(n, r) the paper's θ̂; zero before the first round."""
+        return self.scores / np.maximum(self.played, 1)[:, None]
+
+
+@dataclass(frozen=True)
+class IPSPolicy(Policy[IPSStateT]):
+    """A policy that draws arms independently from an allocation and weighs by its inverse.
+
+    Leaves implement `allocation` and `segment_end`; the three hooks after them have defaults.
+    """
+
+    waits: ClassVar[bool] = False
+    state_type: ClassVar[type[State]] = IPSState
+
+    solver: Solver = "exact"
+    ties: Ties = "random"
+
+    @abstractmethod
+    def allocation(self, state: IPSStateT) -> NDArray[np.float64]:
+        """(n, K) probabilities for the next segment."""
+
+    @abstractmethod
+    def segment_end(self, state: IPSStateT) -> NDArray[np.int64]:
+        """(n,) round up to which that allocation is kept; may lie beyond the budget."""
+
+    def features(self, arms: ArmSet) -> NDArray[np.float64]:
+        """(K, r) vectors in which rewards are taken to be linear."""
+        return arms.coordinates
+
+    def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
+        """What the leaf's own state holds before the first round."""
+        return {}
+
+    def advance(self, before: IPSStateT, after: IPSStateT) -> IPSStateT:
+        """Update the leaf's own state after a segment's scores were added."""
+        return after
+
+    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> IPSStateT:
+        """No round played, no score."""
+        values = start_values(arms, budget, trials, seed, self.ties)
+        r = self.features(arms).shape[1]
+        values |= {"scores": np.zeros((trials, r)), "scatter": np.zeros((trials, r, r))}
+        state: IPSStateT = self.state_type(**values, **self.extra(arms, trials))  # type: ignore[assignment]  # state_type is the leaf's own
+        return state
+
+    def next_segment(self, state: IPSStateT) -> Segment | None:
+        """The allocation that follows from the present estimate, up to the segment's end."""
+        rounds = np.minimum(self.segment_end(state), state.budget) - state.played
+        return Segment(self.allocation(state), rounds) if rounds.any() else None
+
+    def observe(self, state: IPSStateT, segment: Segment, stats: SegmentStats) -> IPSStateT:
+        """Add the segment's scores."""
+        X = self.features(state.arms)
+        scores = ips(X, segment, stats)
+        scatter = None
+        if state.scatter is not None and stats.squares is not None:
+            scatter = state.scatter + ips_scatter(X, segment, stats.squares, scores, segment.rounds)
+        after = replace(
+            state,
+            played=state.played + segment.rounds,
+            scores=state.scores + scores,
+            scatter=scatter,
+        )
+        return self.advance(state, after)
+
+    def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
+        """(n, K) estimated time-averaged value of every arm."""
+        return arm_values(self.features(state.arms), state.theta)
+
+    def recommend(self, state: IPSStateT) -> Recommendations:
+        """The arm with the highest estimate."""
+        X = self.features(state.arms)
+        estimates = self.estimates(state)
+        errors = None
+        if state.scatter is not None:
+            errors = standard_errors(X, state.scatter) / np.maximum(state.played, 1)[:, None]
+        return Recommendations(best_arm(estimates, state.ties), estimates, errors)
+
+
+def g_weights(arms: ArmSet, solver: Solver) -> NDArray[np.float64]:
+    """(K,) the G-optimal design λ* of all arms."""
+    everything = np.ones((1, arms.size), dtype=bool)
+    weights: NDArray[np.float64] = designs_for(arms, everything, "g", solver).weights[0]
+    return weights
+
+
+def _log2_rho(arms: ArmSet, solver: Solver) -> float:
+    """log2 of inf_λ ρ(X, λ); at least 1/2, so that ρ ≤ 1, undefined in the paper, is one epoch."""
+    everything = np.ones((1, arms.size), dtype=bool)
+    rho = designs_for(arms, everything, kind="xy", solver=solver).values[0]
+    return max(log2(rho), 0.5)
+
+
+def epoch_count(arms: ArmSet, solver: Solver) -> int:
+    """⌈log2 ρ⌉, at least one: how often the optimal ρ can be halved."""
+    return ceil(_log2_rho(arms, solver))
+
+
+def epoch_end(state: State, solver: Solver, length: EpochLength) -> NDArray[np.int64]:
+    """(n,) the next of rounds 1, 1 + R, 1 + 2R, … at which P1-RAGE and P1-Peace redesign.
+
+    R = ⌊T / log2 ρ⌋ in the paper's text, ⌊T / ⌈log2 ρ⌉⌋ in its published runs, at least 1.
+    """
+    epochs = _log2_rho(state.arms, solver)
+    R = max(1, floor(state.budget / (ceil(epochs) if length == "published" else epochs)))
+    return np.where(state.played < 1, 1, 1 + ((state.played - 1) // R + 1) * R)

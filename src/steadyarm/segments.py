@@ -1,0 +1,125 @@
+"""Segment and SegmentStats: the one idea that policies, simulation and live tests share.
+
+A segment is a run of consecutive rounds during which one allocation over the arms is fixed; its
+statistics are sums per arm. Both are written over a batch of independent trials (leading axis n);
+a live test is a batch of one. `arms_between` says which arm each position of a live segment plays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.errors import InvalidInputError
+
+__all__ = ["Direction", "Order", "Segment", "SegmentStats", "arms_between"]
+
+Order = Literal["iid", "shuffled"]
+Direction = Literal["maximize", "minimize"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """An allocation and for how many rounds it holds.
+
+    Attributes
+    ----------
+    weights : (n, K) probabilities of the arms in any one round
+    rounds : (n,) number of rounds; a trial that has ended has 0
+    order : "iid" draws every round independently; "shuffled" plays each arm exactly
+        ``weights * rounds`` times (whole numbers) in uniformly random order
+    """
+
+    weights: NDArray[np.float64]
+    rounds: NDArray[np.int64]
+    order: Order = "iid"
+
+    @classmethod
+    def shuffled(cls, counts: NDArray[np.int64]) -> Segment:
+        """The segment that plays each arm exactly `counts` times, (n, K), in random order."""
+        rounds = counts.sum(axis=1)
+        return cls(counts / np.maximum(rounds, 1)[:, None], rounds, "shuffled")
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(n, K) planned plays of each arm: exact if shuffled, expected and rounded if iid."""
+        return np.rint(self.weights * self.rounds[:, None]).astype(np.int64)
+
+    @property
+    def trials(self) -> int:
+        """The batch size n."""
+        return len(self.rounds)
+
+    def lasting(self, rounds: int) -> Segment:
+        """The same allocation over another number of rounds."""
+        return replace(self, rounds=np.full(self.trials, rounds, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class SegmentStats:
+    """What a segment brought in: sums per arm, which can be added and come in any order.
+
+    Attributes
+    ----------
+    counts : (n, K) how often each arm was played
+    sums : (n, K) sum of its rewards
+    squares : (n, K) sum of its squared rewards, or None where nobody asked for standard errors
+    """
+
+    counts: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    squares: NDArray[np.float64] | None = None
+
+    @classmethod
+    def empty(cls, trials: int, arms: int) -> SegmentStats:
+        """Nothing played yet."""
+        shape = (trials, arms)
+        return cls(np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape))
+
+    def __add__(self, other: SegmentStats) -> SegmentStats:
+        squares = (
+            None if self.squares is None or other.squares is None else self.squares + other.squares
+        )
+        return SegmentStats(self.counts + other.counts, self.sums + other.sums, squares)
+
+    def negated(self) -> SegmentStats:
+        """The statistics of the same plays with every reward's sign turned."""
+        return replace(self, sums=-self.sums)
+
+
+def arms_between(
+    segment: Segment, seed: int, index: int, start: int, stop: int
+) -> NDArray[np.int64]:
+    """Arms played at positions start..stop-1 of a live segment (a batch of one).
+
+    A pure function of (seed, index of the segment in its test, position): the whole test can be
+    replayed from its seed, and any range of positions can be drawn without those before it.
+
+    Examples
+    --------
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([6]))
+    >>> arms_between(fair, seed=7, index=0, start=0, stop=6).tolist()
+    [0, 1, 0, 0, 0, 0]
+    >>> arms_between(fair, seed=7, index=0, start=1, stop=3).tolist()
+    [1, 0]
+    """
+    if segment.trials != 1:
+        raise InvalidInputError(
+            f"the segment is a batch of {segment.trials} trials; a live segment is a batch of 1."
+        )
+    key = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(2, np.uint64)
+    if segment.order == "shuffled":
+        planned = np.repeat(np.arange(segment.weights.shape[1]), segment.counts[0])
+        order = np.random.Generator(np.random.Philox(key=key)).permutation(planned)
+        return order[start:stop]
+    # Philox makes four numbers per step of its counter: jump to start's step, drop those before it.
+    step, skip = divmod(start, 4)
+    generator = np.random.Generator(np.random.Philox(key=key, counter=step))
+    uniform = generator.random(skip + stop - start)[skip:]
+    cumulative = np.cumsum(segment.weights[0])
+    arms = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+    last = np.flatnonzero(segment.weights[0])[-1]  # rounding may point beyond the last arm
+    return np.asarray(np.minimum(arms, last), dtype=np.int64)

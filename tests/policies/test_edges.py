@@ -1,0 +1,248 @@
+"""What the paper leaves undefined, and the exact form of what it defines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, floor, log2
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import steadyarm as sa
+from steadyarm.policies.base import best_arm, rank_arms
+from steadyarm.policies.elimination import halve, peace_elimination, rage_elimination
+from steadyarm.segments import SegmentStats
+from tests.worlds import layouts, soare_arms, soare_stationary
+
+EASY = sa.ArmSet.from_features([[1.0], [1.1], [0.9]])  # inf ρ = 0.2² / 1.1² < 1
+
+
+def run(policy: sa.Policy[Any], arms: sa.ArmSet, budget: int, seed: int = 0) -> list[sa.Segment]:
+    """The segments of one trial in which every reward is noise."""
+    rng = np.random.default_rng(seed)
+    state, segments = policy.start(arms, budget, seed=seed), []
+    while (segment := policy.next_segment(state)) is not None:
+        segments.append(segment)
+        counts = rng.multinomial(segment.rounds, segment.weights)
+        stats = SegmentStats(counts, np.sqrt(counts) * rng.normal(size=counts.shape))
+        state = policy.observe(state, segment, stats)
+    return segments
+
+
+@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.P1Peace()])
+def test_redesigns_follow_rounds_1_then_every_r(policy: sa.Policy[Any]) -> None:
+    arms, T = layouts(), 1000
+    R = floor(T / log2(sa.xy_optimal(arms).value))
+    ends = np.cumsum([int(segment.rounds[0]) for segment in run(policy, arms, T)])
+    expected = [*range(1, T, R), T]
+    assert ends.tolist() == expected
+
+
+def test_published_epochs_round_the_logarithm_up() -> None:
+    arms, T = layouts(), 1000
+    R = T // ceil(log2(sa.xy_optimal(arms).value))
+    segments = run(sa.P1RAGE.published(), arms, T)
+    assert [int(s.rounds[0]) for s in segments[:2]] == [1, R]
+
+
+def test_algorithm_2_to_the_letter_redesigns_after_every_round() -> None:
+    segments = run(sa.P1RAGE(updates="rounds"), soare_arms(4, 0.3), 40)
+    assert [int(s.rounds[0]) for s in segments] == [1] * 40
+    assert np.allclose(segments[0].weights[0], sa.g_optimal(soare_arms(4, 0.3)).weights, atol=1e-6)
+    assert len({s.weights.tobytes() for s in segments}) > 5
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_mixed_peace_runs_the_told_number_of_epochs(published: bool) -> None:
+    arms, T = layouts(), 1003
+    policy = sa.MixedPeace.published() if published else sa.MixedPeace()
+    R = ceil(log2(sa.xy_optimal(arms).value))
+    N = T // R
+    lengths = [int(segment.rounds[0]) for segment in run(policy, arms, T)]
+    rest = T - R * N
+    assert rest > 0
+    assert lengths == ([N] * (R - 1) + [N + rest] if published else [N] * R + [rest])
+
+
+@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.P1Peace(), sa.MixedPeace(), sa.Peace()])
+def test_a_rho_below_one_is_a_single_epoch(policy: sa.Policy[Any]) -> None:
+    assert sa.xy_optimal(EASY).value < 1
+    lengths = [int(segment.rounds[0]) for segment in run(policy, EASY, 100)]
+    redesigns_after_first = isinstance(policy, sa.P1RAGE | sa.P1Peace)
+    assert lengths == ([1, 99] if redesigns_after_first else [100])
+
+
+@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.P1Peace(), sa.MixedPeace(), sa.Peace()])
+def test_a_budget_below_the_number_of_epochs_is_spent_round_by_round(
+    policy: sa.Policy[Any],
+) -> None:
+    arms = layouts()
+    assert log2(sa.xy_optimal(arms).value) > 3
+    assert [int(segment.rounds[0]) for segment in run(policy, arms, 3)] == [1, 1, 1]
+
+
+def test_od_linbai_without_enough_budget_plays_nothing_and_picks_at_random() -> None:
+    arms = sa.ArmSet.one_hot([str(k) for k in range(10)])
+    world = sa.Environment.from_means(arms, np.arange(10.0), budget=10)
+    for policy in (sa.ODLinBAI(), sa.ODLinBAI.published()):
+        assert run(policy, arms, 10) == []
+        picked = np.bincount(sa.simulate(policy, world, trials=10_000).recommended, minlength=10)
+        assert np.abs(picked - 1000).max() < norm.isf(1e-5) * 30
+
+
+def test_od_linbai_halves_the_dimension() -> None:
+    policy, arms = sa.ODLinBAI(), layouts()
+    state = policy.start(arms, 2000)
+    left = []
+    while (segment := policy.next_segment(state)) is not None:
+        stats = SegmentStats(segment.counts, segment.counts * np.linspace(0, 1, 16))
+        state = policy.observe(state, segment, stats)
+        left.append(int(state.survivors.sum()))
+    assert left == [6, 3, 2, 1]  # ⌈11/2⌉, ⌈11/4⌉, ⌈11/8⌉, ⌈11/16⌉
+
+
+def test_od_linbai_against_a_closed_form() -> None:
+    """On Soare's set two arms reach the last round, each with half of m plays of its own."""
+    T = 1010
+    m = (T - 11 - (5 + 3 + 2)) / 4
+    plays = ceil(m / 2)
+    world = soare_stationary(T)
+    expected = norm.cdf(-world.gap / np.sqrt(2 / plays))
+    low, high = sa.simulate(sa.ODLinBAI(), world, trials=20_000, seed=1).interval(0.9999)
+    assert low < expected < high
+
+
+def test_od_linbai_in_one_dimension_has_one_round() -> None:
+    assert len(run(sa.ODLinBAI(), EASY, 50)) == 1
+
+
+def test_peace_stops_when_one_arm_is_left() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C", "D"])
+    world = sa.Environment.from_means(arms, [9.0, 0.0, 0.0, 0.0], budget=400)
+    policy = sa.Peace()
+    state = policy.start(arms, 400)
+    rng = np.random.default_rng(0)
+    while (segment := policy.next_segment(state)) is not None:
+        state = policy.observe(state, segment, world.play(segment, state.played, rng))
+    assert state.survivors.sum() == 1
+    assert state.played[0] < 400
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (sa.MixedPeace(), sa.g_optimal(soare_arms(3, 0.3)).weights),
+        (sa.MixedPeace.published(), (sa.frank_wolfe_g(soare_arms(3, 0.3)).weights + 1 / 4) / 2),
+    ],
+)
+def test_mixed_peace_with_one_arm_left(policy: sa.MixedPeace, expected: Any) -> None:
+    state = policy.start(soare_arms(3, 0.3), 100)
+    alone = replace(state, survivors=np.array([[True, False, False, False]]))
+    assert np.allclose(policy.allocation(alone)[0], expected, atol=1e-6)
+
+
+def test_rage_elimination_by_hand() -> None:
+    """Gaps 0, 0.3, 0.8, 3: phases of 4, 3, 2 (gap ≤ 1, ½) and then 1 arm."""
+    arms = sa.ArmSet.one_hot(list("ABCD"))
+    estimates = np.array([[3.0, 2.7, 2.2, 0.0]])
+    sets = [[0, 1, 2, 3], [0, 1, 2], [0, 1]]
+    expected = np.mean([sa.xy_optimal(arms, among=chosen).weights for chosen in sets], axis=0)
+    found = rage_elimination(arms, estimates, max_phases=16, first_cut=1.0, solver="exact")
+    assert np.allclose(found[0], expected, atol=1e-6)
+    # With the published first cut at ½ the second set is skipped.
+    expected = np.mean([sa.xy_optimal(arms, among=sets[i]).weights for i in (0, 2)], axis=0)
+    found = rage_elimination(arms, estimates, max_phases=16, first_cut=0.5, solver="exact")
+    assert np.allclose(found[0], expected, atol=1e-6)
+
+
+def test_rage_elimination_counts_a_lasting_set_once_a_phase() -> None:
+    """Two arms that never separate stay for every phase until the limit."""
+    arms = sa.ArmSet.one_hot(list("ABC"))
+    estimates = np.array([[1.0, 1.0, -3.0]])
+    full, pair = sa.xy_optimal(arms).weights, sa.xy_optimal(arms, among=[0, 1]).weights
+    for phases in (1, 2, 7):
+        found = rage_elimination(arms, estimates, phases, first_cut=1.0, solver="exact")
+        assert np.allclose(found[0], (full + (phases - 1) * pair) / phases, atol=1e-6)
+
+
+def test_halving_keeps_the_longest_prefix_by_brute_force() -> None:
+    rng = np.random.default_rng(3)
+    arms = sa.ArmSet.from_features(rng.normal(size=(9, 3)))
+    order = rng.permuted(np.tile(np.arange(9), (20, 1)), axis=1)
+    survivors = rng.random((20, 9)) < 0.7
+    survivors[:, :2] = True
+    kept = halve(arms, survivors, order, "exact")
+    for i in range(20):
+        alive = [k for k in order[i] if survivors[i, k]]
+        half = sa.xy_optimal(arms, among=alive).value / 2
+        longest = max(
+            k
+            for k in range(1, len(alive) + 1)
+            if k == 1 or sa.xy_optimal(arms, among=alive[:k]).value <= half
+        )
+        assert sorted(alive[:longest]) == np.flatnonzero(kept[i]).tolist()
+
+
+def test_peace_elimination_averages_its_phases() -> None:
+    rng = np.random.default_rng(4)
+    arms = sa.ArmSet.from_features(rng.normal(size=(7, 3)))
+    estimates = rng.normal(size=(5, 7))
+    ties = np.tile(np.arange(7), (5, 1))
+    found = peace_elimination(arms, estimates, ties, "exact")
+    for i in range(5):
+        order = np.argsort(-estimates[i])
+        alive, designs = order, []
+        while len(alive) > 1:
+            design = sa.xy_optimal(arms, among=alive)
+            designs.append(design.weights)
+            k = len(alive) - 1
+            while k > 1 and sa.xy_optimal(arms, among=alive[:k]).value > design.value / 2:
+                k -= 1
+            alive = alive[:k]
+        assert np.allclose(found[i], np.mean(designs, axis=0), atol=1e-5)
+
+
+def test_ties_are_broken_as_told() -> None:
+    estimates = np.array([[1.0, 2.0, 2.0 + 1e-15, 0.0]])
+    first, last = np.array([[0, 1, 2, 3]]), np.array([[3, 2, 1, 0]])
+    assert rank_arms(estimates, first).tolist() == [[1, 2, 0, 3]]
+    assert rank_arms(estimates, last).tolist() == [[2, 1, 0, 3]]
+    among = np.array([[True, False, False, True]])
+    assert best_arm(estimates, first, among).tolist() == [0]
+    picked = [
+        int(best_arm(np.zeros((1, 4)), sa.GBAI().start(layouts(2), 5, seed=s).ties)[0])
+        for s in range(2000)
+    ]
+    assert np.abs(np.bincount(picked) - 500).max() < norm.isf(1e-5) * np.sqrt(2000 * 0.25 * 0.75)
+
+
+def test_p1_ignores_features() -> None:
+    policy = sa.P1(ties="first")
+    stats = SegmentStats(np.array([[0, 1, 0]]), np.array([[0.0, 1.0, 0.0]]))
+    for arms in (sa.ArmSet.one_hot(list("ABC")), EASY):
+        state = policy.start(arms, 10)
+        segment = policy.next_segment(state)
+        assert segment is not None
+        assert np.allclose(segment.weights, np.array([[6, 3, 2]]) / 11)
+        state = policy.observe(state, segment, stats)
+        again = policy.next_segment(state)
+        assert again is not None
+        assert np.allclose(again.weights, np.array([[3, 6, 2]]) / 11)
+        assert np.allclose(policy.recommend(state).estimates, [[0, 11 / 3, 0]])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: sa.P1RAGE(max_phases=0), "max_phases is 0"),
+        (lambda: sa.P1RAGE(first_cut=0.0), "first_cut is 0"),
+        (lambda: sa.GBAI(ties="coin").start(EASY, 5), "ties is 'coin'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.GBAI().start(EASY, 0), "budget is 0"),
+        (lambda: sa.GBAI().start(EASY, 5, trials=0), "trials is 0"),
+    ],
+)
+def test_bad_policies_are_refused(build: Any, message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        build()

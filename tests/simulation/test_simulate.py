@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+import steadyarm as sa
+from steadyarm.simulation.results import clopper_pearson
+from tests.worlds import multivariate_scale
+
+
+@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.Peace(), sa.P1Peace()])
+def test_the_number_of_jobs_changes_nothing(policy: sa.Policy[sa.State]) -> None:
+    world = multivariate_scale(5)
+    one, two, five = (
+        sa.simulate(policy, world, trials=2500, seed=3, jobs=jobs).recommended for jobs in (1, 2, 5)
+    )
+    assert np.array_equal(one, two)
+    assert np.array_equal(one, five)
+    other = sa.simulate(policy, world, trials=2500, seed=4).recommended
+    assert not np.array_equal(one, other)
+
+
+def test_error_probability_against_a_closed_form() -> None:
+    """Two arms, G-BAI, a still world: the estimate of the gap is a mean of T independent terms."""
+    T, gap, sd, trials = 200, 0.2, 1.0, 40_000
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    world = sa.Environment.from_means(arms, [gap, 0.0], sa.GaussianNoise(sd), budget=T)
+    found = sa.simulate(sa.GBAI(), world, trials=trials, seed=1)
+    # Each round adds ±2 r with probability 1/2: mean gap, variance 4 (gap²/2 + sd²) - gap².
+    variance = 4 * (gap**2 / 2 + sd**2) - gap**2
+    expected = norm.cdf(-gap / np.sqrt(variance / T))
+    low, high = found.interval(0.9999)
+    assert low < expected < high
+
+
+def test_error_probability_against_exact_enumeration() -> None:
+    """Bernoulli rewards, uniform draws, four rounds of a drifting world: all 256 courses."""
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    means = np.array([[0.9, 0.2], [0.1, 0.6], [0.7, 0.3], [0.5, 0.4]])
+    world = sa.Environment.from_means(arms, means, sa.BernoulliReward())
+    wrong = 0.0
+    for course in product([0, 1], [0, 1], repeat=4):
+        played, rewards = course[::2], course[1::2]
+        chance = 1.0
+        total = [0, 0]
+        for t, (arm, reward) in enumerate(zip(played, rewards, strict=True)):
+            p = means[t, arm]
+            chance *= 0.5 * (p if reward else 1 - p)
+            total[arm] += reward
+        wrong += chance * (0.5 if total[0] == total[1] else float(total[0] < total[1]))
+    found = sa.simulate(sa.Uniform(), world, trials=40_000, seed=2)
+    low, high = found.interval(0.9999)
+    assert low < wrong < high
+
+
+def test_progress_is_told_in_trials() -> None:
+    world = sa.Environment.from_means(sa.ArmSet.one_hot(["A", "B"]), [1.0, 0.0], budget=5)
+    done: list[int] = []
+    sa.simulate(sa.GBAI(), world, trials=3000, progress=done.append)
+    assert sum(done) == 3000
+
+
+def test_minimising_finds_the_lowest() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    world = sa.Environment.from_means(arms, [0.5, 0.1, 0.9], budget=600, direction="minimize")
+    for policy in (sa.P1RAGE(), sa.Peace()):
+        found = sa.simulate(policy, world, trials=300, seed=5)
+        assert found.best_arm == 1
+        assert found.error_rate < 0.05
+
+
+@pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 10), (10, 10), (17, 4000)])
+def test_clopper_pearson_inverts_the_binomial(errors: int, trials: int) -> None:
+    low, high = clopper_pearson(errors, trials, 0.95)
+    if errors > 0:
+        assert np.isclose(binom.sf(errors - 1, trials, low), 0.025)
+    else:
+        assert low == 0.0
+    if errors < trials:
+        assert np.isclose(binom.cdf(errors, trials, high), 0.025)
+    else:
+        assert high == 1.0
+
+
+def test_bad_requests_are_refused() -> None:
+    world = sa.Environment.from_means(sa.ArmSet.one_hot(["A", "B"]), [1.0, 0.0], budget=5)
+    with pytest.raises(sa.InvalidInputError, match="trials is 0"):
+        sa.simulate(sa.GBAI(), world, trials=0)
+    with pytest.raises(sa.InvalidInputError, match="jobs is 0"):
+        sa.simulate(sa.GBAI(), world, jobs=0)
+    with pytest.raises(sa.InvalidInputError, match="level is 95"):
+        clopper_pearson(1, 10, 95)
+    with pytest.raises(sa.InvalidInputError, match="11 errors in 10 trials"):
+        clopper_pearson(11, 10)
