@@ -34,6 +34,7 @@ from steadyarm.policies import (
     Uniform,
 )
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.session import Assignment, Session, Verdict
 from steadyarm.simulation import Results, simulate
 
 __version__ = "0.1.0.dev0"
@@ -41,6 +42,9 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     # the test: variants, sessions, verdicts
     "ArmSet",
+    "Assignment",
+    "Session",
+    "Verdict",
     # designs
     "Design",
     "frank_wolfe_g",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import steadyarm as sa
 from steadyarm.policies import POLICIES
-from steadyarm.policies.checks import CHECKS
+from steadyarm.policies.checks import CHECKS, check_arm_sets
 
 CONFIGURATIONS: dict[str, sa.Policy[Any]] = {
     **{name: policy() for name, policy in POLICIES.items()},
@@ -22,6 +23,29 @@ CONFIGURATIONS: dict[str, sa.Policy[Any]] = {
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_policy(name: str, check: Callable[[sa.Policy[Any]], None]) -> None:
     check(CONFIGURATIONS[name])
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_minimising_mirrors_maximising(name: str) -> None:
+    policy = CONFIGURATIONS[name]
+    for arms in check_arm_sets().values():
+        rng = np.random.default_rng(11)
+        up = sa.Session(policy, arms, budget=60, seed=4)
+        down = sa.Session(policy, arms, budget=60, seed=4, direction="minimize")
+        try:
+            for _ in range(60):
+                a, b = up.ask(), down.ask()
+                assert a == b
+                assert 0 < a.probability <= 1
+                reward = rng.normal()
+                up.tell(a, reward)
+                down.tell(b, -reward)
+        except sa.BudgetSpentError:
+            pass  # Peace and OD-LinBAI may end early
+        high, low = up.recommend(), down.recommend()
+        assert high.arm == low.arm
+        assert np.array_equal(high.estimates, -low.estimates)
+        assert np.array_equal(high.intervals, -low.intervals[:, ::-1])
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

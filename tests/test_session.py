@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import steadyarm as sa
+
+ARMS = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]})
+VALUES = np.linspace(0.2, 0.7, ARMS.size)
+
+
+def reward(a: Any) -> float:
+    """A deterministic, jagged reward that depends on the assignment alone."""
+    return float(VALUES[a.arm] + 0.3 * math.sin(7 * a.number))
+
+
+def test_a_session_is_the_simulators_batch_of_one() -> None:
+    """The same segments and sums through `Session` and through the policy by hand."""
+    policy = sa.P1RAGE(ties="first")
+    session = sa.Session(policy, ARMS, budget=400, seed=9)
+    state = policy.start(ARMS, 400)
+    while (segment := policy.next_segment(state)) is not None:
+        counts = np.zeros((1, ARMS.size), dtype=np.int64)
+        sums, squares = np.zeros((1, ARMS.size)), np.zeros((1, ARMS.size))
+        for _ in range(segment.rounds[0]):
+            a = session.ask()
+            assert a.probability == segment.weights[0, a.arm]
+            assert a.name == ARMS.names[a.arm]
+            counts[0, a.arm] += 1
+            sums[0, a.arm] += reward(a)
+            squares[0, a.arm] += reward(a) ** 2
+            session.tell(a, reward(a))
+        from steadyarm.segments import SegmentStats
+
+        state = policy.observe(state, segment, SegmentStats(counts, sums, squares))
+    assert np.array_equal(session.recommend().estimates, policy.recommend(state).estimates[0])
+
+
+@pytest.mark.parametrize(
+    "policy", [sa.P1RAGE(), sa.MixedPeace(), sa.Peace(), sa.ODLinBAI(), sa.P1()]
+)
+def test_going_on_from_json_gives_the_same_run(policy: sa.Policy[Any]) -> None:
+    straight = sa.Session(policy, ARMS, budget=90, seed=2)
+    broken = sa.Session(policy, ARMS, budget=90, seed=2)
+    for i in range(90):
+        try:
+            a = straight.ask()
+        except sa.BudgetSpentError:
+            break
+        assert broken.ask() == a
+        straight.tell(a, reward(a))
+        if i % 7 == 3:
+            broken = sa.Session.from_json(broken.to_json())
+        broken.tell(a.number, reward(a))
+    assert straight.to_json() == broken.to_json()
+    assert np.array_equal(straight.recommend().intervals, broken.recommend().intervals)
+
+
+def test_rewards_may_come_late_and_in_any_order() -> None:
+    """All asked first, told backwards: one allocation throughout, and the estimate of G-BAI."""
+    session = sa.Session(sa.P1RAGE(), ARMS, budget=300, seed=3)
+    assignments = [session.ask() for _ in range(300)]
+    assert len(session.pending) == 300
+    for a in reversed(assignments):
+        session.tell(a, reward(a))
+    assert session.pending == ()
+    design = sa.g_optimal(ARMS).weights
+    A = (ARMS.features * design[:, None]).T @ ARMS.features
+    scores = [np.linalg.solve(A, ARMS.features[a.arm]) * reward(a) for a in assignments]
+    verdict = session.recommend()
+    assert np.allclose(verdict.estimates, ARMS.features @ np.mean(scores, axis=0))
+    assert verdict.rewards == 300
+
+
+def test_a_late_reward_is_counted_where_its_assignment_was_drawn() -> None:
+    """The estimate is the mean of scores, each with its own segment's allocation."""
+    session = sa.Session(sa.P1RAGE(), ARMS, budget=500, seed=4)
+    late: list[sa.Assignment] = []
+    scores = []
+    for i in range(500):
+        a = session.ask()
+        opened = session._current
+        assert opened is not None
+        w = opened.segment.weights[0]
+        A = (ARMS.features * w[:, None]).T @ ARMS.features
+        scores.append(np.linalg.solve(A, ARMS.features[a.arm]) * reward(a))
+        late.append(a)
+        while len(late) > 20:
+            chosen = late.pop(i * 7 % len(late))
+            session.tell(chosen, reward(chosen))
+    for a in late:
+        session.tell(a, reward(a))
+    assert len({round(score[0], 9) for score in scores}) > 12  # several allocations were used
+    assert np.allclose(session.recommend().estimates, ARMS.features @ np.mean(scores, axis=0))
+
+
+def test_policies_that_must_wait_say_for_what() -> None:
+    session = sa.Session(sa.Peace(), ARMS, budget=60, seed=1)
+    first = session.ask()
+    while not (opened := session._current) or not opened.exhausted:
+        session.ask()
+    with pytest.raises(sa.RewardsPendingError, match=r"Peace decides only .*assignments 0, 1"):
+        session.ask()
+    asked = session.asked
+    session.tell(first, 1.0)
+    for number in session.pending[1:]:
+        session.tell(number, 0.5)
+    with pytest.raises(sa.RewardsPendingError, match="1 are missing"):
+        session.ask()
+    session.forget(session.pending[0])
+    assert session.ask().number == asked
+
+
+def test_forgotten_assignments_are_left_out_of_the_estimate() -> None:
+    whole = sa.Session(sa.GBAI(), ARMS, budget=100, seed=6)
+    holed = sa.Session(sa.GBAI(), ARMS, budget=100, seed=6)
+    kept = []
+    for i in range(100):
+        a = whole.ask()
+        holed.ask()
+        if i % 10 == 0:
+            holed.forget(a)
+        else:
+            kept.append(a)
+            holed.tell(a, reward(a))
+    for a in kept:
+        whole.tell(a, reward(a))
+    assert holed.recommend().rewards == 90
+    assert np.allclose(holed.recommend().estimates, whole.recommend().estimates)
+
+
+def test_a_repeated_or_unknown_number_is_refused_and_nothing_changes() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=10)
+    a = session.ask()
+    session.tell(a, 0.3)
+    before = session.to_json()
+    with pytest.raises(sa.RepeatedRewardError, match="assignment 0 has its reward already"):
+        session.tell(a, 0.3)
+    with pytest.raises(sa.RepeatedRewardError):
+        session.forget(0)
+    for number in (1, -1, 10**9):
+        with pytest.raises(sa.UnknownAssignmentError, match=f"assignment {number} was never"):
+            session.tell(number, 0.3)
+    with pytest.raises(sa.InvalidInputError, match="give what ask"):
+        session.tell("0", 0.3)  # type: ignore[arg-type]  # the point of the test
+    b = session.ask()
+    for bad in (math.nan, math.inf, "x", None):
+        with pytest.raises(sa.InvalidInputError, match="expected a finite number"):
+            session.tell(b, bad)  # type: ignore[arg-type]  # the point of the test
+    assert session.pending == (1,)
+    session.tell(b, 0.1)
+    assert before != session.to_json()
+
+
+def test_the_budget_is_an_end() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=3)
+    for _ in range(3):
+        session.tell(session.ask(), 0.0)
+    with pytest.raises(sa.BudgetSpentError, match="all 3 assignments"):
+        session.ask()
+
+
+def test_nothing_is_recommended_from_nothing() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=3)
+    session.ask()
+    with pytest.raises(sa.RewardsPendingError, match="no reward has been told"):
+        session.recommend()
+
+
+@pytest.mark.parametrize("policy", [sa.GBAI(), sa.P1RAGE(), sa.Uniform()])
+def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any]) -> None:
+    """400 tests in a drifting, noisy world; simultaneous 90 % intervals are conservative."""
+    T, runs, level = 600, 400, 0.9
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    t = np.arange(T)[:, None]
+    means = np.array([0.3, 0.2, 0.1]) + 0.5 * np.sin(2 * np.pi * t / 150 + np.array([0, 1, 2]))
+    covered = 0
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        session = sa.Session(policy, arms, budget=T, seed=run)
+        for i in range(T):
+            a = session.ask()
+            session.tell(a, means[i, a.arm] + 0.5 * rng.standard_normal())
+        low, high = session.recommend(level).intervals.T
+        covered += bool(((low <= means.mean(axis=0)) & (means.mean(axis=0) <= high)).all())
+    assert binom.cdf(covered, runs, level) > 1e-3, f"covered {covered} of {runs}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not the JSON of a session"),
+        ("[]", "but 'list'"),
+        ('{"format": 99}', "but 99"),
+        ('{"format": 1}', "incomplete or damaged"),
+    ],
+)
+def test_bad_json_is_refused(text: str, message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.Session.from_json(text)
+
+
+def test_an_unknown_policy_in_json_is_named() -> None:
+    data = json.loads(sa.Session(sa.GBAI(), ARMS, budget=3).to_json())
+    data["policy"]["name"] = "Oracle"
+    with pytest.raises(sa.InvalidInputError, match="no policy called 'Oracle'"):
+        sa.Session.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": 0}, "budget is 0"),
+        ({"budget": 2.5}, "budget is 2.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"direction": "up"}, "direction is 'up'"),
+    ],
+)
+def test_bad_sessions_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.Session(**{"policy": sa.GBAI(), "arms": ARMS, "budget": 5, **settings})
