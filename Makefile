@@ -4,11 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: test lint format bench clean help
+.PHONY: demo test lint format bench clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
+	$(BIN)/steadyarm demo
 
 test: $(VENV)/dev.stamp ## run every test and doctest
 	$(BIN)/python -m pytest

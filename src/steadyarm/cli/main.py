@@ -1,0 +1,47 @@
+"""The `steadyarm` command: finds the subcommand, prints errors for people, returns a status."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import steadyarm
+from steadyarm.cli import demo
+from steadyarm.errors import SteadyArmError
+
+__all__ = ["build_parser", "main"]
+
+COMMANDS = (demo,)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="steadyarm",
+        description="Find the best of many variants with a fixed number of trials, "
+        "and stay right when the world moves.",
+    )
+    parser.add_argument("--version", action="version", version=f"steadyarm {steadyarm.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 if all went well, 1 if not, 2 for a wrong command line."""
+    args = build_parser().parse_args(argv)
+    try:
+        args.run(args)
+    except SteadyArmError as error:
+        print(f"steadyarm: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("steadyarm: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Documents that cannot lie: their Python runs, their output is what is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.policies import POLICIES
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SNIPPET = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
+SNIPPETS = [
+    pytest.param(*match.groups(), id=f"{path.name} {number}")
+    for path in DOCUMENTS
+    for number, match in enumerate(SNIPPET.finditer(path.read_text()))
+]
+
+
+@pytest.mark.parametrize(("code", "expected"), SNIPPETS)
+def test_snippets_run_and_print_what_is_written(code: str, expected: str | None) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "snippet", "exec"), {})
+    if expected is not None:
+        assert printed.getvalue() == expected
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"])
+def test_links_and_named_files_exist(path: Path) -> None:
+    text = path.read_text()
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+    for name in re.findall(r"`((?:[\w/]+/)?\w+\.(?:py|md|txt))`", text):
+        places = (ROOT / name, ROOT / "src/steadyarm" / name, path.parent / name)
+        found = any(place.exists() for place in places) or any(ROOT.glob(f"src/**/{name}"))
+        assert found or name == "src/steadyarm/policies/your_policy.py", f"no file {name}"
+
+
+def test_every_policy_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    for policy in POLICIES.values():
+        assert f"| `{policy.__name__}` |" in text
+
+
+def test_every_public_name_exists_and_is_documented() -> None:
+    assert len(set(sa.__all__)) == len(sa.__all__)
+    for name in sa.__all__:
+        assert getattr(sa, name).__doc__, f"{name} has no docstring"
