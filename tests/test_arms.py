@@ -102,16 +102,20 @@ def test_equal_content_makes_equal_arm_sets() -> None:
         (lambda: sa.ArmSet.from_features([[1], [2]], names=["a"]), "1 arm names for 2 rows"),
         (lambda: sa.ArmSet.from_features([[1], [2]], names=["a", "a"]), "'a' stands at 0 and"),
         (lambda: sa.ArmSet.from_features([[1], [2]], names=["a", ""]), "non-empty string"),
-        (lambda: sa.ArmSet.one_hot("AB"), "single string"),
+        (lambda: sa.ArmSet.one_hot("AB"), "names is 'AB'; expected a list"),
         (lambda: sa.ArmSet.one_hot(["A"]), "there are 1 arms"),
         (lambda: sa.ArmSet.factorial({}), "no factors"),
         (lambda: sa.ArmSet.factorial({"a": ["x"]}), "factor 'a' has 1 level"),
-        (lambda: sa.ArmSet.factorial({"a": "xy"}), "single string 'xy'"),
+        (lambda: sa.ArmSet.factorial({"a": "xy"}), "levels of factor 'a' is 'xy'"),
         (lambda: sa.ArmSet.factorial({"a": ["x", "x"]}), "'x' stands at 0 and"),
-        (lambda: sa.ArmSet.factorial({"a": ["x", "y"]}, interactions=2), "interactions is 2"),
+        (lambda: sa.ArmSet.factorial({"a": ["x", "y"]}, interactions=0), "interactions is 0"),
+        (lambda: sa.ArmSet.factorial({"a": ["x", "y"]}, interactions=1.5), "interactions is 1.5"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.ArmSet.factorial(["a"]), "expected a mapping"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.ArmSet.one_hot(3), "names is 3"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.ArmSet.bundles("wxyz", size=2), "items is 'wxyz'"),
+        (lambda: sa.ArmSet.bundles(["a", "b", "c"], size=2.0), "size is 2.0"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.ArmSet.factorial({f"f{j}": ["0", "1"] for j in range(23)}), "8,388,608"),
         (lambda: sa.ArmSet.bundles(["a", "b"], size=2), "size is 2 for 2 items"),
-        (lambda: sa.ArmSet.bundles(["a", "b", "c"], size=1, interactions=2), "interactions is 2"),
         (lambda: sa.ArmSet.bundles([f"i{j}" for j in range(60)], size=6), "50,063,860 bundles"),
         (lambda: sa.ArmSet.one_hot(["A", "B"]).index("C"), "no arm 'C'; the arms are 'A', 'B'"),
     ],
@@ -120,3 +124,26 @@ def test_bad_arms_are_refused_with_a_reason(build: object, message: str) -> None
     assert callable(build)
     with pytest.raises(sa.InvalidInputError, match=message):
         build()
+
+
+def test_interactions_beyond_the_number_of_factors_add_nothing() -> None:
+    one = sa.ArmSet.factorial({"a": ["x", "y", "z"]})
+    assert one.feature_names == ("(constant)", "a=y", "a=z")
+    assert sa.ArmSet.bundles(["1", "2", "3"], size=1).dimension == 4  # items may be called 1
+
+
+def test_features_of_very_different_scale_become_well_conditioned() -> None:
+    years = np.column_stack([np.ones(10), np.arange(2000.0, 2010.0)])
+    for X in (years, np.column_stack([years, 1e12 * years[:, 1] ** 2]), 1e-200 * years):
+        arms = sa.ArmSet.from_features(X)
+        assert arms.rank == np.linalg.matrix_rank(X / np.abs(X).max(axis=0))
+        assert np.linalg.cond(arms.coordinates) < 1e3
+        assert np.allclose(arms.coordinates @ arms.basis.T, X, rtol=1e-9)
+        assert np.allclose(arms.features @ arms.dual, arms.coordinates, atol=1e-6)
+        theta = np.arange(1.0, arms.rank + 1)
+        assert np.allclose(X @ arms.parameters(theta), arms.coordinates @ theta, rtol=1e-6)
+
+
+def test_a_huge_constant_beside_small_features_is_no_trouble() -> None:
+    arms = sa.ArmSet.from_features([[1.7e18, 0, 1], [1.7e18, 1, 0], [1.7e18, 1, 1]])
+    assert arms.rank == 3

@@ -3,7 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from steadyarm.estimators import arm_values, ips, ips_scatter, least_squares, standard_errors
+import steadyarm as sa
+from steadyarm.estimators import (
+    arm_values,
+    ips,
+    ips_squares,
+    least_squares,
+    least_squares_errors,
+    standard_errors,
+)
 from steadyarm.segments import Segment, SegmentStats
 
 
@@ -36,22 +44,51 @@ def test_ips_equals_the_sum_over_rounds(
     total = ips(X, segment, stats)
     assert np.allclose(total, scores.sum(axis=0))
     assert stats.squares is not None
-    scatter = ips_scatter(X, segment, stats.squares, total, segment.rounds)
-    assert np.allclose(scatter[0], np.cov(scores.T, bias=True) * 400)
-    assert np.allclose(standard_errors(X, scatter)[0], np.sqrt(np.diag(X @ scatter[0] @ X.T)))
+    squares = ips_squares(X, segment, stats.squares)
+    assert np.allclose(squares[0], scores.T @ scores)
+    assert np.allclose(standard_errors(X, squares)[0], np.sqrt(np.diag(X @ squares[0] @ X.T)))
+
+
+def test_a_policys_standard_errors_do_not_depend_on_how_rounds_are_cut_into_segments() -> None:
+    """One segment of 200 rounds, or 200 of one round: the covariance of the mean score."""
+    rng = np.random.default_rng(1)
+    arms = sa.ArmSet.from_features(rng.normal(size=(5, 2)))
+    policy, weights = sa.Uniform(), np.full(5, 0.2)
+    played, rewards = rng.choice(5, size=200), rng.normal(size=200)
+    A = (arms.features * weights[:, None]).T @ arms.features
+    scores = np.linalg.solve(A, arms.features[played].T).T * rewards[:, None]
+    expected = np.sqrt(np.diag(arms.features @ np.cov(scores.T) @ arms.features.T) / 200)
+    for pieces in (1, 4, 200):
+        state = policy.start(arms, 200)
+        for chunk in np.split(np.arange(200), pieces):
+            segment = Segment(weights[None], np.array([len(chunk)]))
+            state = policy.observe(state, segment, _stats(played[chunk], rewards[chunk], 5))
+        errors = policy.recommend(state).standard_errors
+        assert errors is not None
+        assert np.allclose(errors[0], expected)
+
+
+def test_an_allocation_that_leaves_directions_out_is_refused() -> None:
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    stats = SegmentStats(np.array([[3, 0, 0]]), np.array([[1.0, 0.0, 0.0]]))
+    with pytest.raises(sa.InvalidInputError, match="leaves directions of the arms' span unplayed"):
+        ips(X, Segment(np.array([[1.0, 0.0, 0.0]]), np.array([3])), stats)
 
 
 def test_least_squares_equals_numpys(
     log: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
 ) -> None:
     X, _, played, rewards = log
-    theta, covariance = least_squares(X, _stats(played, rewards, 6))
+    stats = _stats(played, rewards, 6)
+    theta, variance = least_squares(X, stats)
     expected, residual, _, _ = np.linalg.lstsq(X[played], rewards)
     assert np.allclose(theta[0], expected)
     assert np.allclose(arm_values(X, theta)[0], X @ expected)
     gram = X[played].T @ X[played]
-    assert covariance is not None
-    assert np.allclose(covariance[0], np.linalg.inv(gram) * residual / (400 - 3))
+    assert variance is not None
+    assert np.allclose(variance, residual / (400 - 3))
+    expected = np.sqrt(np.diag(X @ np.linalg.inv(gram) @ X.T) * variance)
+    assert np.allclose(least_squares_errors(X, stats.counts, variance)[0], expected)
 
 
 def test_least_squares_takes_the_shortest_solution_when_arms_do_not_span() -> None:
@@ -59,10 +96,12 @@ def test_least_squares_takes_the_shortest_solution_when_arms_do_not_span() -> No
     stats = SegmentStats(np.array([[4, 0, 0]]), np.array([[8.0, 0.0, 0.0]]), np.zeros((1, 3)))
     theta, _ = least_squares(X, stats)
     assert np.allclose(theta, [[1.0, 1.0]])
+    errors = least_squares_errors(X, stats.counts, np.array([4.0]))
+    assert np.allclose(errors, [[1.0, np.nan, np.nan]], equal_nan=True)
 
 
 def test_the_error_of_least_squares_is_unknown_without_spare_rounds() -> None:
     stats = SegmentStats(np.array([[1, 1]]), np.array([[1.0, 2.0]]), np.array([[1.0, 4.0]]))
-    _, covariance = least_squares(np.eye(2), stats)
-    assert covariance is not None
-    assert np.isnan(covariance).all()
+    _, variance = least_squares(np.eye(2), stats)
+    assert variance is not None
+    assert np.isnan(variance).all()

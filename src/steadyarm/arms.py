@@ -7,7 +7,7 @@ span, and speaks to the user in `features`, the columns the user gave.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -18,9 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import whole_number
 
 __all__ = ["ArmSet"]
 
+CONSTANT = "(constant)"  # name of the feature that is 1 for every arm
+MOST_SPREAD = 1e3  # of singular values and column sizes, up to which features stay as they are
 MAX_ARMS = 2**22  # beyond this an explicit matrix of arms no longer fits a laptop
 
 
@@ -35,8 +38,9 @@ class ArmSet:
     features : (K, d) read-only array, as the user gave them
     names : K distinct strings
     feature_names : d strings
-    coordinates : (K, r) read-only array: the arms in an orthonormal basis of their span
-    basis : (d, r) read-only array with orthonormal columns; ``coordinates = features @ basis``
+    coordinates : (K, r) read-only array: the arms in a basis of their span
+    basis : (d, r) read-only array, that basis: ``features = coordinates @ basis.T``
+    dual : (d, r) read-only array, its inverse: ``coordinates = features @ dual``
 
     Examples
     --------
@@ -52,6 +56,7 @@ class ArmSet:
     feature_names: tuple[str, ...]
     coordinates: NDArray[np.float64]
     basis: NDArray[np.float64]
+    dual: NDArray[np.float64]
 
     @classmethod
     def from_features(
@@ -70,20 +75,21 @@ class ArmSet:
         """
         features = _matrix(X)
         K, d = features.shape
-        names = tuple(f"arm {k}" for k in range(K)) if names is None else tuple(names)
+        names = tuple(f"arm {k}" for k in range(K)) if names is None else _names(names, "names")
         _check_names(names, K, "arm", "rows")
         if feature_names is None:
             feature_names = tuple(f"x{j}" for j in range(d))
-        feature_names = tuple(feature_names)
+        feature_names = _names(feature_names, "feature_names")
         _check_names(feature_names, d, "feature", "columns")
         _check_distinct_rows(features, names)
-        basis = _basis_of_span(features)
+        coordinates, basis, dual = _span(features, names)
         return cls(
             features=_frozen(features),
             names=names,
             feature_names=feature_names,
-            coordinates=_frozen(features @ basis),
+            coordinates=_frozen(coordinates),
             basis=_frozen(basis),
+            dual=_frozen(dual),
         )
 
     @classmethod
@@ -95,11 +101,7 @@ class ArmSet:
         >>> ArmSet.one_hot(["A", "B", "C"]).features[1].tolist()
         [0.0, 1.0, 0.0]
         """
-        if isinstance(names, str):
-            raise InvalidInputError(
-                f"names is the single string {names!r}; give a list of arm names, one per arm."
-            )
-        names = tuple(names)
+        names = _names(names, "names")
         return cls.from_features(np.eye(len(names)), names=names, feature_names=names)
 
     @classmethod
@@ -125,7 +127,7 @@ class ArmSet:
         >>> arms.features.astype(int).tolist()
         [[1, -1, -1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, 1, 1, 1]]
         >>> arms.feature_names
-        ('1', 'a=hi', 'b=hi', 'a=hi:b=hi')
+        ('(constant)', 'a=hi', 'b=hi', 'a=hi:b=hi')
         """
         levels = _check_factors(factors, interactions)
         codes = {name: _deviation_codes(len(values)) for name, values in levels.items()}
@@ -139,8 +141,8 @@ class ArmSet:
             for f, (name, values) in enumerate(levels.items())
         }
         features = [np.ones(len(grid))] if constant else []
-        feature_names = ["1"] if constant else []
-        for order in range(1, interactions + 1):
+        feature_names = [CONSTANT] if constant else []
+        for order in range(1, min(interactions, len(levels)) + 1):
             for subset in combinations(levels, order):
                 for terms in product(*(columns[name] for name in subset)):
                     feature_names.append(":".join(label for label, _ in terms))
@@ -167,24 +169,22 @@ class ArmSet:
         >>> arms.names[0]
         'news + sport'
         """
-        items = tuple(items)
+        items = _names(items, "items")
         _check_names(items, len(items), "item", "items")
         n = len(items)
+        size = whole_number(size, "size")
         if not 1 <= size < n:
             raise InvalidInputError(
                 f"size is {size} for {n} items; a bundle has at least 1 item and not all of them."
             )
-        if not 1 <= interactions <= size:
-            raise InvalidInputError(
-                f"interactions is {interactions}; expected 1 (items alone) to size = {size}."
-            )
+        whole_number(interactions, "interactions", least=1)
         _check_count(comb(n, size), f"bundles of {size} of {n} items")
         chosen = list(combinations(range(n), size))
         included = np.zeros((len(chosen), n))
         included[np.repeat(np.arange(len(chosen)), size), np.ravel(chosen)] = 1.0
         features = [np.ones(len(chosen))]
-        feature_names = ["1"]
-        for order in range(1, interactions + 1):
+        feature_names = [CONSTANT]
+        for order in range(1, min(interactions, size) + 1):
             for subset in combinations(range(n), order):
                 features.append(included[:, subset].prod(axis=1))
                 feature_names.append(":".join(items[i] for i in subset))
@@ -216,9 +216,9 @@ class ArmSet:
     def parameters(self, theta: ArrayLike) -> NDArray[np.float64]:
         """Parameters in the user's features from parameters in `coordinates` (last axis).
 
-        Where the features are dependent this is the shortest vector that gives the same values.
+        Where the features are dependent this is one of the vectors that give the same values.
         """
-        return np.asarray(theta, dtype=np.float64) @ self.basis.T
+        return np.asarray(theta, dtype=np.float64) @ self.dual.T
 
     def index(self, name: str) -> int:
         """Position of the arm called `name`."""
@@ -284,6 +284,12 @@ def _matrix(X: ArrayLike) -> NDArray[np.float64]:
     return features
 
 
+def _names(names: Any, what: str) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidInputError(f"{what} is {names!r}; expected a list of strings.")
+    return tuple(names)
+
+
 def _check_names(names: tuple[str, ...], count: int, what: str, of: str) -> None:
     if len(names) != count:
         raise InvalidInputError(f"there are {len(names)} {what} names for {count} {of}.")
@@ -313,35 +319,51 @@ def _check_distinct_rows(features: NDArray[np.float64], names: tuple[str, ...]) 
         )
 
 
-def _basis_of_span(features: NDArray[np.float64]) -> NDArray[np.float64]:
-    d = features.shape[1]
-    _, singular, rows = np.linalg.svd(features, full_matrices=False)
-    rank = int((singular > singular[0] * max(features.shape) * np.finfo(np.float64).eps).sum())
-    return np.eye(d) if rank == d else rows[:rank].T
+def _span(
+    features: NDArray[np.float64], names: tuple[str, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Coordinates of the arms in their span, its basis, and the dual basis.
+
+    Independent features of similar scale are the coordinates themselves. Otherwise columns are
+    scaled and the arms written in their left singular vectors, so that a year beside a share, or
+    a column that repeats others, does no harm to later arithmetic.
+    """
+    K, d = features.shape
+    size = np.abs(features).max(axis=0)
+    size[size == 0] = 1.0
+    left, singular, rows = np.linalg.svd(features / size, full_matrices=False)
+    rank = int((singular > singular[0] * max(K, d) * np.finfo(np.float64).eps).sum())
+    spread = singular[0] / singular[rank - 1] * size.max() / size.min()
+    if rank == d and spread <= MOST_SPREAD:
+        return features, np.eye(d), np.eye(d)
+    scale = singular[:rank] / np.sqrt(K)
+    coordinates = left[:, :rank] * np.sqrt(K)
+    _, first = np.unique(np.round(coordinates, 12), axis=0, return_index=True)
+    if len(first) < K:
+        twin = sorted(set(range(K)) - set(first.tolist()))[0]
+        raise InvalidInputError(
+            f"arm {twin} ({names[twin]!r}) differs from another only by rounding errors of its "
+            "largest features; rescale or centre the features."
+        )
+    return coordinates, size[:, None] * rows[:rank].T * scale, rows[:rank].T / scale / size[:, None]
 
 
 def _check_factors(
     factors: Mapping[str, Sequence[str]], interactions: int
 ) -> dict[str, tuple[str, ...]]:
+    if not isinstance(factors, Mapping):
+        raise InvalidInputError(f"factors is {factors!r}; expected a mapping of names to levels.")
     if not factors:
         raise InvalidInputError("there are no factors; give at least one with its levels.")
     levels = {}
     for name, values in factors.items():
-        if isinstance(values, str):
-            raise InvalidInputError(
-                f"the levels of factor {name!r} are the single string {values!r}; give a list."
-            )
-        levels[name] = tuple(str(value) for value in values)
+        levels[name] = tuple(map(str, _names(values, f"the levels of factor {name!r}")))
         _check_names(levels[name], len(levels[name]), f"level of factor {name!r}:", "levels")
         if len(levels[name]) < 2:
             raise InvalidInputError(
                 f"factor {name!r} has {len(levels[name])} level; a factor needs at least 2."
             )
-    if not 1 <= interactions <= len(levels):
-        raise InvalidInputError(
-            f"interactions is {interactions}; expected 1 (main effects only) to {len(levels)} "
-            "(the number of factors)."
-        )
+    whole_number(interactions, "interactions", least=1)
     count = int(np.prod([len(values) for values in levels.values()], dtype=object))
     _check_count(count, "combinations of the factors' levels")
     return levels

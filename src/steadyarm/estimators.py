@@ -7,14 +7,23 @@ depend, not even in its last bit, on which other trials are in the batch.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, kernel
+from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = ["arm_values", "ips", "ips_scatter", "least_squares", "standard_errors"]
+__all__ = [
+    "arm_values",
+    "ips",
+    "ips_squares",
+    "least_squares",
+    "least_squares_errors",
+    "standard_errors",
+]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 RANK_TOLERANCE = 1e-10  # eigenvalues of X'NX below this share of the largest are taken as zero
 
@@ -39,36 +48,30 @@ def ips(X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
     >>> ips(X, segment, stats) / 4
     array([[2., 1.]])
     """
+    if _is_one_hot(X) and (segment.weights > 0).all():
+        return np.asarray(stats.sums / segment.weights)
     out = np.empty((segment.trials, X.shape[1]))
-    _ips_kernel(X, segment.weights, stats.sums, out)
+    _check_span(_ips_kernel(X, segment.weights, stats.sums, out))
     return out
 
 
-def ips_scatter(
-    X: Floats, segment: Segment, squares: Floats, scores: Floats, played: NDArray[np.int64]
-) -> Floats:
-    """Sum over the segment of (score - mean score)(score - mean score)', score = A(λ)⁻¹ x_t r_t.
+def ips_squares(X: Floats, segment: Segment, squares: Floats) -> Floats:
+    """Sum over the segment's rounds of s s', s = A(λ)⁻¹ x_t r_t, from sums of squared rewards.
 
-    Its sum over segments estimates the covariance of the sum of the scores. If rewards drift
-    within the segment it is too large on average, never too small, because the spread of the
-    mean over time is counted in.
-
-    Parameters
-    ----------
-    squares : (n, K) sums of squared rewards
-    scores : (n, r) what `ips` returned for the segment
-    played : (n,) rounds in the segment
+    With S the sum over all T rounds and θ̂ the mean score, (S - T θ̂ θ̂')/(T (T - 1)) estimates the
+    covariance of θ̂. If the parameter drifts it is too large on average, never too small, because
+    the spread of the parameter over time is counted in.
     """
-    n, r = scores.shape
+    n, r = segment.trials, X.shape[1]
     out = np.empty((n, r, r))
-    _ips_scatter_kernel(X, segment.weights, squares, scores, played, out)
+    _check_span(_ips_squares_kernel(X, segment.weights, squares, out))
     return out
 
 
 def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None]:
-    """Least-squares parameter (n, r), and its covariance (n, r, r) if squares were recorded.
+    """Least-squares parameter (n, r), and the noise variance (n,) if squares were recorded.
 
-    Where the arms played do not span the space the shortest solution is taken. The covariance
+    Where the arms played do not span the space the shortest solution is taken. The variance
     assumes that nothing drifted; with no more rounds than parameters it is unknown, nan.
 
     Examples
@@ -77,21 +80,31 @@ def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None
     >>> least_squares(np.eye(2), stats)[0]
     array([[0.5, 1.5]])
     """
-    counts, index = np.unique(stats.counts, axis=0, return_inverse=True)
-    gram = np.empty((len(counts), X.shape[1], X.shape[1]))
-    _gram_kernel(X, counts, gram)
-    inverse: Floats = np.asarray(np.linalg.pinv(gram, rcond=RANK_TOLERANCE, hermitian=True))
-    index = index.ravel()
+    gram, inverse, index = _inverse_grams(X, stats.counts)
     theta = np.empty((len(stats.counts), X.shape[1]))
     _solve_kernel(X, inverse, index, stats.sums, theta)
     if stats.squares is None:
         return theta, None
     ranks = np.linalg.matrix_rank(gram, rtol=RANK_TOLERANCE, hermitian=True)[index]
     freedom = stats.counts.sum(axis=1) - ranks
-    fitted = np.einsum("nr,nk,kr->n", theta, stats.sums, X)
+    fitted = (arm_values(X, theta) * stats.sums).sum(axis=1)
     residual = np.maximum(stats.squares.sum(axis=1) - fitted, 0.0)
-    variance = np.where(freedom > 0, residual / np.maximum(freedom, 1), np.nan)
-    return theta, variance[:, None, None] * inverse[index]
+    return theta, np.where(freedom > 0, residual / np.maximum(freedom, 1), np.nan)
+
+
+def least_squares_errors(X: Floats, counts: Integers, variance: Floats) -> Floats:
+    """(n, K) standard errors of least-squares values; nan for arms that the plays say nothing of.
+
+    Parameters
+    ----------
+    counts : (n, K) plays that the estimate rests on
+    variance : (n,) of the noise
+    """
+    gram, inverse, index = _inverse_grams(X, counts)
+    known = np.einsum("urs,kr,ks->uk", inverse, X, X)
+    missed = np.abs(X - np.einsum("urs,ust,kt->ukr", gram, inverse, X)).max(axis=2)
+    known[missed > 1e-6 * np.abs(X).max()] = np.nan
+    return np.asarray(np.sqrt(variance[:, None] * np.maximum(known, 0.0)[index]))
 
 
 def arm_values(X: Floats, theta: Floats) -> Floats:
@@ -103,53 +116,32 @@ def arm_values(X: Floats, theta: Floats) -> Floats:
 
 def standard_errors(X: Floats, covariance: Floats) -> Floats:
     """(n, K) standard errors of x'θ from the covariance (n, r, r) of θ."""
-    out = np.empty((len(covariance), len(X)))
-    _errors_kernel(X, covariance, out)
-    return out
+    variances = np.einsum("nrs,kr,ks->nk", covariance, X, X)
+    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
-@njit(cache=True, nogil=True)
-def _cholesky(A: Floats) -> None:
-    """Lower Cholesky factor of the (r, r) matrix A, in place; the upper part is left as it was."""
-    r = A.shape[0]
-    for j in range(r):
-        for p in range(j):
-            A[j, j] -= A[j, p] * A[j, p]
-        A[j, j] = np.sqrt(A[j, j])
-        for i in range(j + 1, r):
-            for p in range(j):
-                A[i, j] -= A[i, p] * A[j, p]
-            A[i, j] /= A[j, j]
+def _is_one_hot(X: Floats) -> bool:
+    return X.shape[0] == X.shape[1] and np.array_equal(X, np.eye(len(X)))
 
 
-@njit(cache=True, nogil=True)
-def _cholesky_solve(L: Floats, b: Floats) -> None:
-    """Solve L L' x = b in place of b."""
-    r = L.shape[0]
-    for i in range(r):
-        for p in range(i):
-            b[i] -= L[i, p] * b[p]
-        b[i] /= L[i, i]
-    for i in range(r - 1, -1, -1):
-        for p in range(i + 1, r):
-            b[i] -= L[p, i] * b[p]
-        b[i] /= L[i, i]
+def _check_span(failed: int) -> None:
+    if failed >= 0:
+        raise InvalidInputError(
+            f"the allocation of trial {failed} leaves directions of the arms' span unplayed, so "
+            "inverse-propensity estimates do not exist; mix in a G-optimal design."
+        )
 
 
-@njit(cache=True, nogil=True)
-def _weighted_gram(X: Floats, weights: Floats, A: Floats) -> None:
-    """A = sum_k weights_k x_k x_k', (r, r), lower part and diagonal."""
-    A[:] = 0.0
-    for k in range(X.shape[0]):
-        if weights[k] != 0.0:
-            for i in range(X.shape[1]):
-                scaled = weights[k] * X[k, i]
-                if scaled != 0.0:
-                    for j in range(i + 1):
-                        A[i, j] += scaled * X[k, j]
+def _inverse_grams(X: Floats, counts: Integers) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """Distinct X'NX and their pseudo-inverses, (u, r, r), and which of them each trial has."""
+    distinct, index = np.unique(counts, axis=0, return_inverse=True)
+    gram = np.empty((len(distinct), X.shape[1], X.shape[1]))
+    _gram_kernel(X, distinct.astype(np.float64), gram)
+    inverse: Floats = np.asarray(np.linalg.pinv(gram, rcond=RANK_TOLERANCE, hermitian=True))
+    return gram, inverse, index.ravel()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _combine(X: Floats, sums: Floats, v: Floats) -> None:
     """V = sum_k sums_k x_k."""
     v[:] = 0.0
@@ -159,57 +151,52 @@ def _combine(X: Floats, sums: Floats, v: Floats) -> None:
                 v[i] += sums[k] * X[k, i]
 
 
-@njit(cache=True, nogil=True)
-def _ips_kernel(X: Floats, weights: Floats, sums: Floats, out: Floats) -> None:
+@kernel
+def _ips_kernel(X: Floats, weights: Floats, sums: Floats, out: Floats) -> int:
+    """Fill out (n, r); the first trial whose A is singular, or -1."""
     A = np.empty((X.shape[1], X.shape[1]))
     for i in range(out.shape[0]):
-        _weighted_gram(X, weights[i], A)
-        _cholesky(A)
+        information(X, weights[i], A)
+        if not cholesky(A, 0.0):
+            return i
         _combine(X, sums[i], out[i])
-        _cholesky_solve(A, out[i])
+        cholesky_solve(A, out[i])
+    return -1
 
 
-@njit(cache=True, nogil=True)
-def _ips_scatter_kernel(
-    X: Floats,
-    weights: Floats,
-    squares: Floats,
-    scores: Floats,
-    played: NDArray[np.int64],
-    out: Floats,
-) -> None:
+@kernel
+def _ips_squares_kernel(X: Floats, weights: Floats, squares: Floats, out: Floats) -> int:
+    """Fill out (n, r, r); the first trial whose A is singular, or -1."""
     K, r = X.shape
     A = np.empty((r, r))
     solved = np.empty(r)
     for i in range(out.shape[0]):
-        _weighted_gram(X, weights[i], A)
-        _cholesky(A)
+        information(X, weights[i], A)
+        if not cholesky(A, 0.0):
+            return i
         out[i] = 0.0
         for k in range(K):
             if squares[i, k] != 0.0:
                 solved[:] = X[k]
-                _cholesky_solve(A, solved)
+                cholesky_solve(A, solved)
                 for a in range(r):
                     for b in range(r):
                         out[i, a, b] += squares[i, k] * solved[a] * solved[b]
-        if played[i] > 0:
-            for a in range(r):
-                for b in range(r):
-                    out[i, a, b] -= scores[i, a] * scores[i, b] / played[i]
+    return -1
 
 
-@njit(cache=True, nogil=True)
-def _gram_kernel(X: Floats, counts: NDArray[np.int64], out: Floats) -> None:
+@kernel
+def _gram_kernel(X: Floats, counts: Floats, out: Floats) -> None:
     for i in range(out.shape[0]):
-        _weighted_gram(X, counts[i].astype(np.float64), out[i])
+        information(X, counts[i], out[i])
         for a in range(X.shape[1]):
             for b in range(a):
                 out[i, b, a] = out[i, a, b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _solve_kernel(
-    X: Floats, inverse: Floats, index: NDArray[np.int64], sums: Floats, out: Floats
+    X: Floats, inverse: Floats, index: NDArray[np.intp], sums: Floats, out: Floats
 ) -> None:
     v = np.empty(X.shape[1])
     for i in range(out.shape[0]):
@@ -221,7 +208,7 @@ def _solve_kernel(
             out[i, a] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _values_kernel(X: Floats, theta: Floats, out: Floats) -> None:
     for i in range(out.shape[0]):
         for k in range(X.shape[0]):
@@ -229,16 +216,3 @@ def _values_kernel(X: Floats, theta: Floats, out: Floats) -> None:
             for a in range(X.shape[1]):
                 total += X[k, a] * theta[i, a]
             out[i, k] = total
-
-
-@njit(cache=True, nogil=True)
-def _errors_kernel(X: Floats, covariance: Floats, out: Floats) -> None:
-    r = X.shape[1]
-    for i in range(out.shape[0]):
-        for k in range(X.shape[0]):
-            total = 0.0
-            for a in range(r):
-                for b in range(r):
-                    if X[k, a] != 0.0 and X[k, b] != 0.0:
-                        total += X[k, a] * covariance[i, a, b] * X[k, b]
-            out[i, k] = np.sqrt(total) if not total < 0.0 else 0.0

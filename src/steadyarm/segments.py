@@ -49,9 +49,32 @@ class Segment:
         return np.rint(self.weights * self.rounds[:, None]).astype(np.int64)
 
     @property
+    def planned(self) -> NDArray[np.int64]:
+        """What the kernels draw from: (n, K) counts if shuffled, else (n, 1) rounds."""
+        return self.counts if self.order == "shuffled" else self.rounds[:, None]
+
+    @property
     def trials(self) -> int:
         """The batch size n."""
         return len(self.rounds)
+
+    def checked(self, arms: int) -> Segment:
+        """The segment itself, if it is a proper one; to be asked of what anybody's policy makes."""
+        shape = (self.trials, arms)
+        if self.weights.shape != shape or not np.issubdtype(self.rounds.dtype, np.integer):
+            raise InvalidInputError(
+                f"the policy's segment has weights of shape {self.weights.shape} and rounds of "
+                f"type {self.rounds.dtype}; expected shape {shape} and whole numbers."
+            )
+        total = self.weights.sum(axis=1)
+        proper = (self.weights >= 0).all(axis=1) & (np.abs(total - 1) < 1e-6)  # False for nan
+        if not (proper | (self.rounds == 0)).all() or (self.rounds < 0).any():
+            raise InvalidInputError(
+                "the policy's segment has weights that are no probabilities (negative, nan or "
+                f"not summing to one: sums from {total.min():g} to {total.max():g}) or a negative "
+                "number of rounds; run steadyarm.policies.checks on the policy."
+            )
+        return self
 
     def lasting(self, rounds: int) -> Segment:
         """The same allocation over another number of rounds."""

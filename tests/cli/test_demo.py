@@ -34,9 +34,12 @@ def test_the_live_run_is_reproducible() -> None:
     assert run_live(sa.Peace(), world, 5).verdict.arm == run_live(sa.Peace(), world, 5).verdict.arm
 
 
-def test_errors_are_printed_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--trials", "0"]) == 1
-    assert "steadyarm: trials is 0; expected at least 1." in capsys.readouterr().err
+def test_errors_are_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--trials", "0", "--out", str(tmp_path)]) == 1
+    assert (
+        "steadyarm: --trials is 0; expected a whole number of at least 1."
+        in capsys.readouterr().err
+    )
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ def test_cvxpy_agrees_on_subsets_and_directions(seed: int) -> None:
     assert xy_optimal(arms, among=among).value == pytest.approx(truth, rel=AGREEMENT)
     directions = rng.normal(size=(4, arms.size)) @ arms.features
     design = transductive(arms, directions)
-    truth = optimal_value(X, directions @ arms.basis)
+    truth = optimal_value(X, directions @ arms.dual)
     assert design.gap <= 1e-6
     assert design.value == pytest.approx(truth, rel=AGREEMENT)
     assert design.lower_bound <= truth * (1 + AGREEMENT)

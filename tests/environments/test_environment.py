@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -132,10 +133,31 @@ def test_a_shuffled_segment_visits_every_round_evenly() -> None:
             lambda: sa.Environment.from_means(ARMS, [0.0, 1.0, 2.0], budget=5, direction="up"),  # type: ignore[arg-type]  # the point of the test
             "direction is 'up'",
         ),
+        (lambda: sa.Environment.from_means(ARMS, STILL, 0.3, budget=5), "noise is 0.3"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: replace(sa.Environment.from_means(ARMS, MOVING), budget=10**7), "has shape"),
         (lambda: sa.GaussianNoise(-1.0), "sd is -1"),
+        (lambda: sa.GaussianNoise("a"), "sd is 'a'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.BoundedNoise(float("nan")), "bound is nan"),
     ],
 )
 def test_bad_worlds_are_refused_with_a_reason(build: Any, message: str) -> None:
     with pytest.raises(sa.InvalidInputError, match=message):
         build()
+
+
+def test_a_segment_beyond_the_budget_is_refused() -> None:
+    world = sa.Environment.from_means(ARMS, MOVING)
+    segment = Segment(np.full((2, 3), 1 / 3), np.array([5, 6]))
+    with pytest.raises(sa.InvalidInputError, match="ends in round 41, but the budget is 40"):
+        world.play(segment, np.array([35, 35]), np.random.default_rng(0))
+
+
+def test_means_of_one_up_to_rounding_are_probabilities() -> None:
+    world = sa.Environment.from_means(ARMS, [0.0, 1 + 2e-16, 1.0], sa.BernoulliReward(), budget=5)
+    assert world.table.max() == 1.0
+
+
+def test_worlds_compare_by_identity() -> None:
+    world = sa.Environment.from_means(ARMS, STILL, budget=5)
+    assert world == world  # the point of the test
+    assert world in {world}

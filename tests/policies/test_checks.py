@@ -44,7 +44,7 @@ def test_minimising_mirrors_maximising(name: str) -> None:
             pass  # Peace and OD-LinBAI may end early
         high, low = up.recommend(), down.recommend()
         assert high.arm == low.arm
-        assert np.array_equal(high.estimates, -low.estimates)
+        assert np.array_equal(high.estimates, -low.estimates, equal_nan=True)
         assert np.array_equal(high.intervals, -low.intervals[:, ::-1])
 
 

@@ -11,10 +11,11 @@ import pytest
 from scipy.stats import norm
 
 import steadyarm as sa
+from steadyarm.environments import layouts, soare_arms, soare_stationary
+from steadyarm.policies import POLICIES
 from steadyarm.policies.base import best_arm, rank_arms
 from steadyarm.policies.elimination import halve, peace_elimination, rage_elimination
 from steadyarm.segments import SegmentStats
-from tests.worlds import layouts, soare_arms, soare_stationary
 
 EASY = sa.ArmSet.from_features([[1.0], [1.1], [0.9]])  # inf ρ = 0.2² / 1.1² < 1
 
@@ -143,6 +144,79 @@ def test_mixed_peace_with_one_arm_left(policy: sa.MixedPeace, expected: Any) -> 
     assert np.allclose(policy.allocation(alone)[0], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("K", [2, 4, 8, 16, 32])
+def test_exact_halves_and_powers_of_two_are_taken_as_such(K: int) -> None:
+    """One-hot arms have ρ = 2k for any k of them: ⌈log2 2K⌉ epochs, and half are kept."""
+    arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
+    epochs = int(log2(K)) + 1
+    T = 100 * epochs
+    lengths = [int(segment.rounds[0]) for segment in run(sa.P1RAGE(), arms, T)]
+    assert lengths == [1, *[100] * (epochs - 1), 99]
+    lengths = [int(segment.rounds[0]) for segment in run(sa.MixedPeace(), arms, T)]
+    assert lengths == [100] * epochs
+    order = np.arange(K)[None]
+    survivors = np.ones((1, K), dtype=bool)
+    sizes = []
+    while survivors.sum() > 1:
+        survivors = halve(arms, survivors, order, "exact")
+        sizes.append(int(survivors.sum()))
+    # two arms have ρ = 4, a single one 0: from two and three on only one is kept
+    assert sizes == [2**i for i in range(int(log2(K)) - 1, -1, -1)]
+
+
+def test_peace_epochs_and_their_remainder() -> None:
+    arms = sa.ArmSet.one_hot([str(k) for k in range(8)])
+    lengths = [int(segment.rounds[0]) for segment in run(sa.Peace(), arms, 403)]
+    assert lengths[:3] == [100, 100, 100]  # ⌈log2 16⌉ = 4 epochs of ⌊403/4⌋, unless it ends early
+    lengths = [int(s.rounds[0]) for s in run(sa.Peace(), layouts(), 1003)]
+    epochs = ceil(log2(sa.xy_optimal(layouts()).value))
+    assert sum(lengths) == 1003 or len(lengths) < epochs
+
+
+def test_peace_plays_the_remainder_in_its_last_epoch() -> None:
+    policy, arms = sa.Peace(), layouts()
+    epochs = ceil(log2(sa.xy_optimal(arms).value))
+    state = policy.start(arms, 1003)
+    last = replace(state, epoch=np.array([epochs - 1]), played=np.array([900]))
+    assert policy.planned_counts(last).sum() == 103
+
+
+def test_least_squares_policies_do_not_mind_the_scale_of_features() -> None:
+    years = np.column_stack([np.ones(10), np.arange(2000.0, 2010.0)])
+    arms = sa.ArmSet.from_features(years)
+    world = sa.Environment.from_parameters(arms, [-20.0, 0.01], sa.GaussianNoise(0.02), budget=400)
+    for policy in (sa.Peace(), sa.ODLinBAI(), sa.GBAI(), sa.P1RAGE()):
+        assert sa.simulate(policy, world, trials=200, seed=1).errors <= 2, policy.name
+
+
+def test_published_configurations_are_those_of_the_notes() -> None:
+    common = {"solver": "frank-wolfe", "ties": "last"}
+    expected: dict[str, dict[str, Any]] = {
+        "Uniform": {"solver": "exact", "ties": "random"},
+        "P1": {"solver": "exact", "ties": "random"},
+        "G-BAI": common,
+        "P1-RAGE": common
+        | {"max_phases": 15, "first_cut": 0.5, "updates": "epochs", "epoch_length": "published"},
+        "P1-Peace": common | {"epoch_length": "published"},
+        "Mixed-Peace": common | {"epochs": "published", "alone": "uniform"},
+        "Peace": common | {"rounding_ties": "first"},
+        "OD-LinBAI": common,
+    }
+    found = {name: policy.published().to_dict() for name, policy in POLICIES.items()}
+    assert found == {name: {"name": name} | settings for name, settings in expected.items()}
+    assert sa.P1RAGE() == sa.P1RAGE(max_phases=16, first_cut=1.0, updates="epochs")
+
+
+def test_fewer_rounds_than_arms_go_to_the_heavier_or_the_first() -> None:
+    """Peace at T = 10 on Soare's arms: the published runs' rule makes the first arm be played."""
+    arms = soare_arms(10, 0.1)
+    heavier, first = (
+        run(policy, arms, 10)[0].counts[0] for policy in (sa.Peace(), sa.Peace.published())
+    )
+    assert first.tolist() == [1, 1] + [0] * 9
+    assert heavier[sa.xy_optimal(arms).weights.argmax()] == 1
+
+
 def test_rage_elimination_by_hand() -> None:
     """Gaps 0, 0.3, 0.8, 3: phases of 4, 3, 2 (gap ≤ 1, ½) and then 1 arm."""
     arms = sa.ArmSet.one_hot(list("ABCD"))
@@ -238,7 +312,12 @@ def test_p1_ignores_features() -> None:
     [
         (lambda: sa.P1RAGE(max_phases=0), "max_phases is 0"),
         (lambda: sa.P1RAGE(first_cut=0.0), "first_cut is 0"),
-        (lambda: sa.GBAI(ties="coin").start(EASY, 5), "ties is 'coin'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.P1RAGE(max_phases=2.5), "max_phases is 2.5"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.P1RAGE(updates="x"), "updates is 'x'; expected one of 'epochs', 'rounds'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.MixedPeace(alone="x"), "alone is 'x'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.Peace(rounding_ties="x"), "rounding_ties is 'x'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.GBAI(solver="x"), "solver is 'x'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.GBAI(ties="coin"), "ties is 'coin'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.GBAI().start(EASY, 0), "budget is 0"),
         (lambda: sa.GBAI().start(EASY, 5, trials=0), "trials is 0"),
     ],

@@ -31,7 +31,7 @@ NAMES = ["G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI"]
 @pytest.mark.parametrize("name", NAMES)
 def test_error_counts_agree_with_the_published_ones(name: str, cell: tuple[str, str]) -> None:
     errors, trials = published_counts()[*cell, name]
-    ours = sa.simulate(POLICIES[name].published(), WORLDS[cell](), trials=TRIALS, seed=3)
+    ours = sa.simulate(POLICIES[name].published(), WORLDS[cell](), trials=TRIALS, seed=4)
     table = np.array([[ours.errors, ours.trials - ours.errors], [errors, trials - errors]])
     pvalue = fisher_exact(table).pvalue
     assert pvalue > 1e-3, f"{ours.error_rate:.4f} here, {errors / trials:.4f} published"

@@ -1,19 +1,20 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
 import steadyarm as sa
+from steadyarm.environments import published_multivariate
 from steadyarm.simulation.results import clopper_pearson
-from tests.worlds import multivariate_scale
 
 
 @pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.Peace(), sa.P1Peace()])
 def test_the_number_of_jobs_changes_nothing(policy: sa.Policy[sa.State]) -> None:
-    world = multivariate_scale(5)
+    world = published_multivariate("scale", 5)
     one, two, five = (
         sa.simulate(policy, world, trials=2500, seed=3, jobs=jobs).recommended for jobs in (1, 2, 5)
     )
@@ -85,12 +86,32 @@ def test_clopper_pearson_inverts_the_binomial(errors: int, trials: int) -> None:
         assert high == 1.0
 
 
-def test_bad_requests_are_refused() -> None:
+class Broken(sa.Uniform):
+    """A policy whose weights are no probabilities."""
+
+    def allocation(self, state: Any) -> Any:
+        return np.full((state.trials, state.arms.size), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trials": 0}, "trials is 0"),
+        ({"trials": 1.5}, "trials is 1.5"),
+        ({"jobs": 0}, "jobs is 0"),
+        ({"jobs": "2"}, "jobs is '2'"),
+        ({"seed": None}, "seed is None"),
+        ({"policy": sa.GBAI}, "expected an instance of a policy"),
+        ({"policy": Broken()}, "weights that are no probabilities"),
+    ],
+)
+def test_bad_requests_are_refused(settings: dict[str, Any], message: str) -> None:
     world = sa.Environment.from_means(sa.ArmSet.one_hot(["A", "B"]), [1.0, 0.0], budget=5)
-    with pytest.raises(sa.InvalidInputError, match="trials is 0"):
-        sa.simulate(sa.GBAI(), world, trials=0)
-    with pytest.raises(sa.InvalidInputError, match="jobs is 0"):
-        sa.simulate(sa.GBAI(), world, jobs=0)
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.simulate(**{"policy": sa.GBAI(), "environment": world, **settings})
+
+
+def test_bad_intervals_are_refused() -> None:
     with pytest.raises(sa.InvalidInputError, match="level is 95"):
         clopper_pearson(1, 10, 95)
     with pytest.raises(sa.InvalidInputError, match="11 errors in 10 trials"):

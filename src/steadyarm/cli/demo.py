@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steadyarm as sa
+from steadyarm.validation import whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,7 +75,7 @@ def weekly_world() -> sa.Environment:
     """
     arms = sa.ArmSet.factorial(FACTORS)
     effects = {  # click rate on a weekday, and on a weekend day
-        "1": (0.14, 0.20),
+        "(constant)": (0.14, 0.20),
         "headline=long": (0.025, -0.030),
         "image=people": (0.030, -0.040),
         "button=orange": (0.020, 0.005),
@@ -124,6 +125,9 @@ def run(args: argparse.Namespace) -> None:
         raise sa.MissingExtraError(
             f"the demo needs {error.name}; install it with: pip install 'steadyarm[plots]'"
         ) from None
+    args.out.mkdir(parents=True, exist_ok=True)
+    whole_number(args.trials, "--trials", least=1)
+    whole_number(args.seed, "--seed")
     console = Console()
     world = weekly_world()
     console.rule("SteadyArm: a two-week test in a world that moves")

@@ -65,7 +65,7 @@ def check_directions(arms: ArmSet, directions: ArrayLike) -> NDArray[np.float64]
         raise InvalidInputError(
             f"direction {j} has {given[j, k]} in column {k}; all must be finite numbers."
         )
-    inside = given @ arms.basis
+    inside = given @ arms.dual
     missed = np.linalg.norm(given - inside @ arms.basis.T, axis=1)
     outside = np.flatnonzero(missed > SPAN_TOLERANCE * np.linalg.norm(given, axis=1))
     if outside.size:

@@ -18,7 +18,7 @@ RANK_TOLERANCE = 1e-9  # in whitened coordinates; smaller singular values of a s
 
 
 def g_optimal(
-    arms: ArmSet, tol: float = 1e-6, among: ArrayLike | None = None, sparse: bool = False
+    arms: ArmSet, tol: float = 1e-6, *, among: ArrayLike | None = None, sparse: bool = False
 ) -> Design:
     """Design that makes the worst-known arm known as well as possible.
 

@@ -45,7 +45,7 @@ def round_designs(
     given = check_weights(weights, axes=2)
     totals = np.asarray(rounds)
     if not np.issubdtype(totals.dtype, np.integer) or (totals < 0).any():
-        raise InvalidInputError(f"rounds is {totals}; expected whole numbers of rounds, 0 or more.")
+        raise InvalidInputError(f"rounds is {rounds!r}; expected whole numbers, 0 or more.")
     if totals.ndim > 1 or (totals.ndim == 1 and totals.size != len(given)):
         raise InvalidInputError(
             f"rounds has shape {totals.shape} for {len(given)} designs; "

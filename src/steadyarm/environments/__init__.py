@@ -1,7 +1,23 @@
-"""Where rewards come from in a simulation."""
+"""Where rewards come from in a simulation: tables over time, named families, logged data."""
 
+from steadyarm.environments.drifting import (
+    random_walk,
+    repeating,
+    shock,
+    switching,
+    trend,
+    weekday_weekend,
+)
 from steadyarm.environments.environment import Environment, RewardSource
+from steadyarm.environments.multivariate import layouts, multivariate, published_multivariate
 from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
+from steadyarm.environments.replay import Replay
+from steadyarm.environments.soare import (
+    malicious_switch,
+    soare_arms,
+    soare_oscillating,
+    soare_stationary,
+)
 
 __all__ = [
     "BernoulliReward",
@@ -9,5 +25,19 @@ __all__ = [
     "Environment",
     "GaussianNoise",
     "Noise",
+    "Replay",
     "RewardSource",
+    "layouts",
+    "malicious_switch",
+    "multivariate",
+    "published_multivariate",
+    "random_walk",
+    "repeating",
+    "shock",
+    "soare_arms",
+    "soare_oscillating",
+    "soare_stationary",
+    "switching",
+    "trend",
+    "weekday_weekend",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -14,6 +15,7 @@ from steadyarm.environments import kernels
 from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.validation import check_choice, whole_number
 
 __all__ = ["Environment", "RewardSource"]
 
@@ -47,7 +49,7 @@ class RewardSource(Protocol):
         """Play each trial's segment from its round `start` (n,) on."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Environment:
     """Rewards around a table of means; the world does not react to what is played.
 
@@ -103,6 +105,22 @@ class Environment:
         table = _table(means, arms.size, "means", "arms", budget)
         return cls._build(arms, table, noise, budget, direction)
 
+    def __post_init__(self) -> None:
+        whole_number(self.budget, "budget", least=1)
+        check_choice(self.direction, "direction", ("maximize", "minimize"))
+        if not isinstance(self.noise, Noise):
+            raise InvalidInputError(
+                f"noise is {self.noise!r}; expected GaussianNoise(…), BoundedNoise(…) or "
+                "BernoulliReward()."
+            )
+        if self.table.shape not in ((self.budget, self.arms.size), (1, self.arms.size)):
+            raise InvalidInputError(
+                f"the table of means has shape {self.table.shape}; expected one row for each of "
+                f"the {self.budget} rounds, or one for all, and {self.arms.size} columns."
+            )
+        if isinstance(self.noise, BernoulliReward):
+            _check_probabilities(self.table, self.arms)
+
     @classmethod
     def _build(
         cls,
@@ -113,19 +131,19 @@ class Environment:
         direction: Direction,
     ) -> Environment:
         noise = GaussianNoise() if noise is None else noise
-        if direction not in ("maximize", "minimize"):
-            raise InvalidInputError(
-                f"direction is {direction!r}; expected 'maximize' or 'minimize'."
-            )
-        if isinstance(noise, BernoulliReward) and not ((table >= 0) & (table <= 1)).all():
-            t, k = np.argwhere((table < 0) | (table > 1))[0]
-            raise InvalidInputError(
-                f"the mean of arm {arms.names[k]!r} in round {t} is {table[t, k]:g}; "
-                "Bernoulli rewards need means between 0 and 1."
-            )
+        if isinstance(noise, BernoulliReward):  # means of 1 + 2e-16 are sums that were rounded
+            table = np.where(np.abs(table - 0.5) < 0.5 + 1e-12, table.clip(0.0, 1.0), table)
         table = np.ascontiguousarray(table)
         table.setflags(write=False)
         return cls(arms, len(table) if budget is None else budget, table, noise, direction)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything that makes this world."""
+        text = f"{self.arms.fingerprint}{self.budget}{self.noise}{self.direction}"
+        digest = hashlib.sha256(text.encode())
+        digest.update(self.table.tobytes())
+        return digest.hexdigest()
 
     @property
     def is_stationary(self) -> bool:
@@ -165,6 +183,11 @@ class Environment:
         Without squares, Gaussian noise is drawn once per arm and segment, as its sum, and where
         nothing moves only the number of plays is drawn.
         """
+        if (start + segment.rounds > self.budget).any():
+            raise InvalidInputError(
+                f"the segment ends in round {int((start + segment.rounds).max())}, but the budget "
+                f"is {self.budget}; a policy must keep its budget."
+            )
         if squares or isinstance(self.noise, BoundedNoise):
             return self._play_rounds(segment, start, self.noise.kind, squares, rng)
         if self.is_stationary:
@@ -199,12 +222,11 @@ class Environment:
         shape = segment.weights.shape
         counts = np.zeros(shape, dtype=np.int64)
         sums, squared = np.zeros(shape), np.zeros(shape if squares else (0, 0))
-        shuffled = segment.order == "shuffled"
         kernels.play_table(
             self.table,
             segment.weights,
-            segment.counts if shuffled else segment.rounds[:, None],
-            shuffled,
+            segment.planned,
+            segment.order == "shuffled",
             start,
             kind,
             self.noise.scale,
@@ -215,6 +237,15 @@ class Environment:
             squared,
         )
         return SegmentStats(counts, sums, squared if squares else None)
+
+
+def _check_probabilities(table: NDArray[np.float64], arms: ArmSet) -> None:
+    if not ((table >= 0) & (table <= 1)).all():
+        t, k = np.argwhere(~((table >= 0) & (table <= 1)))[0]
+        raise InvalidInputError(
+            f"the mean of arm {arms.names[k]!r} in round {t} is {table[t, k]:g}; "
+            "Bernoulli rewards need means between 0 and 1."
+        )
 
 
 def _table(
@@ -244,6 +275,4 @@ def _table(
             f"{what} has {len(table)} rows but budget is {budget}; leave budget out or make "
             "them agree."
         )
-    if budget is not None and budget < 1:
-        raise InvalidInputError(f"budget is {budget}; expected at least 1 round.")
     return table

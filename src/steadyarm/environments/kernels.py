@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["BERNOULLI", "BOUNDED", "EXACT", "GAUSSIAN", "play_table"]
+__all__ = ["BERNOULLI", "BOUNDED", "EXACT", "GAUSSIAN", "play_pools", "play_table"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -48,6 +48,38 @@ def play_table(
             sums[i, arm] += reward
             if with_squares:
                 squares[i, arm] += reward * reward
+
+
+@njit(cache=True, nogil=True)
+def play_pools(
+    rewards: Floats,
+    offsets: Integers,
+    pools: Integers,
+    weights: Floats,
+    planned: Integers,
+    shuffled: bool,
+    start: Integers,
+    rng: np.random.Generator,
+    counts: Integers,
+    sums: Floats,
+    squares: Floats,
+) -> None:
+    """Play every trial's segment, drawing each reward with replacement from a pool.
+
+    rewards : all pools, one after the other; offsets : where each begins, and the end
+    pools : (T,) the first of each round's K pools, one per arm; otherwise as `play_table`
+    """
+    scratch, accept, alias = scratch_for(planned, weights.shape[1])
+    for i in range(weights.shape[0]):
+        arms = draw_arms(weights[i], planned[i], shuffled, rng, scratch, accept, alias)
+        for p in range(arms.shape[0]):
+            arm = arms[p]
+            pool = pools[start[i] + p] + arm
+            size = offsets[pool + 1] - offsets[pool]
+            reward = rewards[offsets[pool] + int(rng.random() * size)]
+            counts[i, arm] += 1
+            sums[i, arm] += reward
+            squares[i, arm] += reward * reward
 
 
 @njit(cache=True, nogil=True)

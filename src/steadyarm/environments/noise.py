@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from steadyarm.environments import kernels
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import finite_number
 
 __all__ = ["BernoulliReward", "BoundedNoise", "GaussianNoise", "Noise"]
 
@@ -19,7 +20,7 @@ class GaussianNoise:
     kind: ClassVar[int] = kernels.GAUSSIAN
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sd < float("inf"):
+        if not finite_number(self.sd, "sd") >= 0:
             raise InvalidInputError(f"sd is {self.sd}; expected a number of at least 0.")
 
     @property
@@ -36,7 +37,7 @@ class BoundedNoise:
     kind: ClassVar[int] = kernels.BOUNDED
 
     def __post_init__(self) -> None:
-        if not 0 <= self.bound < float("inf"):
+        if not finite_number(self.bound, "bound") >= 0:
             raise InvalidInputError(f"bound is {self.bound}; expected a number of at least 0.")
 
     @property

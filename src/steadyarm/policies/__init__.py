@@ -28,6 +28,7 @@ __all__ = [
     "State",
     "Uniform",
     "policy_from_dict",
+    "policy_named",
 ]
 
 POLICIES: dict[str, type[Policy[Any]]] = {
@@ -48,3 +49,14 @@ def policy_from_dict(data: Mapping[str, Any]) -> Policy[Any]:
         return POLICIES[name](**settings)
     except TypeError as error:
         raise InvalidInputError(f"the settings {settings} do not fit {name}: {error}.") from None
+
+
+def policy_named(name: str) -> str:
+    """The policy's proper name from what somebody typed: p1-rage, P1RAGE, P1-RAGE."""
+    wanted = name.replace("-", "").replace("_", "").lower()
+    for proper in POLICIES:
+        if proper.replace("-", "").lower() == wanted:
+            return proper
+    raise InvalidInputError(
+        f"there is no policy {name!r}; the policies are {', '.join(POLICIES).lower()}."
+    )

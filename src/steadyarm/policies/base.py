@@ -9,14 +9,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.designs.memo import Solver
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.validation import check_choice, whole_number
 
 __all__ = [
     "Policy",
@@ -29,7 +41,6 @@ __all__ = [
     "start_values",
 ]
 
-Solver = Literal["exact", "frank-wolfe"]
 Ties = Literal["random", "first", "last"]
 StateT = TypeVar("StateT", bound="State")
 
@@ -79,6 +90,20 @@ class State:
                 values[name] = np.array(entry["values"], dtype=entry["dtype"])
         return cls(**values)
 
+    def resembles(self, other: State) -> bool:
+        """Whether the other state has the same kinds and shapes of arrays, with values in range."""
+        mine, theirs = self._arrays(), other._arrays()
+        return (
+            self.budget == other.budget
+            and mine.keys() == theirs.keys()
+            and all(
+                mine[name].shape == theirs[name].shape and mine[name].dtype == theirs[name].dtype
+                for name in mine
+            )
+            and np.array_equal(np.sort(other.ties), np.sort(self.ties))
+            and bool(((other.played >= 0) & (other.played <= other.budget)).all())
+        )
+
     def _arrays(self) -> dict[str, NDArray[Any]]:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -115,6 +140,12 @@ class Policy(ABC, Generic[StateT]):
     waits: ClassVar[bool]
     state_type: ClassVar[type[State]]
 
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for f in fields(self):
+            if get_origin(hints[f.name]) is Literal:
+                check_choice(getattr(self, f.name), f.name, get_args(hints[f.name]))
+
     @classmethod
     def published(cls) -> Self:
         """The configuration of the paper's published runs; the defaults follow its text."""
@@ -143,20 +174,21 @@ class Policy(ABC, Generic[StateT]):
 
 def start_values(arms: ArmSet, budget: int, trials: int, seed: int, ties: Ties) -> dict[str, Any]:
     """Checked fields of `State` before the first round."""
-    for what, value in (("budget", budget), ("trials", trials)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise InvalidInputError(f"{what} is {value!r}; expected a whole number of at least 1.")
+    if not isinstance(arms, ArmSet):
+        raise InvalidInputError(
+            f'arms is {arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'
+        )
+    budget = whole_number(budget, "budget", least=1)
+    trials = whole_number(trials, "trials", least=1)
     K = arms.size
     rank = np.tile(np.arange(K, dtype=np.int64), (trials, 1))
     if ties == "last":
         rank = rank[:, ::-1].copy()
     elif ties == "random":
         rank = np.random.default_rng(seed).permuted(rank, axis=1)
-    elif ties != "first":
-        raise InvalidInputError(f"ties is {ties!r}; expected 'random', 'first' or 'last'.")
     return {
         "arms": arms,
-        "budget": int(budget),
+        "budget": budget,
         "played": np.zeros(trials, dtype=np.int64),
         "ties": rank,
     }

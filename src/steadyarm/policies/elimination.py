@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.memo import designs_for
+from steadyarm.designs.memo import TOLERANCE, designs_for
 from steadyarm.policies.base import Solver, rank_arms
 
 __all__ = ["halve", "peace_elimination", "rage_elimination"]
@@ -67,12 +67,13 @@ def halve(arms: ArmSet, survivors: Mask, order: NDArray[np.int64], solver: Solve
     position = np.argsort(ranked, axis=1)
     designs = designs_for(arms, survivors, kind="xy", solver=solver)
     half = designs.values[designs.index] / 2
+    slack = 4 * TOLERANCE if solver == "exact" else 0.0  # one half is one half, up to the solver
     low = np.ones(len(order), dtype=np.int64)  # a single arm has ρ = 0
     high = np.maximum(survivors.sum(axis=1), 2)  # the whole set has more than half of its own ρ
     while (high - low > 1).any():
         middle = (low + high) // 2
         prefix = designs_for(arms, position < middle[:, None], kind="xy", solver=solver)
-        fits = prefix.values[prefix.index] <= half
+        fits = prefix.values[prefix.index] <= half * (1 + slack)
         low = np.where(fits, middle, low)
         high = np.where(fits, high, middle)
     return position < low[:, None]

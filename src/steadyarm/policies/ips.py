@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.memo import designs_for
-from steadyarm.estimators import arm_values, ips, ips_scatter, standard_errors
+from steadyarm.designs.memo import TOLERANCE, designs_for
+from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
@@ -29,6 +29,7 @@ from steadyarm.segments import Segment, SegmentStats
 
 __all__ = ["EpochLength", "IPSPolicy", "IPSState", "epoch_count", "epoch_end", "g_weights"]
 
+SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 EpochLength = Literal["text", "published"]
 IPSStateT = TypeVar("IPSStateT", bound="IPSState")
 
@@ -40,11 +41,11 @@ class IPSState(State):
     Attributes
     ----------
     scores : (n, r) sum of A(λ_t)⁻¹ x_t r_t
-    scatter : (n, r, r) estimated covariance of that sum; None if squares were not recorded
+    squares : (n, r, r) sum of each score times itself; None if squares were not recorded
     """
 
     scores: NDArray[np.float64]
-    scatter: NDArray[np.float64] | None
+    squares: NDArray[np.float64] | None
 
     @property
     def theta(self) -> NDArray[np.float64]:
@@ -89,7 +90,7 @@ class IPSPolicy(Policy[IPSStateT]):
         """No round played, no score."""
         values = start_values(arms, budget, trials, seed, self.ties)
         r = self.features(arms).shape[1]
-        values |= {"scores": np.zeros((trials, r)), "scatter": np.zeros((trials, r, r))}
+        values |= {"scores": np.zeros((trials, r)), "squares": np.zeros((trials, r, r))}
         state: IPSStateT = self.state_type(**values, **self.extra(arms, trials))  # type: ignore[assignment]  # state_type is the leaf's own
         return state
 
@@ -101,15 +102,14 @@ class IPSPolicy(Policy[IPSStateT]):
     def observe(self, state: IPSStateT, segment: Segment, stats: SegmentStats) -> IPSStateT:
         """Add the segment's scores."""
         X = self.features(state.arms)
-        scores = ips(X, segment, stats)
-        scatter = None
-        if state.scatter is not None and stats.squares is not None:
-            scatter = state.scatter + ips_scatter(X, segment, stats.squares, scores, segment.rounds)
+        squares = None
+        if state.squares is not None and stats.squares is not None:
+            squares = state.squares + ips_squares(X, segment, stats.squares)
         after = replace(
             state,
             played=state.played + segment.rounds,
-            scores=state.scores + scores,
-            scatter=scatter,
+            scores=state.scores + ips(X, segment, stats),
+            squares=squares,
         )
         return self.advance(state, after)
 
@@ -122,8 +122,12 @@ class IPSPolicy(Policy[IPSStateT]):
         X = self.features(state.arms)
         estimates = self.estimates(state)
         errors = None
-        if state.scatter is not None:
-            errors = standard_errors(X, state.scatter) / np.maximum(state.played, 1)[:, None]
+        if state.squares is not None:
+            T = state.played[:, None, None].astype(np.float64)
+            mean = state.theta[:, :, None]
+            with np.errstate(all="ignore"):  # unknown before two rounds: nan
+                covariance = (state.squares - T * mean * mean.swapaxes(1, 2)) / (T * (T - 1))
+            errors = standard_errors(X, covariance)
         return Recommendations(best_arm(estimates, state.ties), estimates, errors)
 
 
@@ -135,10 +139,15 @@ def g_weights(arms: ArmSet, solver: Solver) -> NDArray[np.float64]:
 
 
 def _log2_rho(arms: ArmSet, solver: Solver) -> float:
-    """log2 of inf_λ ρ(X, λ); at least 1/2, so that ρ ≤ 1, undefined in the paper, is one epoch."""
+    """log2 of inf_λ ρ(X, λ), whole if it is so up to the solver's tolerance.
+
+    At least 1/2, so that ρ ≤ 1, undefined in the paper, is one epoch.
+    """
     everything = np.ones((1, arms.size), dtype=bool)
-    rho = designs_for(arms, everything, kind="xy", solver=solver).values[0]
-    return max(log2(rho), 0.5)
+    logarithm = log2(designs_for(arms, everything, kind="xy", solver=solver).values[0])
+    if solver == "exact" and abs(logarithm - round(logarithm)) < SLACK:
+        logarithm = round(logarithm)
+    return max(logarithm, 0.5)
 
 
 def epoch_count(arms: ArmSet, solver: Solver) -> int:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs.memo import designs_for
 from steadyarm.policies.base import Ties
-from steadyarm.policies.eliminating import EliminationPolicy, EliminationState
+from steadyarm.policies.phased import PhasedPolicy, PhasedState
 
 __all__ = ["ODLinBAI"]
 
 
 @dataclass(frozen=True)
-class ODLinBAI(EliminationPolicy):
+class ODLinBAI(PhasedPolicy):
     """In round r play the survivors' G-optimal design, then keep the best ⌈d / 2^r⌉ arms.
 
     There are ⌈log2 d⌉ rounds (one if d = 1) of ⌈π_i m⌉ plays per arm, where m leaves room for
@@ -31,7 +31,7 @@ class ODLinBAI(EliminationPolicy):
     >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
     >>> world = sa.Environment.from_parameters(arms, [0.5, 0.3, 0.0], budget=500)
     >>> sa.simulate(sa.ODLinBAI(), world, trials=1000, seed=1)
-    Results(OD-LinBAI: 62 errors in 1000 trials)
+    Results(OD-LinBAI: 55 errors in 1000 trials)
 
     References
     ----------
@@ -50,7 +50,7 @@ class ODLinBAI(EliminationPolicy):
         """At random also where nothing is played, so that any arm may be recommended."""
         return self.ties if _plays_per_round(arms, budget) > 0 else "random"
 
-    def planned_counts(self, state: EliminationState) -> NDArray[np.int64]:
+    def planned_counts(self, state: PhasedState) -> NDArray[np.int64]:
         """⌈π_i m⌉ plays of each survivor i."""
         m = _plays_per_round(state.arms, state.budget)
         if m <= 0:
@@ -63,7 +63,7 @@ class ODLinBAI(EliminationPolicy):
         counts[ended | (state.survivors.sum(axis=1) == 1)] = 0
         return counts
 
-    def keep(self, state: EliminationState, order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def keep(self, state: PhasedState, order: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The best ⌈d / 2^r⌉ of the survivors."""
         alive = np.take_along_axis(state.survivors, order, axis=1)
         most = np.ceil(state.arms.rank / 2.0 ** (state.epoch + 1)).astype(np.int64)

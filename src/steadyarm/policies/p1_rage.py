@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.elimination import rage_elimination
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end, g_weights
+from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["P1RAGE"]
 
@@ -37,7 +38,7 @@ class P1RAGE(IPSPolicy[IPSState]):
     >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
     >>> world = sa.Environment.from_parameters(arms, [0.5, 0.3, 0.0], budget=500)
     >>> sa.simulate(sa.P1RAGE(), world, trials=1000, seed=1)
-    Results(P1-RAGE: 41 errors in 1000 trials)
+    Results(P1-RAGE: 44 errors in 1000 trials)
     """
 
     name: ClassVar[str] = "P1-RAGE"
@@ -48,9 +49,9 @@ class P1RAGE(IPSPolicy[IPSState]):
     epoch_length: EpochLength = "text"
 
     def __post_init__(self) -> None:
-        if self.max_phases < 1:
-            raise InvalidInputError(f"max_phases is {self.max_phases}; expected at least 1.")
-        if not self.first_cut > 0:
+        super().__post_init__()
+        whole_number(self.max_phases, "max_phases", least=1)
+        if not finite_number(self.first_cut, "first_cut") > 0:
             raise InvalidInputError(f"first_cut is {self.first_cut}; expected a positive gap.")
 
     @classmethod

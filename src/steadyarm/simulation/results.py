@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import check_fraction
 
 __all__ = ["Results", "clopper_pearson"]
 
@@ -22,8 +23,7 @@ def clopper_pearson(errors: int, trials: int, level: float = 0.95) -> tuple[floa
     >>> round(low, 4), round(high, 4)
     (0.0, 0.0037)
     """
-    if not 0 < level < 1:
-        raise InvalidInputError(f"level is {level}; expected a number between 0 and 1.")
+    check_fraction(level, "level")
     if not 0 <= errors <= trials or trials < 1:
         raise InvalidInputError(
             f"there are {errors} errors in {trials} trials; expected 0 <= errors <= trials."
@@ -34,7 +34,7 @@ def clopper_pearson(errors: int, trials: int, level: float = 0.95) -> tuple[floa
     return low, high
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Results:
     """What `simulate` found.
 

@@ -14,10 +14,11 @@ from steadyarm.environments import RewardSource
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies import Policy
 from steadyarm.simulation.results import Results
+from steadyarm.validation import whole_number
 
-__all__ = ["simulate"]
+__all__ = ["chunk_sizes", "run_chunk", "simulate"]
 
-CHUNK = 1024  # trials with one random stream; part of what a seed means, so it never changes
+CHUNK = 256  # trials with one random stream; part of what a seed means, so it never changes
 
 
 def simulate(
@@ -35,7 +36,7 @@ def simulate(
     trials : number of independent runs
     seed : the same seed gives the same result, whatever the number of jobs
     jobs : threads; by default one per core. The compiled kernels run in parallel.
-    progress : called with the number of trials whenever some are done
+    progress : called with the number of trials whenever some are done, from any of the threads
 
     Examples
     --------
@@ -43,17 +44,18 @@ def simulate(
     >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
     >>> world = sa.Environment.from_parameters(arms, [0.3, 0.2, 0.0], budget=300)
     >>> sa.simulate(sa.GBAI(), world, trials=1000, seed=1)
-    Results(G-BAI: 254 errors in 1000 trials)
+    Results(G-BAI: 246 errors in 1000 trials)
     """
-    if trials < 1:
-        raise InvalidInputError(f"trials is {trials}; expected at least 1.")
-    if jobs is not None and jobs < 1:
-        raise InvalidInputError(f"jobs is {jobs}; expected at least 1, or None for all cores.")
-    sizes = [min(CHUNK, trials - first) for first in range(0, trials, CHUNK)]
+    if not isinstance(policy, Policy):
+        raise InvalidInputError(
+            f"policy is {policy!r}; expected an instance of a policy, such as P1RAGE()."
+        )
+    trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
+    jobs = None if jobs is None else whole_number(jobs, "jobs", least=1)
+    sizes = chunk_sizes(trials)
 
     def run(chunk: int) -> NDArray[np.int64]:
-        stream = np.random.SeedSequence(seed, spawn_key=(chunk,))
-        arms = _run_batch(policy, environment, sizes[chunk], stream)
+        arms = run_chunk(policy, environment, seed, chunk, sizes[chunk])
         if progress is not None:
             progress(len(arms))
         return arms
@@ -63,18 +65,21 @@ def simulate(
     return Results(policy.name, recommended, environment.best_arm)
 
 
-def _run_batch(
-    policy: Policy[Any],
-    environment: RewardSource,
-    trials: int,
-    stream: np.random.SeedSequence,
+def chunk_sizes(trials: int) -> list[int]:
+    """How many trials each random stream makes."""
+    return [min(CHUNK, trials - first) for first in range(0, trials, CHUNK)]
+
+
+def run_chunk(
+    policy: Policy[Any], environment: RewardSource, seed: int, chunk: int, trials: int
 ) -> NDArray[np.int64]:
-    rng = np.random.default_rng(stream)
+    """(trials,) arms recommended in one chunk: a pure function, wherever it runs."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
     state = policy.start(
         environment.arms, environment.budget, trials, seed=int(rng.integers(2**63))
     )
     while (segment := policy.next_segment(state)) is not None:
-        stats = environment.play(segment, state.played, rng)
+        stats = environment.play(segment.checked(environment.arms.size), state.played, rng)
         if environment.direction == "minimize":
             stats = stats.negated()
         state = policy.observe(state, segment, stats)

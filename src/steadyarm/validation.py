@@ -1,0 +1,54 @@
+"""Checks that many parts share; each error says what was given, what was expected, what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from steadyarm.errors import InvalidInputError
+
+__all__ = ["check_choice", "check_fraction", "finite_number", "whole_number"]
+
+
+def whole_number(value: Any, what: str, least: int = 0) -> int:
+    """`value` as an int, if it is a whole number of at least `least`.
+
+    Examples
+    --------
+    >>> whole_number(3, "trials", least=1)
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInputError(
+            f"{what} is {value!r}; expected a whole number of at least {least}."
+        )
+    return int(value)
+
+
+def finite_number(value: Any, what: str) -> float:
+    """`value` as a float, if it is a finite number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidInputError(f"{what} is {value!r}; expected a finite number.")
+    return number
+
+
+def check_fraction(value: Any, what: str) -> float:
+    """`value` as a float, if it lies strictly between 0 and 1."""
+    number = finite_number(value, what)
+    if not 0 < number < 1:
+        raise InvalidInputError(f"{what} is {value!r}; expected a number between 0 and 1.")
+    return number
+
+
+def check_choice(value: Any, what: str, choices: Sequence[Any]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        expected = ", ".join(repr(choice) for choice in choices)
+        raise InvalidInputError(f"{what} is {value!r}; expected one of {expected}.")
