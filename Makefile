@@ -30,7 +30,7 @@ bench: $(VENV)/dev.stamp ## measure speed, as ratios within one run
 	for script in benchmarks/how_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

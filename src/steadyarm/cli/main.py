@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 
 import steadyarm
-from steadyarm.cli import demo
+from steadyarm.cli import data, demo, reproduce, simulate
 from steadyarm.errors import SteadyArmError
 
 __all__ = ["build_parser", "main"]
 
-COMMANDS = (demo,)
+COMMANDS = (demo, reproduce, simulate, data)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args.run(args)
     except SteadyArmError as error:
+        print(f"steadyarm: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
         print(f"steadyarm: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

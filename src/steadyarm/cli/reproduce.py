@@ -1,0 +1,144 @@
+"""`steadyarm reproduce`: every experiment of the paper, with the published numbers beside ours."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.figures import FIGURES, PAPER_POLICIES, Cell, Figure, Journal, figure_named
+from steadyarm.figures.published import published_counts
+from steadyarm.figures.run import run_cells, work_of
+from steadyarm.policies import policy_named
+from steadyarm.simulation.engines import DaskEngine, Engine, LocalEngine
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="run the paper's experiments and draw its figures",
+        description="Runs the paper's experiments with the configurations of its published runs, "
+        "draws every figure with the published points in it, and writes results.csv, pictures "
+        "and a report. A run that was stopped goes on where it was.",
+    )
+    parser.add_argument(
+        "figures",
+        nargs="*",
+        metavar="FIGURE",
+        help="all of the paper's but yahoo by default; one or more of: " + ", ".join(FIGURES),
+    )
+    trials = parser.add_mutually_exclusive_group()
+    trials.add_argument("--trials", type=int, metavar="N", help="trials per cell (default: 1000)")
+    trials.add_argument(
+        "--published-trials",
+        action="store_true",
+        help="as many trials per cell as the paper made: about 1.1 million in all",
+    )
+    parser.add_argument(
+        "--policies",
+        metavar="A,B",
+        help=f"comma-separated (default: {','.join(PAPER_POLICIES).lower()})",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("steadyarm-results"),
+        metavar="DIR",
+        help="where results, pictures and report are written (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
+    parser.add_argument("--jobs", type=int, metavar="J", help="threads (default: one per core)")
+    parser.add_argument(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="take finished cells from an earlier run in DIR (default: yes)",
+    )
+    parser.add_argument("--engine", choices=["local", "dask"], default="local")
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a running Dask cluster; without it --engine dask starts one here",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the cells, then draw and report."""
+    try:
+        from rich.console import Console
+
+        from steadyarm.figures.draw import draw_figure
+        from steadyarm.figures.report import write_report
+        from steadyarm.figures.tables import write_results
+    except ImportError as error:
+        raise MissingExtraError(
+            f"reproducing needs {error.name}; install it with: pip install 'steadyarm[plots]'"
+        ) from None
+    console = Console()
+    figures = [figure_named(name) for name in args.figures]
+    figures = figures or [figure for figure in FIGURES.values() if figure.by_default]
+    cells = _cells(figures, args)
+    engine: Engine = DaskEngine(args.scheduler) if args.engine == "dask" else LocalEngine(args.jobs)
+    journal = Journal(args.out / "cells.jsonl", resume=args.resume)
+    started = time.perf_counter()
+    results = _run_with_bar(console, cells, engine, journal)
+    took = time.perf_counter() - started
+    for figure in figures:
+        draw_figure(figure, [r for r in results if r.figure == figure.name], args.out)
+    write_results(results, args.out / "results.csv")
+    command = shlex.join(["steadyarm", *sys.argv[1:]])
+    summary = write_report(figures, results, args.out, command=command, seconds=took)
+    console.print(summary, highlight=False)
+    console.print(f"Report, pictures and results.csv are in [bold]{args.out}[/] ({took:.0f} s).")
+
+
+def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
+    if args.trials is not None and args.trials < 1:
+        raise InvalidInputError(f"--trials is {args.trials}; expected at least 1.")
+    names: tuple[str, ...] = PAPER_POLICIES
+    if args.policies is not None:
+        names = tuple(dict.fromkeys(policy_named(name) for name in args.policies.split(",")))
+    published = published_counts()
+
+    def trials(figure: Figure, value: Any, policy: str) -> int:
+        if args.published_trials:
+            known = published.get((figure.name, value, policy))
+            # a policy that the paper does not have is run as often as P1-RAGE
+            known = known or published.get((figure.name, value, "P1-RAGE"))
+            return known.trials if known else figure.trials
+        return int(args.trials or figure.trials)
+
+    return [
+        Cell(figure.name, value, policy, trials(figure, value, policy), args.seed)
+        for figure in figures
+        for value, policy in figure.points(names)
+    ]
+
+
+def _run_with_bar(console: Any, cells: list[Cell], engine: Engine, journal: Journal) -> Any:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    total, done = work_of(cells, journal)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(f"{len(cells)} cells, {total:.1e} rounds", total=total, completed=done)
+        return run_cells(cells, engine, journal, lambda rounds: bar.advance(task, rounds))

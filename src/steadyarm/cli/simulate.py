@@ -1,0 +1,132 @@
+"""`steadyarm simulate`: one policy in one world, from the command line or a TOML file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import steadyarm as sa
+from steadyarm.environments.named import WORLDS, world_from_settings
+from steadyarm.policies import POLICIES, policy_from_dict, policy_named
+
+__all__ = ["add_parser", "run"]
+
+EPILOG = """\
+A TOML file has the tables [policy], [world] and, where the world needs them, [arms]:
+
+  trials = 2000
+  [policy]
+  name = "P1-RAGE"
+  [arms]
+  factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
+  interactions = 1
+  [world]
+  name = "trend"
+  first = [0.30, 0.05, 0.00, 0.02]
+  last = [0.30, -0.02, 0.00, 0.06]
+  budget = 5000
+  noise = { kind = "gaussian", sd = 0.4 }
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser(
+        "simulate",
+        help="run one policy in one world many times",
+        description="Runs a policy in a world many times and counts the wrong recommendations.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE.toml", help="see below")
+    parser.add_argument("--policy", metavar="NAME", help=f"one of: {', '.join(POLICIES).lower()}")
+    parser.add_argument("--published", action="store_true", help="as in the paper's published runs")
+    parser.add_argument("--world", metavar="NAME", help=f"one of: {', '.join(WORLDS)}")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a parameter of the world, such as scale=3; may be repeated",
+    )
+    parser.add_argument("--trials", type=int, metavar="N", help="default: 1000")
+    parser.add_argument("--seed", type=int, metavar="S", help="default: 0")
+    parser.add_argument("--jobs", type=int, metavar="J", help="threads (default: one per core)")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the simulation and print what came out."""
+    settings = _read(args.file) if args.file else {}
+    world = _world(args, settings)
+    policy = _policy(args, settings)
+    trials = args.trials if args.trials is not None else settings.get("trials", 1000)
+    seed = args.seed if args.seed is not None else settings.get("seed", 0)
+    results = sa.simulate(policy, world, trials=trials, seed=seed, jobs=args.jobs)
+    low, high = results.interval()
+    best = world.arms.names[world.best_arm]
+    if args.format == "json":
+        facts = {
+            "policy": policy.to_dict(),
+            "budget": world.budget,
+            "best_arm": best,
+            "gap": world.gap,
+            "trials": results.trials,
+            "errors": results.errors,
+            "error_rate": results.error_rate,
+            "interval": [low, high],
+            "seed": seed,
+        }
+        print(json.dumps(facts))
+        return
+    print(f"{policy.name} on {world.arms.size} arms, budget {world.budget:,}")
+    print(f"best on average: {best}, by {world.gap:.4g}")
+    print(
+        f"wrong in {results.errors} of {results.trials} trials: {results.error_rate:.4g} "
+        f"(95 % interval {low:.4g} to {high:.4g})"
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise sa.InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+
+
+def _world(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Environment:
+    world = dict(settings.get("world", {}))
+    if args.world is not None:
+        world["name"] = args.world
+    for text in args.set:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise sa.InvalidInputError(f"--set {text!r} is not of the form KEY=VALUE.")
+        world[key] = _value(value)
+    if not world:
+        raise sa.InvalidInputError(
+            "no world is given; name one with --world or in a table [world] of a TOML file."
+        )
+    return world_from_settings(world, settings.get("arms"))
+
+
+def _value(text: str) -> Any:
+    """A number, list or boolean as TOML writes it; anything else is a string."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _policy(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Policy[Any]:
+    described = dict(settings.get("policy", {}))
+    name = policy_named(args.policy or described.pop("name", "P1-RAGE"))
+    if args.published:
+        return POLICIES[name].published()
+    described.pop("name", None)
+    return policy_from_dict({"name": name} | described)

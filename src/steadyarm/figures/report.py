@@ -1,0 +1,224 @@
+"""report.md and report.html: the pictures, the numbers, and how they agree with the paper."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from markdown_it import MarkdownIt
+
+from steadyarm.figures.compare import Comparison, Scatter, Summary, scatter_of, summarise
+from steadyarm.figures.journal import CellResult
+from steadyarm.figures.specification import Figure
+from steadyarm.figures.tables import format_value, write_atomically
+
+__all__ = ["markdown_report", "write_report"]
+
+TITLE = "SteadyArm: the paper's experiments, run again"
+
+
+def write_report(
+    figures: Sequence[Figure],
+    results: Iterable[CellResult],
+    folder: Path,
+    command: str = "",
+    settings: Mapping[str, object] | None = None,
+    seconds: float | None = None,
+) -> str:
+    """Write report.md and report.html beside the pictures, and say in a few lines what they say.
+
+    Parameters
+    ----------
+    figures : in the order in which they are to appear
+    results : of these figures
+    folder : where `draw_figure` put the pictures NAME.png; one that is missing is left out
+    command : what was typed
+    settings : names and values to show below it
+    seconds : that the whole run took
+    """
+    every = list(results)
+    cells = [cell for figure in figures for cell in every if cell.figure == figure.name]
+    pictures = [figure.name for figure in figures if (folder / f"{figure.name}.png").exists()]
+    text = markdown_report(figures, cells, command, settings or {}, seconds, pictures)
+    write_atomically(folder / "report.md", text.encode())
+    write_atomically(folder / "report.html", _html(text, folder).encode())
+    return _in_short(summarise(cells))
+
+
+def markdown_report(
+    figures: Sequence[Figure],
+    cells: Sequence[CellResult],
+    command: str = "",
+    settings: Mapping[str, object] | None = None,
+    seconds: float | None = None,
+    pictures: Iterable[str] = (),
+) -> str:
+    """The whole report as Markdown, with links to the pictures of the figures named."""
+    summary, shown = summarise(cells), set(pictures)
+    blocks = [f"# {TITLE}"]
+    if command:
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
+        blocks.append(f"{fence}console\n{command}\n{fence}")
+    if settings:
+        rows = [[_plain(name), _plain(value)] for name, value in settings.items()]
+        blocks.append(_table(["setting", "value"], "ll", rows))
+    blocks += ["## Summary", *_summary(cells, summary, seconds)]
+    for figure in figures:
+        if own := [cell for cell in cells if cell.figure == figure.name]:
+            blocks += _figure(figure, own, summary, figure.name in shown)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _in_short(summary: Summary) -> str:
+    total, unexplained = len(summary.comparisons), len(summary.unexplained)
+    if total == 0:
+        return "None of the cells has a published counterpart."
+    lines = [f"{summary.agreeing} of {total} comparable cells agree with the published counts."]
+    if summary.disagreeing:
+        words = [(c.ours.figure, _where(c), c.ours.policy) for c in summary.disagreeing]
+        names = ", ".join(" ".join(filter(None, word)) for word in words)
+        lines += [f"These do not ({unexplained} for no known reason): {names}."]
+    return "\n".join(lines)
+
+
+def _where(c: Comparison) -> str:
+    return f"{c.ours.parameter} {format_value(c.ours.value)}" if c.ours.parameter else ""
+
+
+def _summary(cells: Sequence[CellResult], summary: Summary, seconds: float | None) -> list[str]:
+    total, computing = len(summary.comparisons), sum(cell.seconds for cell in cells)
+    trials = sum(cell.trials for cell in cells)
+    counted = f"{len(cells)} cells, {trials:,} trials, {computing:.1f} seconds of computing."
+    if seconds is not None:
+        counted = f"{counted[:-1]}; this run took {seconds:.1f} seconds."
+    if total == 0:
+        return [f"{counted} None of the cells has a published counterpart."]
+    share = f"{summary.agreeing} of {total} comparable cells ({summary.agreeing / total:.1%})"
+    blocks = [
+        f"{counted} **{share} agree with the published counts**: they lie inside the 99.9 %"
+        " two-sample interval (Fisher's exact test, two-sided, p ≥ 0.001)."
+    ]
+    if summary.disagreeing:
+        blocks += _disagreeing(summary)
+    rows = [_scatter(f"`{name}`", scatter) for name, scatter in summary.scatter.items()]
+    if len(rows) > 1:
+        rows.append(_scatter("all", scatter_of(summary.comparisons)))
+    blocks += [
+        "### Scatter",
+        "z is ours minus published in standard errors, over cells with enough errors for a normal"
+        " approximation. Its mean should be near 0 and its root mean square near 1; the last"
+        " column is the probability of a root mean square as large as this by chance.",
+        _table(["figure", "cells", "mean z", "rms z", "by chance"], "lrrrr", rows),
+    ]
+    return blocks
+
+
+def _disagreeing(summary: Summary) -> list[str]:
+    """The cells that do not agree, each with the numbers of its reasons, and the reasons."""
+    rows = []
+    for c in summary.disagreeing:
+        why = [str(i) for i, cells in enumerate(summary.reasons.values(), 1) if c in cells]
+        counts = [f"{x.errors:,} of {x.trials:,}" for x in (c.ours, c.theirs)]
+        row = [
+            f"`{c.ours.figure}`",
+            _where(c) or "-",
+            _plain(c.ours.policy),
+            *counts,
+            _p(c.p_value),
+        ]
+        rows.append([*row, ", ".join(why) or "not known"])
+    header = ["figure", "setting", "policy", "ours", "published", "p-value", "reason"]
+    blocks = ["These do not:", _table(header, "lllrrrl", rows)]
+    if summary.reasons:
+        blocks.append("\n".join(f"{i}. {why}" for i, why in enumerate(summary.reasons, 1)))
+    return blocks
+
+
+def _scatter(name: str, scatter: Scatter) -> list[str]:
+    if scatter.cells == 0:
+        return [name, "0", "-", "-", "-"]
+    numbers = f"{scatter.mean:+.2f}", f"{scatter.rms:.2f}", _p(scatter.chance)
+    return [name, str(scatter.cells), *numbers]
+
+
+def _figure(figure: Figure, cells: list[CellResult], summary: Summary, picture: bool) -> list[str]:
+    name, title = figure.name, _plain(figure.title)
+    blocks = [f"## {title} (`{name}`)"]
+    if picture:
+        blocks.append(f"![{title}: probability of error of each policy]({quote(name)}.png)")
+    found = {c.ours: c for c in summary.comparisons}
+    rows = [_row(cell, found.get(cell)) for cell in cells]
+    header = [cells[0].parameter or "setting", "policy", "errors", "trials", "error rate"]
+    header += ["95 % interval", "published", "p-value"]
+    blocks.append(_table(header, "rlrrrrrr", rows))
+    return blocks
+
+
+def _row(cell: CellResult, found: Comparison | None) -> list[str]:
+    low, high = cell.interval(0.95)
+    theirs, p_value = (
+        ("-", "-") if found is None else (_rate(found.theirs.error_rate), _p(found.p_value))
+    )
+    row = [format_value(cell.value) or "-", _plain(cell.policy), f"{cell.errors:,}"]
+    row += [f"{cell.trials:,}", _rate(cell.error_rate), f"{_rate(low)} to {_rate(high)}"]
+    row += [theirs, p_value]
+    return row if found is None or found.agrees else [f"**{entry}**" for entry in row]
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.4f}" if rate == 0 or rate >= 0.001 else f"{rate:.1e}"
+
+
+def _p(p_value: float) -> str:
+    return f"{p_value:.3f}" if p_value >= 0.001 else f"{p_value:.1e}"
+
+
+def _table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]]) -> str:
+    rules = ["---:" if side == "r" else ":---" for side in align]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rules, *rows))
+
+
+def _plain(text: object) -> str:
+    """Text that means itself in Markdown, also in a table."""
+    return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(str(text).split()))
+
+
+def _html(text: str, folder: Path) -> str:
+    """One file that can be mailed: styles and pictures are inside."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = parser.parse(text)
+    for inline in (child for token in tokens for child in token.children or []):
+        if inline.type == "image":
+            picture = (folder / unquote(str(inline.attrs["src"]))).read_bytes()
+            inline.attrs["src"] = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+    body = parser.renderer.render(tokens, parser.options, {})
+    return _PAGE.format(title=html.escape(TITLE), style=_STYLE, body=body)
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}</body>
+</html>
+"""
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
+h2 { margin-top: 3rem; border-bottom: 1px solid #ccc; }
+img { max-width: 100%; height: auto; }
+table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.15rem 0.7rem; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
+thead th { border-bottom: 2px solid #888; background: #fff; position: sticky; top: 0; }
+td strong { color: #b00020; }
+pre { background: #f4f4f4; padding: 0.7rem 1rem; overflow-x: auto; }
+@media print { body { max-width: none; } img, tr { break-inside: avoid; } }
+"""

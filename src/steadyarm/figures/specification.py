@@ -1,0 +1,94 @@
+"""Figure: an experiment as a specification, and Cell: one point of it, the unit of work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Protocol
+
+from steadyarm.environments import RewardSource
+from steadyarm.policies import POLICIES, Policy
+
+__all__ = ["PAPER_POLICIES", "Cell", "Figure", "FigureWorld", "Value"]
+
+Value = float | int | None
+PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
+
+
+class FigureWorld(RewardSource, Protocol):
+    """A world that says how hard it is and can be told from others."""
+
+    @property
+    def gap(self) -> float:
+        """By how much the best arm beats the second best."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that makes this world."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Which worlds, which policies, how many trials; the drawing is elsewhere.
+
+    Attributes
+    ----------
+    name : how it is called on the command line and in results
+    title : one line for people
+    parameter : what varies, "" if there is a single setting
+    label : the parameter's axis label
+    values : of the parameter; (None,) if there is a single setting
+    world : makes the world of a value
+    trials : for a quick run; the published numbers are in `published.py`
+    gap_panel : whether the smallest gap is drawn below, as where it varies with the parameter
+    log_values : whether the values stand on a logarithmic axis
+    by_default : whether it is run when no figure is named; not so where data or extras are needed
+    """
+
+    name: str
+    title: str
+    parameter: str
+    label: str
+    values: tuple[Value, ...]
+    world: Callable[[Any], FigureWorld]
+    trials: int = 1000
+    gap_panel: bool = False
+    log_values: bool = False
+    by_default: bool = True
+
+    def points(self, policies: Iterable[str]) -> Iterator[tuple[Value, str]]:
+        """Every value with every policy."""
+        yield from product(self.values, policies)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy in one world of a figure, run `trials` times."""
+
+    figure: str
+    value: Value
+    policy: str
+    trials: int
+    seed: int
+
+    @property
+    def stream(self) -> int:
+        """Seed of this cell alone: cells are independent of each other."""
+        text = json.dumps([self.seed, self.figure, self.value, self.policy])
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+
+    def configured_policy(self) -> Policy[Any]:
+        """The policy as in the paper's published runs."""
+        return POLICIES[self.policy].published()
+
+    def key(self, world: str) -> str:
+        """What makes a stored result this cell's: the same key means the same computation.
+
+        world : fingerprint of the cell's world
+        """
+        settings = json.dumps(self.configured_policy().to_dict(), sort_keys=True)
+        text = json.dumps([self.figure, self.value, self.trials, self.seed, settings, world])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

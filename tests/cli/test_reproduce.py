@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from steadyarm.cli.main import build_parser, main
+from steadyarm.cli.reproduce import _cells
+from steadyarm.data import write_yahoo_log
+from steadyarm.figures import FIGURES, published_counts
+
+
+def test_a_run_leaves_results_pictures_and_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["reproduce", "malicious", "soare-stationary", "--trials", "60", "--seed", "2"]
+    assert main([*command, "--policies", "P1RAGE,peace", "--out", str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {
+        "cells.jsonl",
+        "results.csv",
+        "report.md",
+        "report.html",
+        *("malicious.png", "malicious.pdf", "soare_stationary.png", "soare_stationary.pdf"),
+    }
+    with (tmp_path / "results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * (1 + 6)
+    assert {row["policy"] for row in rows} == {"P1-RAGE", "Peace"}
+    assert {row["trials"] for row in rows} == {"60"}
+    assert "Report, pictures and results.csv are in" in capsys.readouterr().out
+
+
+def test_published_trials_are_those_of_the_paper() -> None:
+    args = build_parser().parse_args(["reproduce", "--published-trials"])
+    figures = [figure for figure in FIGURES.values() if figure.by_default]
+    cells = _cells(figures, args)
+    published = published_counts()
+    assert len(cells) == 288
+    assert sum(cell.trials for cell in cells) == 1_096_000
+    for cell in cells:
+        assert cell.trials == published[cell.figure, cell.value, cell.policy].trials
+
+
+def test_other_policies_run_as_often_as_p1_rage() -> None:
+    command = ["reproduce", "--published-trials", "--policies", "uniform"]
+    cells = _cells([FIGURES["soare_stationary"]], build_parser().parse_args(command))
+    assert [cell.trials for cell in cells] == [21_000] * 4 + [31_000, 46_000]
+
+
+def test_yahoo_runs_from_an_instance_and_says_what_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    monkeypatch.delenv("STEADYARM_YAHOO", raising=False)
+    assert main(["reproduce", "yahoo", *out]) == 1
+    assert "steadyarm data yahoo DIR --out FILE.npz" in capsys.readouterr().err
+    write_yahoo_log(tmp_path / "log", lines=3000, seed=1)
+    instance = tmp_path / "instance.npz"
+    assert main(["data", "yahoo", str(tmp_path / "log"), "--out", str(instance)]) == 0
+    monkeypatch.setenv("STEADYARM_YAHOO", str(instance))
+    assert main(["reproduce", "yahoo", "--trials", "20", "--policies", "g-bai", *out]) == 0
+    assert (tmp_path / "out" / "yahoo.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["soare"], "no figure 'soare'"),
+        (["--policies", "oracle"], "no policy 'oracle'"),
+        (["--trials", "0"], "--trials is 0"),
+        (["--jobs", "0"], "jobs is 0"),
+    ],
+)
+def test_bad_requests_are_answered(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *options, "--out", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from steadyarm.data import write_yahoo_log, yahoo_lines
+from steadyarm.data.yahoo_lines import LineParser
+
+A = b"2:0.306008 3:0.000450 4:0.077048 5:0.230439 6:0.386055 1:1.000000"
+B = b"2:0.421669 3:0.000011 4:0.010902 5:0.309585 6:0.257833 1:1.000000"
+U = b"2:0.000012 3:0.000000 4:0.000006 5:0.000023 6:0.999958 1:1.000000"
+GOOD = b"1241160900 109513 0 |user " + U + b" |109498 " + A + b" |109513 " + B
+
+
+def test_the_published_example_line() -> None:
+    visits, malformed = LineParser().parse([GOOD])
+    assert malformed == []
+    assert visits.users.tolist() == [[1.0, 0.000012, 0.0, 0.000006, 0.000023, 0.999958]]
+    assert visits.articles.tolist() == [[1.0, 0.421669, 0.000011, 0.010902, 0.309585, 0.257833]]
+    assert visits.clicks.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "not visit, user and pool, divided by ' |': ''"),
+        (b"garbage", "not visit, user and pool, divided by ' |': 'garbage'"),
+        (b"\xff\xfe\x00", "not visit, user and pool"),
+        (GOOD.split(b" |109498")[0], "not visit, user and pool"),
+        (GOOD.replace(b"109513 0 |", b"109513 |"), "is not 'timestamp article click'"),
+        (GOOD.replace(b"109513 0 |", b"109513  0 |"), "is not 'timestamp article click'"),
+        (GOOD.replace(b"1241160900", b"12411x0900"), "the timestamp is '12411x0900'"),
+        (GOOD.replace(b" 0 |", b" 2 |"), "the click is '2', neither 0 nor 1"),
+        (GOOD.replace(b"|user", b"|users"), "'users' stands where 'user' should"),
+        (GOOD.replace(b"109513 0", b"109514 0"), "article '109514' is not in the pool"),
+        (GOOD.replace(b"|109513 ", b"|109498 "), "article '109498' is twice in the pool"),
+        (GOOD.replace(b"6:0.999958", b"6:0.99x958"), "the user has the feature '6:0.99x958'"),
+        (GOOD.replace(b"6:0.999958", b"6:nan"), "the user has the feature '6:nan'"),
+        (GOOD.replace(b"6:0.999958", b"6:1_0"), "the user has the feature '6:1_0'"),
+        (GOOD.replace(b"6:0.999958", b"6:1e999"), "not finite numbers for 1 to 6"),
+        (GOOD.replace(b"6:0.999958", b"5:0.999958"), "the user has the feature '5:0.999958'"),
+        (GOOD.replace(b"6:0.999958", b"7:0.999958"), "not finite numbers for 1 to 6"),
+        (GOOD.replace(b" 6:0.999958", b""), "not finite numbers for 1 to 6"),
+        (GOOD.replace(b" 6:0.257833", b""), "article '109513' has the features"),
+        (GOOD.replace(b" |109498 " + A, b" |109498"), "article '109498' has the feature ''"),
+        (GOOD[:-5] + b"x", "article '109513' has the feature '1:1.0x'"),
+    ],
+)
+@pytest.mark.parametrize("warm", [False, True])
+def test_malformed_lines_are_named_and_nothing_else_is_lost(
+    line: bytes, reason: str, warm: bool
+) -> None:
+    parser = LineParser()
+    if warm:
+        parser.parse([GOOD])
+    visits, malformed = parser.parse([GOOD, line, GOOD])
+    assert [position for position, _ in malformed] == [1]
+    assert reason in malformed[0][1]
+    assert len(visits.clicks) == len(visits.users) == len(visits.articles) == 2
+
+
+def test_only_malformed_lines_and_no_lines() -> None:
+    visits, malformed = LineParser().parse([b"a", b"b"])
+    assert (len(visits.clicks), len(malformed)) == (0, 2)
+    visits, malformed = LineParser().parse([])
+    assert visits.users.shape == (0, 6)
+    assert malformed == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        GOOD + b"\r",
+        GOOD + b" ",
+        GOOD.replace(b"2:0.000012 3:0.000000", b"3:0.000000 2:0.000012"),
+        GOOD.replace(b"2:0.000012", b"2:1.2e-05"),
+        GOOD.replace(b"3:0.000000", b"3:0"),
+    ],
+)
+def test_unusual_lines_say_the_same(line: bytes) -> None:
+    usual, _ = LineParser().parse([GOOD])
+    visits, malformed = LineParser().parse([line])
+    assert malformed == []
+    assert visits.users.tolist() == usual.users.tolist()
+    assert visits.articles.tolist() == usual.articles.tolist()
+
+
+def test_a_whole_file_is_read_as_a_plain_parser_reads_it(tmp_path: Path) -> None:
+    write_yahoo_log(tmp_path, days=(3,), lines=500, seed=5, compress=False)
+    lines = next(tmp_path.iterdir()).read_bytes().splitlines()
+    visits, malformed = LineParser().parse(lines)
+    assert malformed == []
+    for i, line in enumerate(lines):
+        head, user, *pool = line.decode().split("|")
+        shown = next(text for text in pool if text.split()[0] == head.split()[1])
+        for text, row in ((user, visits.users[i]), (shown, visits.articles[i])):
+            plain = {int(k): float(v) for k, v in (pair.split(":") for pair in text.split()[1:])}
+            assert row.tolist() == [plain[j] for j in range(1, 7)]
+        assert visits.clicks[i] == int(head.split()[2])
+
+
+def test_what_is_remembered_is_bounded_and_forgetting_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_yahoo_log(tmp_path, days=(1,), lines=600, seed=2, compress=False)
+    lines = next(tmp_path.iterdir()).read_bytes().splitlines()
+    whole, _ = LineParser().parse(lines)
+    monkeypatch.setattr(yahoo_lines, "MOST_REMEMBERED", 30)
+    parser = LineParser()
+    parts = [parser.parse(lines[i : i + 50])[0] for i in range(0, 600, 50)]
+    assert len(parser._rows) <= 30 + 40
+    np.testing.assert_array_equal(np.concatenate([p.users for p in parts]), whole.users)
+    np.testing.assert_array_equal(np.concatenate([p.articles for p in parts]), whole.articles)

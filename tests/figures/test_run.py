@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+
+import steadyarm as sa
+from steadyarm.figures import FIGURES, Cell, CellResult, Journal, figure_named, run_cells
+from steadyarm.figures.run import run_unit, work_of
+from steadyarm.simulation.engines import DaskEngine, LocalEngine
+
+CELLS = [
+    Cell("soare_stationary", value, policy, trials, seed=5)
+    for value in (10, 1010)
+    for policy, trials in (("G-BAI", 1500), ("P1-RAGE", 300), ("Peace", 2100))
+]
+RESULT = CellResult("malicious", "", None, "Peace", 10, 3, 0.1, 0.5)
+
+
+def counts(results: list[CellResult]) -> list[tuple[object, ...]]:
+    return [(r.figure, r.value, r.policy, r.trials, r.errors) for r in results]
+
+
+def test_a_cell_is_its_simulation(tmp_path: Path) -> None:
+    cell = CELLS[0]
+    (result,) = run_cells([cell], LocalEngine(1), Journal(tmp_path / "cells.jsonl"))
+    world = figure_named(cell.figure).world(cell.value)
+    alone = sa.simulate(sa.GBAI.published(), world, trials=cell.trials, seed=cell.stream)
+    assert result.errors == alone.errors
+    assert result.min_gap == world.gap
+    assert result.parameter == "budget"
+
+
+def test_jobs_and_dask_give_the_same_counts(tmp_path: Path) -> None:
+    one = run_cells(CELLS, LocalEngine(1), Journal(tmp_path / "one.jsonl"))
+    two = run_cells(CELLS, LocalEngine(2), Journal(tmp_path / "two.jsonl"))
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+    ) as cluster:
+        engine = DaskEngine(cluster.scheduler_address)
+        dask = run_cells(CELLS, engine, Journal(tmp_path / "dask.jsonl"))
+    assert counts(one) == counts(two) == counts(dask)
+    assert sum(r.errors for r in one) > 0
+
+
+def test_a_finished_cell_is_never_computed_again(tmp_path: Path) -> None:
+    path = tmp_path / "cells.jsonl"
+    first = run_cells(CELLS[:2], LocalEngine(2), Journal(path))
+    done: list[int] = []
+    again = run_cells(CELLS[:3], LocalEngine(2), Journal(path), done.append)
+    assert again[:2] == first  # seconds and all
+    assert sum(done) == CELLS[2].trials * 10
+    total, before = work_of(CELLS[:3], Journal(path))
+    assert before == total
+    fresh = run_cells(CELLS[:2], LocalEngine(2), Journal(path, resume=False))
+    assert counts(fresh) == counts(first)
+    assert work_of(CELLS[:3], Journal(path))[1] < total  # the third cell was forgotten
+
+
+def test_other_settings_are_other_cells(tmp_path: Path) -> None:
+    cell = CELLS[0]
+    world = figure_named(cell.figure).world(cell.value).fingerprint
+    other = figure_named(cell.figure).world(2010).fingerprint
+    keys = {
+        cell.key(world),
+        cell.key(other),
+        Cell(cell.figure, cell.value, cell.policy, cell.trials + 1, cell.seed).key(world),
+        Cell(cell.figure, cell.value, cell.policy, cell.trials, cell.seed + 1).key(world),
+        Cell(cell.figure, cell.value, "Peace", cell.trials, cell.seed).key(world),
+    }
+    assert len(keys) == 5
+
+
+def test_streams_differ_from_cell_to_cell() -> None:
+    cells = [Cell(f.name, v, p, 1, s) for f in FIGURES.values() for v in f.values
+             for p in ("Peace", "G-BAI") for s in (0, 1)]  # fmt: skip
+    assert len({cell.stream for cell in cells}) == len(cells)
+
+
+def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
+    path = tmp_path / "cells.jsonl"
+    journal = Journal(path)
+    journal.add("a", RESULT)
+    whole = path.read_bytes()
+    journal.add("b", RESULT)
+    line = len(path.read_bytes()) - len(whole)
+    for cut in range(1, line):
+        path.write_bytes((whole + whole)[: len(whole) + cut])
+        found = Journal(path)
+        assert found.get("a") == RESULT
+        assert found.get("b") is None
+        found.add("c", RESULT)  # goes on after the cut
+        assert Journal(path).get("c") == RESULT
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cells.jsonl"
+    path.write_text("nonsense\n")
+    with pytest.raises(sa.InvalidInputError, match=r"line 1 of .*cells.jsonl"):
+        Journal(path)
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    """kill -9 in the middle, several times, then to the end: same counts as undisturbed."""
+    command = [sys.executable, "-m", "steadyarm.cli.main", "reproduce", "soare_scale"]
+    command += ["--trials", "1500", "--policies", "peace,g-bai", "--out", str(tmp_path / "killed")]
+    journal = tmp_path / "killed" / "cells.jsonl"
+
+    def lines() -> int:
+        return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+    for goal in (3, 9):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while lines() < goal and process.poll() is None:
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert 9 <= lines() < 20
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert lines() == 20
+    cells = [
+        Cell("soare_scale", value, policy, 1500, 0)
+        for value, policy in figure_named("soare_scale").points(["Peace", "G-BAI"])
+    ]
+    resumed = run_cells(cells, LocalEngine(1), Journal(journal))
+    straight = run_cells(cells, LocalEngine(2), Journal(tmp_path / "straight.jsonl"))
+    assert counts(resumed) == counts(straight)
+
+
+def test_a_unit_is_small_to_send() -> None:
+    import pickle
+
+    assert len(pickle.dumps((run_unit, (CELLS[0], 0)))) < 1000
+
+
+def test_unknown_figures_are_named() -> None:
+    with pytest.raises(sa.InvalidInputError, match="no figure 'soare'; the figures are soare_st"):
+        figure_named("soare")
