@@ -44,9 +44,24 @@ def test_ips_equals_the_sum_over_rounds(
     total = ips(X, segment, stats)
     assert np.allclose(total, scores.sum(axis=0))
     assert stats.squares is not None
-    squares = ips_squares(X, segment, stats.squares)
+    squares = ips_squares(X, segment, stats, stats.squares)
     assert np.allclose(squares[0], scores.T @ scores)
     assert np.allclose(standard_errors(X, squares)[0], np.sqrt(np.diag(X @ squares[0] @ X.T)))
+
+
+def test_a_reference_shifts_every_score(
+    log: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+) -> None:
+    X, weights, played, rewards = log
+    m = np.array([0.3, -0.8, 0.1])
+    A = (X * weights[:, None]).T @ X
+    surprise = rewards - X[played] @ m
+    scores = m + np.linalg.solve(A, X[played].T).T * surprise[:, None]
+    segment = Segment(weights[None], np.array([400]), reference=m[None])
+    stats = _stats(played, rewards, 6)
+    assert stats.squares is not None
+    assert np.allclose(ips(X, segment, stats), scores.sum(axis=0))
+    assert np.allclose(ips_squares(X, segment, stats, stats.squares)[0], scores.T @ scores)
 
 
 def test_a_policys_standard_errors_do_not_depend_on_how_rounds_are_cut_into_segments() -> None:

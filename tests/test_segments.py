@@ -11,7 +11,7 @@ from steadyarm.segments import Order, Segment, SegmentStats, arms_between
 
 
 @given(
-    st.sampled_from(["iid", "shuffled"]),
+    st.sampled_from(["iid", "shuffled", "blocks"]),
     st.integers(0, 50),
     st.integers(0, 50),
     st.integers(0, 2**70),
@@ -19,7 +19,7 @@ from steadyarm.segments import Order, Segment, SegmentStats, arms_between
 def test_any_range_of_positions_can_be_drawn_alone(
     order: Order, start: int, length: int, seed: int
 ) -> None:
-    segment = Segment(np.array([[0.1, 0.5, 0.0, 0.4]]), np.array([100]), order)
+    segment = Segment(np.array([[0.1, 0.5, 0.0, 0.4]]), np.array([100]), order, block=7)
     whole = arms_between(segment, seed, 3, 0, 100)
     assert np.array_equal(
         arms_between(segment, seed, 3, start, start + length), whole[start : start + length]
@@ -62,3 +62,15 @@ def test_statistics_add_up() -> None:
     assert np.array_equal((a + a).counts, [[2, 4]])
     assert (a + SegmentStats(a.counts, a.sums)).squares is None
     assert np.array_equal(a.negated().sums, [[-0.5, -1.0]])
+
+
+def test_blocks_play_every_arm_its_share_rounded_up_or_down() -> None:
+    weights = np.array([0.13, 0.0, 0.5, 0.37])
+    segment = Segment(weights[None], np.array([8 * 500]), "blocks", block=8)
+    arms = arms_between(segment, seed=3, index=1, start=0, stop=4000).reshape(500, 8)
+    counts = np.array([np.bincount(row, minlength=4) for row in arms])
+    assert (np.abs(counts - 8 * weights) < 1).all()
+    # every position has the weights as its marginal
+    for position in range(8):
+        seen = np.bincount(arms[:, position], minlength=4)[[0, 2, 3]]
+        assert chisquare(seen, 500 * weights[[0, 2, 3]]).pvalue > 1e-3

@@ -11,7 +11,14 @@ from steadyarm.designs import (
     transductive,
     xy_optimal,
 )
-from steadyarm.environments import BernoulliReward, BoundedNoise, Environment, GaussianNoise
+from steadyarm.environments import (
+    BernoulliReward,
+    BoundedNoise,
+    Environment,
+    GaussianNoise,
+    Replay,
+    RewardSource,
+)
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
@@ -25,12 +32,17 @@ from steadyarm.policies import (
     GBAI,
     P1,
     P1RAGE,
+    AdjacentBAI,
+    LinearThompson,
     MixedPeace,
     ODLinBAI,
     P1Peace,
     Peace,
     Policy,
+    SequentialHalving,
     State,
+    Steady,
+    TopTwoThompson,
     Uniform,
 )
 from steadyarm.segments import Segment, SegmentStats
@@ -55,7 +67,9 @@ __all__ = [
     "transductive",
     "xy_optimal",
     # policies
+    "AdjacentBAI",
     "GBAI",
+    "LinearThompson",
     "MixedPeace",
     "ODLinBAI",
     "P1",
@@ -65,14 +79,19 @@ __all__ = [
     "Policy",
     "Segment",
     "SegmentStats",
+    "SequentialHalving",
     "State",
+    "Steady",
+    "TopTwoThompson",
     "Uniform",
     # simulation
     "BernoulliReward",
     "BoundedNoise",
     "Environment",
     "GaussianNoise",
+    "Replay",
     "Results",
+    "RewardSource",
     "simulate",
     # errors
     "BudgetSpentError",

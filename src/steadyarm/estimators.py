@@ -29,7 +29,9 @@ RANK_TOLERANCE = 1e-10  # eigenvalues of X'NX below this share of the largest ar
 
 
 def ips(X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
-    """Sum over the segment's rounds of A(λ)⁻¹ x_t r_t, the terms of the paper's θ̂.
+    """Sum over the segment's rounds of the scores A(λ)⁻¹ x_t r_t, the terms of the paper's θ̂.
+
+    If the segment has a reference m, scores are m + A(λ)⁻¹ x_t (r_t - x_t'm).
 
     Parameters
     ----------
@@ -48,15 +50,24 @@ def ips(X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
     >>> ips(X, segment, stats) / 4
     array([[2., 1.]])
     """
+    m = segment.reference
+    if m is None:
+        return _weighed(X, segment, stats.sums)
+    surprise = stats.sums - stats.counts * arm_values(X, m)
+    return _weighed(X, segment, surprise) + segment.rounds[:, None] * m
+
+
+def _weighed(X: Floats, segment: Segment, sums: Floats) -> Floats:
+    """A(λ)⁻¹ times the sum over arms of x_k sums_k."""
     if _is_one_hot(X) and (segment.weights > 0).all():
-        return np.asarray(stats.sums / segment.weights)
+        return np.asarray(sums / segment.weights)
     out = np.empty((segment.trials, X.shape[1]))
-    _check_span(_ips_kernel(X, segment.weights, stats.sums, out))
+    _check_span(_ips_kernel(X, segment.weights, sums, out))
     return out
 
 
-def ips_squares(X: Floats, segment: Segment, squares: Floats) -> Floats:
-    """Sum over the segment's rounds of s s', s = A(λ)⁻¹ x_t r_t, from sums of squared rewards.
+def ips_squares(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
+    """Sum over the segment's rounds of s s', s its scores, from sums of squared rewards.
 
     With S the sum over all T rounds and θ̂ the mean score, (S - T θ̂ θ̂')/(T (T - 1)) estimates the
     covariance of θ̂. If the parameter drifts it is too large on average, never too small, because
@@ -64,8 +75,17 @@ def ips_squares(X: Floats, segment: Segment, squares: Floats) -> Floats:
     """
     n, r = segment.trials, X.shape[1]
     out = np.empty((n, r, r))
-    _check_span(_ips_squares_kernel(X, segment.weights, squares, out))
-    return out
+    m = segment.reference
+    if m is None:
+        _check_span(_ips_squares_kernel(X, segment.weights, squares, out))
+        return out
+    v = arm_values(X, m)
+    surprises = squares - 2 * v * stats.sums + stats.counts * v**2
+    _check_span(_ips_squares_kernel(X, segment.weights, surprises, out))
+    c = _weighed(X, segment, stats.sums - stats.counts * v)
+    mixed = m[:, :, None] * c[:, None, :]
+    level = segment.rounds[:, None, None] * m[:, :, None] * m[:, None, :]
+    return np.asarray(out + mixed + mixed.swapaxes(1, 2) + level)
 
 
 def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None]:

@@ -72,11 +72,14 @@ class OpenSegment:
     def to_dict(self) -> dict[str, Any]:
         """Numbers and lists only."""
         assert self.stats.squares is not None
+        reference = self.segment.reference
         return {
             "index": self.index,
             "weights": self.segment.weights[0].tolist(),
             "rounds": int(self.segment.rounds[0]),
             "order": self.segment.order,
+            "block": self.segment.block,
+            "reference": None if reference is None else reference.tolist(),
             "carried_on": self.carried_on,
             "handed": self.handed,
             "waiting": self.waiting,
@@ -92,7 +95,14 @@ class OpenSegment:
         index, rounds, handed, waiting = (
             whole_number(data[name], name) for name in ("index", "rounds", "handed", "waiting")
         )
-        segment = Segment(np.array([data["weights"]]), np.array([rounds]), data["order"])
+        reference = data["reference"]
+        segment = Segment(
+            np.array([data["weights"]]),
+            np.array([rounds]),
+            data["order"],
+            whole_number(data["block"], "block", least=1),
+            None if reference is None else np.array(reference, dtype=np.float64),
+        )
         stats = SegmentStats(
             np.array([data["counts"]], dtype=np.int64),
             np.array([data["sums"]], dtype=np.float64),

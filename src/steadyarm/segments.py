@@ -17,7 +17,7 @@ from steadyarm.errors import InvalidInputError
 
 __all__ = ["Direction", "Order", "Segment", "SegmentStats", "arms_between"]
 
-Order = Literal["iid", "shuffled"]
+Order = Literal["iid", "shuffled", "blocks"]
 Direction = Literal["maximize", "minimize"]
 
 
@@ -30,12 +30,19 @@ class Segment:
     weights : (n, K) probabilities of the arms in any one round
     rounds : (n,) number of rounds; a trial that has ended has 0
     order : "iid" draws every round independently; "shuffled" plays each arm exactly
-        ``weights * rounds`` times (whole numbers) in uniformly random order
+        ``weights * rounds`` times (whole numbers) in uniformly random order; "blocks" cuts the
+        rounds into blocks, in each of which arm k is played ``block * weights[k]`` times, rounded
+        up or down at random so that the expectation is exact, in uniformly random order
+    block : length of a block; the last one may be cut off
+    reference : (n, r) parameter that rewards are compared with, fixed when the segment opens;
+        None for zero
     """
 
     weights: NDArray[np.float64]
     rounds: NDArray[np.int64]
     order: Order = "iid"
+    block: int = 1
+    reference: NDArray[np.float64] | None = None
 
     @classmethod
     def shuffled(cls, counts: NDArray[np.int64]) -> Segment:
@@ -52,6 +59,11 @@ class Segment:
     def planned(self) -> NDArray[np.int64]:
         """What the kernels draw from: (n, K) counts if shuffled, else (n, 1) rounds."""
         return self.counts if self.order == "shuffled" else self.rounds[:, None]
+
+    @property
+    def block_code(self) -> int:
+        """The order as the kernels know it: 0 shuffled, 1 independent, else length of a block."""
+        return {"shuffled": 0, "iid": 1, "blocks": max(self.block, 2)}[self.order]
 
     @property
     def trials(self) -> int:
@@ -133,7 +145,13 @@ def arms_between(
         raise InvalidInputError(
             f"the segment is a batch of {segment.trials} trials; a live segment is a batch of 1."
         )
-    key = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(2, np.uint64)
+    key = _sequence(seed, index).generate_state(2, np.uint64)
+    if segment.order == "blocks":
+        first, last = start // segment.block, -(-stop // segment.block)
+        blocks = [_block_arms(segment, seed, index, b) for b in range(first, last)]
+        return np.concatenate([*blocks, []]).astype(np.int64)[start - first * segment.block :][
+            : stop - start
+        ]
     if segment.order == "shuffled":
         planned = np.repeat(np.arange(segment.weights.shape[1]), segment.counts[0])
         order = np.random.Generator(np.random.Philox(key=key)).permutation(planned)
@@ -146,3 +164,17 @@ def arms_between(
     arms = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
     last = np.flatnonzero(segment.weights[0])[-1]  # rounding may point beyond the last arm
     return np.asarray(np.minimum(arms, last), dtype=np.int64)
+
+
+def _block_arms(segment: Segment, seed: int, index: int, block: int) -> NDArray[np.int64]:
+    """One block by systematic sampling with a random start, in random order."""
+    generator = np.random.Generator(np.random.Philox(_sequence(seed, index, block)))
+    ends = np.cumsum(segment.weights[0])
+    ticks = (np.arange(segment.block) + generator.random()) / segment.block
+    arms = np.searchsorted(ends / ends[-1], ticks, side="right")
+    last = np.flatnonzero(segment.weights[0])[-1]
+    return generator.permutation(np.minimum(arms, last).astype(np.int64))
+
+
+def _sequence(seed: int, *place: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=place)

@@ -57,16 +57,16 @@ class Verdict:
     Attributes
     ----------
     arm, name : the recommended variant
-    estimates : (K,) estimated time-averaged reward of every variant; nan for those that Peace or
-        OD-LinBAI dropped and did not measure again
+    estimates : (K,) estimated time-averaged reward of every variant; nan for those that a policy
+        of epochs (Peace, OD-LinBAI, Sequential-Halving) dropped and did not measure again
     standard_errors : (K,) of the estimates, from the spread of the rewards; nan where too little
         is known. While all rewards are equal there is no spread, and they are 0.
     intervals : (K, 2) intervals that hold for all variants at once with probability `level`,
         in large samples: normal, with variances estimated from the rewards. For policies that
-        weigh by inverse propensities they allow for adaptivity and drift; for Peace and
-        OD-LinBAI they assume that nothing drifts.
+        weigh by inverse propensities they allow for adaptivity and drift (and are too wide for
+        those that draw in blocks); for all others they assume that nothing drifts.
     level : that probability
-    rewards : number of rewards the test has used so far. Peace and OD-LinBAI use an epoch's
+    rewards : number of rewards the test has used so far. Policies of epochs use an epoch's
         rewards when all of them are in, and estimate from the last epoch alone.
     """
 
@@ -99,7 +99,7 @@ class Session:
     A session may be used from several threads.
 
     If rewards are slow, policies that weigh by inverse propensities go on with the current
-    allocation; Peace and OD-LinBAI need all rewards of an epoch, and `ask` says which are missing.
+    allocation; policies of epochs need all rewards of an epoch, and `ask` says which are missing.
 
     Examples
     --------
@@ -294,6 +294,15 @@ class Session:
             raise ValueError(f"{self._asked} were handed out of {self.budget}")
         for index, opened in self._open.items():
             opened.segment.checked(self.arms.size)
+            reference = opened.segment.reference
+            expected = self.policy.next_segment(self.policy.start(self.arms, self.budget))
+            planned = None if expected is None else expected.reference
+            if (reference is None) != (planned is None) or (
+                reference is not None
+                and planned is not None
+                and (reference.shape != planned.shape or not np.isfinite(reference).all())
+            ):
+                raise ValueError(f"the reference of segment {index} does not fit its policy")
             sums = (opened.stats.sums, opened.stats.squares, opened.stats.counts)
             fits = all(
                 part is not None and part.shape == (1, self.arms.size) and np.isfinite(part).all()
@@ -375,7 +384,8 @@ class Session:
         return state
 
     def _is_complete(self, opened: OpenSegment) -> bool:
-        return not opened.waiting and (opened is not self._current or opened.exhausted)
+        closed = opened is not self._current or opened.exhausted or self._asked >= self.budget
+        return closed and not opened.waiting
 
     def _after(self, state: State, opened: OpenSegment) -> State:
         segment = opened.segment.lasting(opened.told)

@@ -52,6 +52,10 @@ def test_options_go_before_the_file(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--world", "soare_stationary", "--set", "budget"], "not of the form KEY=VALUE"),
         (["--world", "soare_stationary", "--set", "size=3"], "'size'"),
         (["--world", "soare_stationary", "--trials", "0"], "trials is 0"),
+        (["--world", "soare_oscillating", "--set", "scale=abc"], "scale is 'abc'"),
+        (["--world", "soare_oscillating", "--set", "budget=1.5"], "budget is 1.5"),
+        (["--world", "soare_oscillating", "--set", "budget=-1"], "budget is -1"),
+        (["--world", "published_multivariate", "--set", "series=foo"], "series is 'foo'"),
     ],
 )
 def test_bad_requests_are_answered(
@@ -59,3 +63,13 @@ def test_bad_requests_are_answered(
 ) -> None:
     assert main(["simulate", *options]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["trails = 20", 'world = "soare_stationary"', 'trials = "x"'])
+def test_unknown_settings_in_a_file_are_named(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "test.toml"
+    file.write_text(text)
+    assert main(["simulate", str(file)]) == 1
+    assert f"{text.split()[0]} = " in capsys.readouterr().err

@@ -145,6 +145,24 @@ def test_bad_worlds_are_refused_with_a_reason(build: Any, message: str) -> None:
         build()
 
 
+def test_blocks_in_the_simulator_are_those_of_a_live_test() -> None:
+    """Counts within one of their share in each block, exact on average, every round alike."""
+    n, weights = 4000, np.array([0.13, 0.5, 0.37])
+    table = np.zeros((20, 3))
+    table[5] = 1.0  # what is played in round 5 alone brings a reward
+    world = sa.Environment.from_means(ARMS, table, sa.GaussianNoise(0.0))
+    segment = Segment(np.tile(weights, (n, 1)), np.full(n, 20), "blocks", block=8)
+    stats = world.play(segment, np.zeros(n, dtype=np.int64), np.random.default_rng(1))
+    assert (np.abs(stats.counts - 20 * weights) < 3).all()  # two whole blocks and half of one
+    error = stats.sums.std(axis=0) / np.sqrt(n)
+    assert (np.abs(stats.sums.mean(axis=0) - weights) < norm.isf(1e-4) * error).all()
+    whole = Segment(np.tile(weights, (n, 1)), np.full(n, 8), "blocks", block=8)
+    stats = world.play(whole, np.zeros(n, dtype=np.int64), np.random.default_rng(2))
+    assert (np.abs(stats.counts - 8 * weights) < 1).all()
+    error = stats.counts.std(axis=0) / np.sqrt(n) + 1e-12
+    assert (np.abs(stats.counts.mean(axis=0) - 8 * weights) < norm.isf(1e-4) * error).all()
+
+
 def test_a_segment_beyond_the_budget_is_refused() -> None:
     world = sa.Environment.from_means(ARMS, MOVING)
     segment = Segment(np.full((2, 3), 1 / 3), np.array([5, 6]))

@@ -147,6 +147,12 @@ def test_drifting_families_have_the_told_course() -> None:
     ("build", "message"),
     [
         (lambda: soare_arms(d=1), "d is 1"),
+        (lambda: soare_stationary(d=2.5), "d is 2.5"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: random_walk(TWO, [0, 0], "a", 10), "step is 'a'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: random_walk(TWO, [0, 0], 0.1, 10, seed=-1), "seed is -1"),
+        (lambda: switching(TWO, [[0, 0], [1, 1]], 10, shares=[np.inf, 1]), "positive numbers"),
+        (lambda: trend(TWO, ["a", "b"], [1, 1], 10), "first does not consist of numbers"),
+        (lambda: trend(TWO, [0, 0], [1, 1], 2.5), "budget is 2.5"),  # type: ignore[arg-type]  # the point of the test
         (lambda: soare_oscillating(period=0), "period is 0"),
         (lambda: multivariate(slots=1), "slots is 1"),
         (lambda: multivariate(period=-1), "period is -1"),

@@ -85,6 +85,9 @@ def test_fingerprints_tell_logs_apart() -> None:
         ({"reward": np.where(ARM, np.nan, 1.0)}, "the reward in row 1 is nan"),
         ({"arm": np.where(PERIOD == 2014, 0, ARM)}, "arm 'B' has no reward in period 2014"),
         ({"budget": 2}, "budget is 2 for 3 periods"),
+        ({"budget": 9.7}, "budget is 9.7"),
+        ({"direction": "up"}, "direction is 'up'"),
+        ({"reward": ["x"] * 120}, "rewards that are numbers"),
     ],
 )
 def test_bad_logs_are_refused_with_a_reason(settings: dict[str, Any], message: str) -> None:

@@ -190,17 +190,27 @@ def test_least_squares_policies_do_not_mind_the_scale_of_features() -> None:
 
 
 def test_published_configurations_are_those_of_the_notes() -> None:
-    common = {"solver": "frank-wolfe", "ties": "last"}
+    drawing = {"order": "iid", "block": 0, "control_variate": False}
+    phased = {"solver": "frank-wolfe", "ties": "last"}
+    common = phased | drawing
+    plain = {"solver": "exact", "ties": "random"} | drawing
+    thompson = {"noise_sd": 1.0, "ridge": 1.0, "samples": 128, "batch": None, "ties": "random"}
     expected: dict[str, dict[str, Any]] = {
-        "Uniform": {"solver": "exact", "ties": "random"},
-        "P1": {"solver": "exact", "ties": "random"},
+        "Uniform": plain,
+        "P1": plain,
+        "Steady": plain
+        | {"order": "blocks", "control_variate": True, "robustness": 0.5, "updates": 20},
         "G-BAI": common,
         "P1-RAGE": common
         | {"max_phases": 15, "first_cut": 0.5, "updates": "epochs", "epoch_length": "published"},
         "P1-Peace": common | {"epoch_length": "published"},
         "Mixed-Peace": common | {"epochs": "published", "alone": "uniform"},
-        "Peace": common | {"rounding_ties": "first"},
-        "OD-LinBAI": common,
+        "Peace": phased | {"rounding_ties": "first"},
+        "OD-LinBAI": phased,
+        "Adjacent-BAI": {"ties": "random"},
+        "Sequential-Halving": {"ties": "random"},
+        "Linear-Thompson": thompson,
+        "Top-Two-Thompson": thompson | {"beta": 0.5},
     }
     found = {name: policy.published().to_dict() for name, policy in POLICIES.items()}
     assert found == {name: {"name": name} | settings for name, settings in expected.items()}
@@ -316,6 +326,10 @@ def test_p1_ignores_features() -> None:
         (lambda: sa.P1RAGE(updates="x"), "updates is 'x'; expected one of 'epochs', 'rounds'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.MixedPeace(alone="x"), "alone is 'x'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.Peace(rounding_ties="x"), "rounding_ties is 'x'"),  # type: ignore[arg-type]  # the point of the test
+        (lambda: sa.Steady(robustness=0.0), "robustness is 0.0"),
+        (lambda: sa.Steady(updates=0), "updates is 0"),
+        (lambda: sa.GBAI(block=-1), "block is -1"),
+        (lambda: sa.GBAI(order="x"), "order is 'x'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.GBAI(solver="x"), "solver is 'x'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.GBAI(ties="coin"), "ties is 'coin'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.GBAI().start(EASY, 0), "budget is 0"),

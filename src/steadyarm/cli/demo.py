@@ -26,6 +26,7 @@ FACTORS = {
     "price": ["hidden", "shown"],
 }
 RIVALS: tuple[sa.Policy[Any], ...] = (
+    sa.Steady(),
     sa.P1RAGE(),
     sa.GBAI(),
     sa.P1Peace(),

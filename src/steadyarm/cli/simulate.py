@@ -43,7 +43,9 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE.toml", help="see below")
-    parser.add_argument("--policy", metavar="NAME", help=f"one of: {', '.join(POLICIES).lower()}")
+    parser.add_argument(
+        "--policy", metavar="NAME", help=f"one of: {', '.join(POLICIES).lower()} (default: steady)"
+    )
     parser.add_argument("--published", action="store_true", help="as in the paper's published runs")
     parser.add_argument("--world", metavar="NAME", help=f"one of: {', '.join(WORLDS)}")
     parser.add_argument(
@@ -94,9 +96,23 @@ def run(args: argparse.Namespace) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        settings = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise sa.InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+    known: dict[str, type] = {
+        "trials": int,
+        "seed": int,
+        "policy": dict,
+        "world": dict,
+        "arms": dict,
+    }
+    for key, value in settings.items():
+        if key not in known or not isinstance(value, known[key]):
+            raise sa.InvalidInputError(
+                f"{path}: {key} = {value!r} is not understood; expected trials and seed as whole "
+                "numbers and the tables [policy], [world] and [arms]."
+            )
+    return settings
 
 
 def _world(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Environment:
@@ -125,7 +141,7 @@ def _value(text: str) -> Any:
 
 def _policy(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Policy[Any]:
     described = dict(settings.get("policy", {}))
-    name = policy_named(args.policy or described.pop("name", "P1-RAGE"))
+    name = policy_named(args.policy or described.pop("name", "Steady"))
     if args.published:
         return POLICIES[name].published()
     described.pop("name", None)

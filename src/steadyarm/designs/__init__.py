@@ -1,5 +1,6 @@
 """Designs: how often to play each arm, with a proof of how good that is."""
 
+from steadyarm.designs.adjacency import adjacent_optimal, adjacent_pairs
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.frank_wolfe import (
     frank_wolfe_g,
@@ -16,6 +17,8 @@ __all__ = [
     "Design",
     "Status",
     "SubsetDesigns",
+    "adjacent_optimal",
+    "adjacent_pairs",
     "designs_for",
     "forget_designs",
     "frank_wolfe_g",

@@ -14,6 +14,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments.environment import Environment
 from steadyarm.environments.noise import Noise
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["random_walk", "repeating", "shock", "switching", "trend", "weekday_weekend"]
 
@@ -30,7 +31,7 @@ def trend(
     [0.5, 0.4]
     """
     start, end = _vector(arms, first, "first"), _vector(arms, last, "last")
-    way = np.linspace(0.0, 1.0, _positive(budget, "budget"))[:, None]
+    way = np.linspace(0.0, 1.0, whole_number(budget, "budget", least=1))[:, None]
     return Environment.from_parameters(arms, start + way * (end - start), noise)
 
 
@@ -52,9 +53,11 @@ def random_walk(
     ([0.5, 0.0], [0.3, -0.08])
     """
     base = _vector(arms, theta, "theta")
-    if not step >= 0:
+    if not finite_number(step, "step") >= 0:
         raise InvalidInputError(f"step is {step}; expected a number of at least 0.")
-    steps = step * np.random.default_rng(seed).normal(size=(_positive(budget, "budget"), len(base)))
+    steps = step * np.random.default_rng(whole_number(seed, "seed")).normal(
+        size=(whole_number(budget, "budget", least=1), len(base))
+    )
     steps[0] = 0.0
     return Environment.from_parameters(arms, base + steps.cumsum(axis=0), noise)
 
@@ -76,12 +79,14 @@ def switching(
     [0.42, 0.37]
     """
     table = _rows(arms, thetas)
-    share = np.ones(len(table)) if shares is None else np.asarray(shares, dtype=np.float64)
-    if share.shape != (len(table),) or not (share > 0).all():
+    share = np.ones(len(table)) if shares is None else _numbers(shares, "shares")
+    if share.shape != (len(table),) or not ((share > 0) & (share < np.inf)).all():
         raise InvalidInputError(
             f"shares is {shares}; expected {len(table)} positive numbers, one per parameter."
         )
-    ends = np.rint(np.cumsum(share) / share.sum() * _positive(budget, "budget")).astype(np.int64)
+    ends = np.rint(np.cumsum(share) / share.sum() * whole_number(budget, "budget", least=1)).astype(
+        np.int64
+    )
     return Environment.from_parameters(
         arms, np.repeat(table, np.diff(ends, prepend=0), axis=0), noise
     )
@@ -104,11 +109,12 @@ def shock(
     >>> shock(arms, [0.5, 0.4], during=[0.0, 3.0], budget=100).average.round(2).tolist()
     [0.45, 0.66]
     """
+    start, length = finite_number(start, "start"), finite_number(length, "length")
     if not (0 <= start <= 1 and 0 <= length <= 1):
         raise InvalidInputError(
             f"start is {start} and length is {length}; expected shares of the budget, 0 to 1."
         )
-    budget = _positive(budget, "budget")
+    budget = whole_number(budget, "budget", least=1)
     thetas = np.tile(_vector(arms, theta, "theta"), (budget, 1))
     first = round(start * budget)
     thetas[first : first + round(length * budget)] = _vector(arms, during, "during")
@@ -131,7 +137,11 @@ def repeating(
     [1.0, 1.0, 0.0, 0.0, 1.0]
     """
     table = _rows(arms, thetas)
-    place = np.arange(_positive(budget, "budget")) // _positive(each, "each") % len(table)
+    place = (
+        np.arange(whole_number(budget, "budget", least=1))
+        // whole_number(each, "each", least=1)
+        % len(table)
+    )
     return Environment.from_parameters(arms, table[place], noise)
 
 
@@ -153,17 +163,27 @@ def weekday_weekend(
     >>> world.average.round(3).tolist()
     [0.243, 0.257]
     """
-    if not 0 <= first_day < 7:
+    visits_per_day = whole_number(visits_per_day, "visits_per_day", least=1)
+    if not 0 <= whole_number(first_day, "first_day") < 7:
         raise InvalidInputError(f"first_day is {first_day}; expected 0 (Monday) to 6 (Sunday).")
     week = np.array(
         [_vector(arms, weekday, "weekday")] * 5 + [_vector(arms, weekend, "weekend")] * 2
     )
     rolled = np.roll(week, -first_day, axis=0)
-    return repeating(arms, rolled, visits_per_day, visits_per_day * _positive(days, "days"), noise)
+    return repeating(
+        arms, rolled, visits_per_day, visits_per_day * whole_number(days, "days", least=1), noise
+    )
+
+
+def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} does not consist of numbers: {error}.") from None
 
 
 def _vector(arms: ArmSet, values: ArrayLike, what: str) -> NDArray[np.float64]:
-    vector = np.asarray(values, dtype=np.float64)
+    vector = _numbers(values, what)
     if vector.shape != (arms.dimension,):
         raise InvalidInputError(
             f"{what} has shape {vector.shape}; expected ({arms.dimension},), one per feature."
@@ -172,16 +192,10 @@ def _vector(arms: ArmSet, values: ArrayLike, what: str) -> NDArray[np.float64]:
 
 
 def _rows(arms: ArmSet, values: ArrayLike) -> NDArray[np.float64]:
-    table = np.asarray(values, dtype=np.float64)
+    table = _numbers(values, "thetas")
     if table.ndim != 2 or table.shape[1] != arms.dimension or not len(table):
         raise InvalidInputError(
             f"thetas has shape {table.shape}; expected (number, {arms.dimension}), one row per "
             "parameter and one column per feature."
         )
     return table
-
-
-def _positive(value: int, what: str) -> int:
-    if value < 1:
-        raise InvalidInputError(f"{what} is {value}; expected at least 1.")
-    return int(value)

@@ -190,7 +190,7 @@ class Environment:
             )
         if squares or isinstance(self.noise, BoundedNoise):
             return self._play_rounds(segment, start, self.noise.kind, squares, rng)
-        if self.is_stationary:
+        if self.is_stationary and segment.order != "blocks":
             stats = self._play_still(segment, rng)
         elif isinstance(self.noise, GaussianNoise):
             stats = self._play_rounds(segment, start, kernels.EXACT, False, rng)
@@ -226,7 +226,7 @@ class Environment:
             self.table,
             segment.weights,
             segment.planned,
-            segment.order == "shuffled",
+            segment.block_code,
             start,
             kind,
             self.noise.scale,

@@ -19,7 +19,7 @@ def play_table(
     means: Floats,
     weights: Floats,
     planned: Integers,
-    shuffled: bool,
+    block: int,
     start: Integers,
     kind: int,
     scale: float,
@@ -32,14 +32,15 @@ def play_table(
     """Play every trial's segment against a table of means.
 
     means : (T, K), or (1, K) if nothing moves
-    weights : (n, K); planned : (n, K) plays of each arm, or (n, 1) rounds if not shuffled
+    weights : (n, K); planned : (n, K) plays of each arm if shuffled, else (n, 1) rounds
+    block : 0 if shuffled, 1 for independent draws, else the length of a block
     start : (n,) first round; kind, scale : the noise
     counts, sums, squares : (n, K), zero on entry; squares is left alone unless asked for
     """
     moving = means.shape[0] > 1
     scratch, accept, alias = scratch_for(planned, means.shape[1])
     for i in range(weights.shape[0]):
-        arms = draw_arms(weights[i], planned[i], shuffled, rng, scratch, accept, alias)
+        arms = draw_arms(weights[i], planned[i], block, rng, scratch, accept, alias)
         for p in range(arms.shape[0]):
             arm = arms[p]
             mean = means[start[i] + p if moving else 0, arm]
@@ -57,7 +58,7 @@ def play_pools(
     pools: Integers,
     weights: Floats,
     planned: Integers,
-    shuffled: bool,
+    block: int,
     start: Integers,
     rng: np.random.Generator,
     counts: Integers,
@@ -71,7 +72,7 @@ def play_pools(
     """
     scratch, accept, alias = scratch_for(planned, weights.shape[1])
     for i in range(weights.shape[0]):
-        arms = draw_arms(weights[i], planned[i], shuffled, rng, scratch, accept, alias)
+        arms = draw_arms(weights[i], planned[i], block, rng, scratch, accept, alias)
         for p in range(arms.shape[0]):
             arm = arms[p]
             pool = pools[start[i] + p] + arm
@@ -106,7 +107,7 @@ def scratch_for(planned: Integers, K: int) -> tuple[NDArray[np.int32], Floats, I
 def draw_arms(
     weights: Floats,
     planned: Integers,
-    shuffled: bool,
+    block: int,
     rng: np.random.Generator,
     scratch: NDArray[np.int32],
     accept: Floats,
@@ -114,11 +115,37 @@ def draw_arms(
 ) -> NDArray[np.int32]:
     """Arms of one trial's segment, in order of play; a view of `scratch`."""
     arms = scratch[: planned.sum()]
-    if shuffled:
-        _fill_shuffled(planned, rng, arms)
-    else:
+    if block == 0:
+        _fill_planned(planned, arms)
+        _shuffle(arms, rng)
+    elif block == 1:
         _fill_iid(weights, rng, accept, alias, arms)
+    else:
+        _fill_blocks(weights, block, rng, arms)
     return arms
+
+
+@njit(cache=True, nogil=True)
+def _fill_blocks(
+    weights: Floats, block: int, rng: np.random.Generator, arms: NDArray[np.int32]
+) -> None:
+    """Blocks by systematic sampling with one random start each, in random order."""
+    total = weights.sum()
+    whole = np.empty(block, dtype=np.int32)
+    last = weights.shape[0] - 1
+    while weights[last] == 0.0:
+        last -= 1
+    for start in range(0, arms.shape[0], block):
+        tick = rng.random()
+        arm, end = 0, weights[0] * block / total
+        for p in range(block):
+            while tick + p >= end and arm < last:
+                arm += 1
+                end += weights[arm] * block / total
+            whole[p] = arm
+        _shuffle(whole, rng)
+        length = min(block, arms.shape[0] - start)
+        arms[start : start + length] = whole[:length]
 
 
 @njit(cache=True, nogil=True)
@@ -140,13 +167,17 @@ def _fill_iid(
 
 
 @njit(cache=True, nogil=True)
-def _fill_shuffled(planned: Integers, rng: np.random.Generator, arms: NDArray[np.int32]) -> None:
-    """Fisher and Yates' shuffle of the planned plays."""
+def _fill_planned(planned: Integers, arms: NDArray[np.int32]) -> None:
     p = 0
     for k in range(planned.shape[0]):
         for _ in range(planned[k]):
             arms[p] = k
             p += 1
+
+
+@njit(cache=True, nogil=True)
+def _shuffle(arms: NDArray[np.int32], rng: np.random.Generator) -> None:
+    """Fisher and Yates' shuffle."""
     for p in range(arms.shape[0] - 1, 0, -1):
         other = int(rng.random() * (p + 1))
         arms[p], arms[other] = arms[other], arms[p]

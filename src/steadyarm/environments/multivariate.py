@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.environments.environment import Environment
 from steadyarm.environments.noise import GaussianNoise, Noise
+from steadyarm.environments.soare import check_period
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import check_choice, finite_number, whole_number
 
 __all__ = ["layouts", "multivariate", "published_multivariate"]
 
@@ -27,8 +29,7 @@ def layouts(slots: int = 4) -> ArmSet:
     >>> layouts(4)
     ArmSet(16 arms, 11 features)
     """
-    if slots < 2:
-        raise InvalidInputError(f"slots is {slots}; pairs of slots need at least 2.")
+    whole_number(slots, "slots", least=2)
     return ArmSet.factorial({f"slot {j + 1}": ["-", "+"] for j in range(slots)}, interactions=2)
 
 
@@ -54,10 +55,10 @@ def multivariate(
     >>> still.best_arm == moving.best_arm
     True
     """
-    if not period > 0:
-        raise InvalidInputError(f"period is {period}; expected a positive number of rounds.")
+    check_period(period)
+    scale, budget = finite_number(scale, "scale"), whole_number(budget, "budget", least=1)
     arms = layouts(slots)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(whole_number(seed, "seed"))
     alpha = np.full(arms.dimension, alpha_2)
     alpha[0], alpha[1 : 1 + slots] = 1.0, alpha_1
     theta = rng.uniform(-0.1, 0.1, arms.dimension)
@@ -93,6 +94,7 @@ def published_multivariate(
     >>> world.best_arm, round(world.gap, 4)
     (11, 0.0364)
     """
+    check_choice(series, "series", ("scale", "period"))
     file = resources.files("steadyarm.environments") / "published_multivariate_instance.json"
     instance = json.loads(file.read_text())
     settings = {setting[series]: setting for setting in instance[f"{series}_series"]}

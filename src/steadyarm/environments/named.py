@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,7 +41,8 @@ def table(
         raise InvalidInputError("the world 'table' needs either means or thetas, a CSV file.")
     path = Path(means or thetas or "")
     try:
-        values = np.loadtxt(path, delimiter=",", ndmin=2)
+        with path.open() as file:
+            values = np.array([[float(x) for x in row] for row in csv.reader(file)])
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"the table {path} cannot be read: {error}") from None
     build = Environment.from_means if means else Environment.from_parameters

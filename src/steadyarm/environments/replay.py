@@ -13,6 +13,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.validation import check_choice, whole_number
 
 __all__ = ["Replay"]
 
@@ -58,8 +59,16 @@ class Replay:
         >>> world.average.tolist(), world.best_arm
         ([0.25, 1.0], 1)
         """
-        periods, index = np.unique(np.asarray(period), return_inverse=True)
-        arm_of, values = np.asarray(arm), np.asarray(reward, dtype=np.float64)
+        budget = whole_number(budget, "budget", least=1)
+        check_choice(direction, "direction", ("maximize", "minimize"))
+        try:
+            periods, index = np.unique(np.asarray(period), return_inverse=True)
+            arm_of, values = np.asarray(arm), np.asarray(reward, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"the log cannot be read ({error}); expected periods that can be sorted and "
+                "rewards that are numbers."
+            ) from None
         if not index.shape == arm_of.shape == values.shape or index.ndim != 1 or not index.size:
             raise InvalidInputError(
                 f"period, arm and reward have shapes {np.shape(period)}, {arm_of.shape} and "
@@ -86,7 +95,7 @@ class Replay:
                 "or leave the arm out, so that every arm could have been played throughout."
             )
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return cls(arms, int(budget), values[np.argsort(pool, kind="stable")], offsets, direction)
+        return cls(arms, budget, values[np.argsort(pool, kind="stable")], offsets, direction)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -156,7 +165,7 @@ class Replay:
             self.period_of_round * self.arms.size,
             segment.weights,
             segment.planned,
-            segment.order == "shuffled",
+            segment.block_code,
             start,
             rng,
             counts,

@@ -8,8 +8,15 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments.environment import Environment
 from steadyarm.environments.noise import GaussianNoise, Noise
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["malicious_switch", "soare_arms", "soare_oscillating", "soare_stationary"]
+__all__ = [
+    "check_period",
+    "malicious_switch",
+    "soare_arms",
+    "soare_oscillating",
+    "soare_stationary",
+]
 
 
 def soare_arms(d: int = 10, omega: float = 0.1) -> ArmSet:
@@ -20,8 +27,8 @@ def soare_arms(d: int = 10, omega: float = 0.1) -> ArmSet:
     >>> soare_arms(d=3, omega=0.5).features[3].round(3).tolist()
     [0.878, 0.479, 0.0]
     """
-    if d < 2:
-        raise InvalidInputError(f"d is {d}; Soare's arm set needs at least 2 dimensions.")
+    whole_number(d, "d", least=2)
+    finite_number(omega, "omega")
     tilted = np.zeros(d)
     tilted[:2] = np.cos(omega), np.sin(omega)
     names = [f"e{j + 1}" for j in range(d)]
@@ -39,7 +46,7 @@ def soare_stationary(
     >>> world.best_arm, round(world.gap, 4)
     (0, 0.01)
     """
-    theta = 2.0 * np.eye(d)[0]
+    theta = 2.0 * np.eye(whole_number(d, "d", least=2))[0]
     return Environment.from_parameters(soare_arms(d, omega), theta, noise, budget)
 
 
@@ -59,8 +66,9 @@ def soare_oscillating(
     >>> world.best_arm, round(world.gap, 4)
     (9, 0.2)
     """
-    _check_period(period)
-    thetas = np.zeros((budget, d))
+    check_period(period)
+    scale, budget = finite_number(scale, "scale"), whole_number(budget, "budget", least=1)
+    thetas = np.zeros((budget, whole_number(d, "d", least=2)))
     thetas[:, 0] = 0.3
     thetas[:, -1] += 0.5 - scale * np.sin(2 * np.pi * np.arange(budget) / period)
     return Environment.from_parameters(soare_arms(d, omega), thetas, noise)
@@ -83,7 +91,8 @@ def malicious_switch(
     >>> world.best_arm, round(world.gap, 4)
     (0, 0.0034)
     """
-    thetas = np.tile(2.0 * np.eye(d)[0], (budget, 1))
+    budget = whole_number(budget, "budget", least=3)
+    thetas = np.tile(2.0 * np.eye(whole_number(d, "d", least=2))[0], (budget, 1))
     switch = budget // 3
     thetas[:switch] = 1.0
     thetas[:switch, 0] = 0.0
@@ -92,6 +101,7 @@ def malicious_switch(
     return Environment.from_parameters(soare_arms(d, omega), thetas, noise or GaussianNoise())
 
 
-def _check_period(period: float) -> None:
-    if not period > 0:
+def check_period(period: float) -> None:
+    """Refuse a period that is not a positive number of rounds."""
+    if not finite_number(period, "period") > 0:
         raise InvalidInputError(f"period is {period}; expected a positive number of rounds.")

@@ -4,14 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.policies.adjacent_bai import AdjacentBAI
 from steadyarm.policies.base import Policy, Recommendations, State
 from steadyarm.policies.g_bai import GBAI
+from steadyarm.policies.linear_thompson import LinearThompson
 from steadyarm.policies.mixed_peace import MixedPeace
 from steadyarm.policies.od_linbai import ODLinBAI
 from steadyarm.policies.p1 import P1
 from steadyarm.policies.p1_peace import P1Peace
 from steadyarm.policies.p1_rage import P1RAGE
 from steadyarm.policies.peace import Peace
+from steadyarm.policies.sequential_halving import SequentialHalving
+from steadyarm.policies.steady import Steady
+from steadyarm.policies.top_two_thompson import TopTwoThompson
 from steadyarm.policies.uniform import Uniform
 
 __all__ = [
@@ -19,13 +24,18 @@ __all__ = [
     "P1",
     "P1RAGE",
     "POLICIES",
+    "AdjacentBAI",
+    "LinearThompson",
     "MixedPeace",
     "ODLinBAI",
     "P1Peace",
     "Peace",
     "Policy",
     "Recommendations",
+    "SequentialHalving",
     "State",
+    "Steady",
+    "TopTwoThompson",
     "Uniform",
     "policy_from_dict",
     "policy_named",
@@ -33,7 +43,21 @@ __all__ = [
 
 POLICIES: dict[str, type[Policy[Any]]] = {
     policy.name: policy
-    for policy in (Uniform, GBAI, P1RAGE, P1Peace, MixedPeace, Peace, ODLinBAI, P1)
+    for policy in (
+        Steady,
+        Uniform,
+        GBAI,
+        P1RAGE,
+        P1Peace,
+        MixedPeace,
+        Peace,
+        ODLinBAI,
+        P1,
+        AdjacentBAI,
+        SequentialHalving,
+        LinearThompson,
+        TopTwoThompson,
+    )
 }
 
 

@@ -153,7 +153,7 @@ class Policy(ABC, Generic[StateT]):
 
     @abstractmethod
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> StateT:
-        """The state before the first round. The seed is used for breaking ties only."""
+        """The state before the first round; all randomness of the policy comes from the seed."""
 
     @abstractmethod
     def next_segment(self, state: StateT) -> Segment | None:

@@ -13,9 +13,10 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.memo import TOLERANCE, designs_for
 from steadyarm.policies.base import Solver, rank_arms
 
-__all__ = ["halve", "peace_elimination", "rage_elimination"]
+__all__ = ["halve", "noise_elimination", "peace_elimination", "rage_elimination"]
 
 Floats = NDArray[np.float64]
+MOST_CUTS = 12  # halvings of the largest gap
 Mask = NDArray[np.bool_]
 
 
@@ -30,6 +31,29 @@ def rage_elimination(
     gaps = estimates.max(axis=1, keepdims=True) - estimates
     cuts = first_cut * 2.0 ** -np.arange(max_phases - 1)
     kept = gaps[:, None, :] <= cuts[None, :, None]
+    phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
+    return _average_design(arms, phases, solver)
+
+
+def noise_elimination(arms: ArmSet, estimates: Floats, errors: Floats, solver: Solver) -> Floats:
+    """Average design λ̄ (n, K) over cuts from half the largest gap down to the noise.
+
+    Phase 0 has all arms; phase i keeps those within 2^-i of the largest estimated gap. Cuts end
+    where they fall below half the smallest standard error of a gap: the arms then left cannot
+    be told apart yet. The scale of the rewards does not matter, and arms that stay together over
+    many halvings count as often, so that a lone close rival gets most of the rounds.
+
+    Parameters
+    ----------
+    errors : (n, K) standard errors of the gaps to the leader; zero for the leader itself
+    """
+    gaps = estimates.max(axis=1, keepdims=True) - estimates
+    rivals = np.where(gaps > 0, errors, np.inf)
+    noise = rivals.min(axis=1, keepdims=True) / 2
+    cuts = gaps.max(axis=1, keepdims=True) * 2.0 ** -np.arange(1, MOST_CUTS + 1)
+    used = cuts >= noise
+    used[:, 0] = True
+    kept = (gaps[:, None, :] <= cuts[:, :, None]) & used[:, :, None]
     phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
     return _average_design(arms, phases, solver)
 

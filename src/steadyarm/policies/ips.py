@@ -25,10 +25,21 @@ from steadyarm.policies.base import (
     best_arm,
     start_values,
 )
+from steadyarm.policies.reference import best_reference, new_memory, remember
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.validation import whole_number
 
-__all__ = ["EpochLength", "IPSPolicy", "IPSState", "epoch_count", "epoch_end", "g_weights"]
+__all__ = [
+    "EpochLength",
+    "IPSPolicy",
+    "IPSState",
+    "automatic_block",
+    "epoch_count",
+    "epoch_end",
+    "g_weights",
+]
 
+LOOK = 2  # blocks after which the reference is looked at again
 SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 EpochLength = Literal["text", "published"]
 IPSStateT = TypeVar("IPSStateT", bound="IPSState")
@@ -42,10 +53,17 @@ class IPSState(State):
     ----------
     scores : (n, r) sum of A(λ_t)⁻¹ x_t r_t
     squares : (n, r, r) sum of each score times itself; None if squares were not recorded
+    weights : (n, K) the allocation in force
+    gram, moment, references, losses : what `reference.py` remembers; None without it
     """
 
     scores: NDArray[np.float64]
     squares: NDArray[np.float64] | None
+    weights: NDArray[np.float64]
+    gram: NDArray[np.float64] | None
+    moment: NDArray[np.float64] | None
+    references: NDArray[np.float64] | None
+    losses: NDArray[np.float64] | None
 
     @property
     def theta(self) -> NDArray[np.float64]:
@@ -55,9 +73,19 @@ class IPSState(State):
 
 @dataclass(frozen=True)
 class IPSPolicy(Policy[IPSStateT]):
-    """A policy that draws arms independently from an allocation and weighs by its inverse.
+    """A policy that draws arms from an allocation and weighs rewards by its inverse.
 
     Leaves implement `allocation` and `segment_end`; the three hooks after them have defaults.
+
+    Parameters
+    ----------
+    solver : of the designs; "frank-wolfe" is the paper's
+    ties : how equal estimates are ordered
+    order : "iid" draws every round independently, as in the paper; "blocks" draws permuted
+        blocks, which keeps every estimate unbiased in a world that does not react to the
+        assignments, and takes away the luck of which arm is drawn when
+    block : length of a block; 0 for `automatic_block`
+    control_variate : compare rewards with a predictable reference, see `reference.py`
     """
 
     waits: ClassVar[bool] = False
@@ -65,6 +93,13 @@ class IPSPolicy(Policy[IPSStateT]):
 
     solver: Solver = "exact"
     ties: Ties = "random"
+    order: Literal["iid", "blocks"] = "iid"
+    block: int = 0
+    control_variate: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(self.block, "block")
 
     @abstractmethod
     def allocation(self, state: IPSStateT) -> NDArray[np.float64]:
@@ -91,27 +126,55 @@ class IPSPolicy(Policy[IPSStateT]):
         values = start_values(arms, budget, trials, seed, self.ties)
         r = self.features(arms).shape[1]
         values |= {"scores": np.zeros((trials, r)), "squares": np.zeros((trials, r, r))}
+        values |= dict.fromkeys(("gram", "moment", "references", "losses"))
+        if self.control_variate:
+            values |= new_memory(trials, r)
+        values["weights"] = np.full((trials, arms.size), 1.0 / arms.size)
         state: IPSStateT = self.state_type(**values, **self.extra(arms, trials))  # type: ignore[assignment]  # state_type is the leaf's own
-        return state
+        return replace(state, weights=self.allocation(state))
 
     def next_segment(self, state: IPSStateT) -> Segment | None:
-        """The allocation that follows from the present estimate, up to the segment's end."""
+        """The allocation in force, up to the segment's end or the next look at the reference."""
         rounds = np.minimum(self.segment_end(state), state.budget) - state.played
-        return Segment(self.allocation(state), rounds) if rounds.any() else None
+        if not rounds.any():
+            return None
+        block = self.block_length(state.arms, state.budget)
+        reference = None
+        if state.references is not None and state.losses is not None:
+            rounds = np.minimum(rounds, LOOK * block)
+            reference = best_reference(state.references, state.losses)
+        return Segment(state.weights, rounds, self.order, block, reference)
+
+    def block_length(self, arms: ArmSet, budget: int) -> int:
+        """Length of a block, at most the budget."""
+        return min(self.block or automatic_block(arms, budget), budget)
 
     def observe(self, state: IPSStateT, segment: Segment, stats: SegmentStats) -> IPSStateT:
-        """Add the segment's scores."""
+        """Add the segment's scores; choose a new allocation where the old one has ended."""
         X = self.features(state.arms)
         squares = None
         if state.squares is not None and stats.squares is not None:
-            squares = state.squares + ips_squares(X, segment, stats.squares)
-        after = replace(
-            state,
-            played=state.played + segment.rounds,
-            scores=state.scores + ips(X, segment, stats),
-            squares=squares,
-        )
-        return self.advance(state, after)
+            squares = state.squares + ips_squares(X, segment, stats, stats.squares)
+        changed: dict[str, Any] = {
+            "played": state.played + segment.rounds,
+            "scores": state.scores + ips(X, segment, stats),
+            "squares": squares,
+        }
+        if state.references is not None:
+            names = ("gram", "moment", "references", "losses")
+            blocks = segment.rounds / self.block_length(state.arms, state.budget)
+            memory = {name: getattr(state, name) for name in names}
+            changed |= remember(X, self._g(state.arms), stats, blocks, memory)
+        after = self.advance(state, replace(state, **changed))
+        ended = (after.played >= self.segment_end(state)) & (after.played < after.budget)
+        if not ended.any():
+            return after
+        weights = np.where(ended[:, None], self.allocation(after), after.weights)
+        return replace(after, weights=weights)
+
+    def _g(self, arms: ArmSet) -> NDArray[np.float64]:
+        """The design that references are first fitted with."""
+        return g_weights(arms, self.solver)
 
     def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
         """(n, K) estimated time-averaged value of every arm."""
@@ -129,6 +192,11 @@ class IPSPolicy(Policy[IPSStateT]):
                 covariance = (state.squares - T * mean * mean.swapaxes(1, 2)) / (T * (T - 1))
             errors = standard_errors(X, covariance)
         return Recommendations(best_arm(estimates, state.ties), estimates, errors)
+
+
+def automatic_block(arms: ArmSet, budget: int) -> int:
+    """Long enough for every direction to be seen thrice, about 300 blocks at most in a test."""
+    return max(8, min(3 * arms.rank, 32), budget // 320)
 
 
 def g_weights(arms: ArmSet, solver: Solver) -> NDArray[np.float64]:

@@ -42,6 +42,9 @@ class P1(IPSPolicy[IPSState]):
         """Every arm is its own dimension."""
         return np.eye(arms.size)
 
+    def _g(self, arms: ArmSet) -> NDArray[np.float64]:
+        return np.full(arms.size, 1.0 / arms.size)
+
     def allocation(self, state: IPSState) -> NDArray[np.float64]:
         """1/(k H_K) for the arm of rank k."""
         order = rank_arms(self.estimates(state), state.ties)

@@ -1,0 +1,152 @@
+"""How does Steady do on worlds that it was not tuned on, against all other policies?
+
+Ten families, none of which took part in choosing Steady's rules. For each: error rates of all
+policies in the same run, and whether Steady is significantly worse (two-sided Fisher, p < 0.001)
+than the better of G-BAI and P1-RAGE with independent draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.stats import fisher_exact
+
+import steadyarm as sa
+from steadyarm.environments import (
+    random_walk,
+    repeating,
+    shock,
+    switching,
+    trend,
+    weekday_weekend,
+)
+
+T = 6000
+POLICIES: tuple[sa.Policy[Any], ...] = (
+    sa.Steady(),
+    sa.GBAI(),
+    sa.P1RAGE(),
+    sa.P1Peace(),
+    sa.AdjacentBAI(),
+    sa.Peace(),
+    sa.ODLinBAI(),
+    sa.SequentialHalving(),
+    sa.TopTwoThompson(),
+)
+
+
+def random_arms(seed: int, K: int = 20, d: int = 5) -> tuple[sa.ArmSet, np.ndarray[Any, Any]]:
+    """Gaussian arms and a parameter whose best two arms differ by 0.15."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(K, d))
+    theta = rng.normal(size=d)
+    values = np.sort(X @ theta)
+    return sa.ArmSet.from_features(X), theta * 0.15 / (values[-1] - values[-2])
+
+
+def walk() -> sa.Environment:
+    arms, theta = random_arms(1)
+    return random_walk(arms, theta, step=0.01, budget=T, seed=4)
+
+
+def still() -> sa.Environment:
+    arms, theta = random_arms(2)
+    return sa.Environment.from_parameters(arms, theta, sa.GaussianNoise(2.0), budget=T)
+
+
+def shocked() -> sa.Environment:
+    arms, theta = random_arms(3)
+    rng = np.random.default_rng(3)
+    return shock(arms, theta, theta + 2 * rng.normal(size=5), T, start=0.1, length=0.05)
+
+
+def switches() -> sa.Environment:
+    arms, theta = random_arms(4)
+    rng = np.random.default_rng(4)
+    moves = rng.normal(size=(5, 5))
+    return switching(arms, theta + moves - moves.mean(axis=0), T, noise=sa.GaussianNoise(1.5))
+
+
+def rising() -> sa.Environment:
+    arms, theta = random_arms(5)
+    move = np.random.default_rng(5).normal(size=5)
+    return trend(arms, theta - move, theta + move, T, sa.GaussianNoise(1.5))
+
+
+def week() -> sa.Environment:
+    arms = sa.ArmSet.one_hot(list("ABCDEF"))
+    weekday, weekend = [0.5, 0.4, 0.3, 0.2, 0.1, 0.0], [0.0, 0.2, 0.4, 0.6, 0.8, 0.6]
+    return weekday_weekend(arms, weekday, weekend, T // 14, noise=sa.GaussianNoise(0.6))
+
+
+def pattern() -> sa.Environment:
+    """Two parameters in turn, with exactly the period of Steady's blocks."""
+    arms, theta = random_arms(6)
+    move = np.random.default_rng(6).normal(size=5)
+    return repeating(arms, [theta + move, theta - move], 15 // 2 + 1, T)
+
+
+def clicks() -> sa.Environment:
+    arms = sa.ArmSet.one_hot([str(k) for k in range(8)])
+    rates = 0.05 + np.array([0.035, 0.01, 0.01, 0.0, 0.0, -0.01, -0.01, -0.02])
+    return sa.Environment.from_means(arms, rates, sa.BernoulliReward(), budget=T)
+
+
+def layouts() -> sa.Environment:
+    arms = sa.ArmSet.factorial({"a": list("123"), "b": list("123"), "c": list("12")})
+    rng = np.random.default_rng(8)
+    base = rng.uniform(-0.03, 0.03, arms.dimension)
+    swing = rng.uniform(-0.04, 0.04, arms.dimension)
+    base[0], swing[0] = 0.4, 0.1
+    return weekday_weekend(arms, base, base + swing, T // 14, noise=sa.BernoulliReward())
+
+
+def offset() -> sa.Environment:
+    """All rewards shifted by three, as money or ratings are."""
+    arms = sa.ArmSet.one_hot(list("ABCDE"))
+    means = 3.0 + np.array([0.2, 0.05, 0.0, -0.1, -0.2])
+    return sa.Environment.from_means(arms, means, sa.GaussianNoise(1.0), budget=T)
+
+
+FAMILIES: tuple[Callable[[], sa.Environment], ...] = (
+    still,
+    walk,
+    rising,
+    shocked,
+    switches,
+    pattern,
+    week,
+    clicks,
+    layouts,
+    offset,
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=2000)
+    trials: int = parser.parse_args().trials
+    print(f"Error rates, {trials} trials, budget {T}.\n")
+    heads = "".join(f"{policy.name[:10]:>12}" for policy in POLICIES)
+    print(f"{'world':<10}{'gap':>7}{heads}  verdict")
+    ratios: dict[str, list[float]] = {policy.name: [] for policy in POLICIES}
+    for family in FAMILIES:
+        world = family()
+        found = [sa.simulate(policy, world, trials=trials, seed=11) for policy in POLICIES]
+        steady, rivals = found[0], found[1:3]
+        better = min(rivals, key=lambda result: result.errors)
+        counts = [[r.errors, r.trials - r.errors] for r in (steady, better)]
+        worse = steady.errors > better.errors and fisher_exact(np.array(counts)).pvalue < 1e-3
+        for result in found:
+            ratios[result.policy].append(max(steady.errors, 0.5) / max(result.errors, 0.5))
+        rates = "".join(f"{result.error_rate:12.4f}" for result in found)
+        print(f"{family.__name__:<10}{world.gap:7.3f}{rates}  {'WORSE' if worse else 'fine'}")
+    means = "".join(f"{np.exp(np.mean(np.log(values))):12.3f}" for values in ratios.values())
+    print(f"{'ratio':<17}{means}  (geometric mean of Steady's errors to each)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Which arms are neighbours: pairs joined by an edge of the convex hull, and the design for them.
+
+Only a vertex of the hull can be the single best arm, and whichever is best, the linear function
+falls along every edge that leaves it. So comparing neighbours finds the best (the simplex method).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog, nnls
+
+from steadyarm.arms import ArmSet
+from steadyarm.designs.active import solve_saddle
+from steadyarm.designs.design import Design
+from steadyarm.designs.memo import TOLERANCE
+from steadyarm.designs.solve import whiten
+
+__all__ = ["adjacent_optimal", "adjacent_pairs"]
+
+MARGIN = 1e-8  # of a functional on arms of size one, up to which it separates nothing
+TOUCHING = 1e-10  # distance up to which two hulls have a point in common
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def adjacent_pairs(arms: ArmSet) -> Integers:
+    """Pairs i < j of arms joined by an edge of conv(X): (P, 2), read-only, in order.
+
+    Vertices i and j are joined if some functional is equal on both and lower on all other
+    vertices; quick proofs settle nearly all pairs, a linear program for the largest margin the
+    rest. Arms inside the hull, or between two others, are in no pair. Remembered per arm set.
+
+    Examples
+    --------
+    >>> square = ArmSet.from_features([[0, 0], [0, 1], [1, 1], [1, 0], [0.4, 0.6]])
+    >>> adjacent_pairs(square).tolist()
+    [[0, 1], [0, 3], [1, 2], [2, 3]]
+    """
+    return _pairs(arms)
+
+
+def adjacent_optimal(arms: ArmSet) -> Design:
+    """The XY design for adjacent pairs only, to a proven relative gap of 1e-6; remembered.
+
+    Minimises max over adjacent x, x' of ‖x - x'‖² in the inverse of A(weights). It is the XY
+    design itself if all pairs are adjacent, and its value is never above that design's.
+
+    Examples
+    --------
+    >>> square = ArmSet.from_features([[0, 0], [0, 1], [1, 1], [1, 0]])
+    >>> print(f"{adjacent_optimal(square).value:.3f}")
+    1.866
+    """
+    return _design(arms)
+
+
+@lru_cache(maxsize=64)
+def _pairs(arms: ArmSet) -> Integers:
+    points = _affine_coordinates(arms.coordinates)
+    vertices = _vertices(points)
+    found = vertices[np.argwhere(_joined(points[vertices]))].astype(np.int64)
+    found.setflags(write=False)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _design(arms: ArmSet) -> Design:
+    pairs = _pairs(arms)
+    X, _ = whiten(arms.coordinates)
+    K = arms.size
+    if len(pairs) == K * (K - 1) // 2:
+        return Design(*solve_saddle(X, X, True, TOLERANCE))
+    return Design(*solve_saddle(X, X[pairs[:, 0]] - X[pairs[:, 1]], False, TOLERANCE))
+
+
+def _affine_coordinates(X: Floats) -> Floats:
+    """Arms (K, q) seen from their mean, in coordinates of their own directions, largest size 1."""
+    left, singular, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    kept = singular > 1e-10 * singular[0]
+    points = left[:, kept]
+    return np.asarray(points / np.linalg.norm(points, axis=1).max())
+
+
+def _vertices(points: Floats) -> NDArray[np.intp]:
+    """Arms that some functional tells from the hull of all others."""
+    return np.flatnonzero([_is_face(points, [i]) for i in range(len(points))])
+
+
+def _joined(points: Floats) -> NDArray[np.bool_]:
+    """(V, V) upper triangle: which vertices are joined by an edge."""
+    V = len(points)
+    joined = np.zeros((V, V), dtype=bool)
+    for i in range(V - 1):
+        joined[i, i + 1 :] = _middle_margins(points, i) > MARGIN
+        for j in range(i + 1, V):
+            joined[i, j] = joined[i, j] or _is_face(points, [i, j])
+    return joined
+
+
+def _middle_margins(points: Floats, i: int) -> Floats:
+    """For each j > i the margin of the functional through the middle of i and j: a quick proof."""
+    later = points[i + 1 :]
+    across, middle = later - points[i], later + points[i]
+    share = (middle * across).sum(axis=1) / (across * across).sum(axis=1)
+    functional = middle - share[:, None] * across
+    values = functional @ points.T
+    ends = values[:, i].copy()
+    values[:, i] = -np.inf
+    np.fill_diagonal(values[:, i + 1 :], -np.inf)
+    return np.asarray((ends - values.max(axis=1)) / np.abs(functional).max(axis=1).clip(MARGIN))
+
+
+def _is_face(points: Floats, chosen: list[int]) -> bool:
+    """Whether one point is a vertex, or the line between two vertices is an edge.
+
+    It is one if the chosen points can be strictly separated from the others: for two vertices,
+    walks of the simplex method never leave their side, so an edge must join them. The nearest
+    points of the two hulls either touch or give that functional.
+    """
+    V, q = points.shape
+    mine = np.zeros(V, dtype=bool)
+    mine[chosen] = True
+    if mine.all():
+        return True
+    sides = np.vstack([np.where(mine, points.T, -points.T), mine, ~mine])
+    target = np.append(np.zeros(q), [1.0, 1.0])
+    try:
+        missed = target - sides @ nnls(sides, target)[0]
+    except RuntimeError:  # too many iterations: no proof either way
+        return largest_margin(points[chosen], points[~mine]) > MARGIN
+    if np.linalg.norm(missed) < TOUCHING:
+        return False
+    values = points @ -missed[:q]
+    if values[mine].min() - values[~mine].max() > MARGIN * np.abs(missed[:q]).max():
+        return True
+    return largest_margin(points[chosen], points[~mine]) > MARGIN
+
+
+def largest_margin(level: Floats, below: Floats) -> float:
+    """Margin by which a functional, |c| ≤ 1 in every entry, lifts points above others.
+
+    A linear program: the largest t with c'x equal on all points of `level` (1 or 2, q) and at
+    least t lower on those of `below` (m, q).
+    """
+    m, q = below.shape
+    equal = np.column_stack([level[1:] - level[0], np.zeros(len(level) - 1)])
+    answer = linprog(
+        np.append(np.zeros(q), -1.0),
+        A_ub=np.column_stack([below - level[0], np.ones(m)]),
+        b_ub=np.zeros(m),
+        A_eq=equal,
+        b_eq=np.zeros(len(equal)),
+        bounds=[(-1.0, 1.0)] * q + [(0.0, None)],
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    return 0.0 if answer.x is None else float(answer.x[-1])

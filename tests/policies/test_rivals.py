@@ -1,0 +1,318 @@
+"""The rivals against cases worked by hand and closed forms."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, kstest, norm
+
+import steadyarm as sa
+from steadyarm.policies.thompson import ThompsonPolicy, ThompsonState
+from steadyarm.policies.thompson_kernels import fill_normal
+from steadyarm.segments import SegmentStats
+
+THOMPSON: list[type[ThompsonPolicy]] = [sa.LinearThompson, sa.TopTwoThompson]
+AB = sa.ArmSet.one_hot(["A", "B"])
+
+
+def one_hot(K: int) -> sa.ArmSet:
+    return sa.ArmSet.one_hot([str(k) for k in range(K)])
+
+
+def first_weights(policy: sa.Policy[Any], state: Any) -> Any:
+    segment = policy.next_segment(state)
+    assert segment is not None
+    return segment.weights[0]
+
+
+# Adjacent-BAI
+
+
+@pytest.mark.parametrize("policy", [sa.AdjacentBAI(), sa.SequentialHalving()])
+@pytest.mark.parametrize("sd", [1.0, 0.5])
+def test_two_arms_are_a_two_sample_comparison(policy: sa.Policy[Any], sd: float) -> None:
+    n, gap = 60, 0.2
+    world = sa.Environment.from_means(AB, [0.7, 0.7 + gap], sa.GaussianNoise(sd), budget=2 * n)
+    expected = norm.cdf(-gap * np.sqrt(n / 2) / sd)
+    low, high = sa.simulate(policy, world, trials=20_000, seed=1).interval(0.9999)
+    assert low < expected < high
+
+
+@pytest.mark.parametrize("K", [2, 3, 7])
+def test_adjacent_bai_plays_one_hot_arms_alike(K: int) -> None:
+    policy = sa.AdjacentBAI()
+    state = policy.start(one_hot(K), 30 * K)
+    segment = policy.next_segment(state)
+    assert segment is not None
+    assert segment.order == "shuffled"
+    assert segment.counts.tolist() == [[30] * K]
+    state = policy.observe(state, segment, SegmentStats(segment.counts, np.ones((1, K))))
+    assert policy.next_segment(state) is None
+
+
+def test_adjacent_bai_on_the_square_by_hand() -> None:
+    """Main effects of two factors: least squares of a quarter of the rounds at each corner."""
+    arms = sa.ArmSet.factorial({"a": ["0", "1"], "b": ["0", "1"]}, interactions=1)
+    policy = sa.AdjacentBAI()
+    state = policy.start(arms, 40)
+    counts = np.full((1, 4), 10)
+    segment = sa.Segment.shuffled(counts)
+    state = policy.observe(state, segment, SegmentStats(counts, counts * [[1.0, 2.0, 5.0, 4.0]]))
+    verdict = policy.recommend(state)
+    # constant 3, a ±1.5, b 0: the last two corners share the highest value
+    assert np.allclose(verdict.estimates, [[1.5, 1.5, 4.5, 4.5]])
+    assert verdict.arm[0] in (2, 3)
+
+
+def test_adjacent_bai_error_on_the_cube_in_closed_form() -> None:
+    """Three independent effects, each known to ±1/√T: all signs must be right."""
+    arms = sa.ArmSet.factorial({f: ["0", "1"] for f in "abc"}, interactions=1)
+    effects, T = np.array([0.1, 0.15, 0.2]), 400
+    world = sa.Environment.from_parameters(arms, [0.3, *effects], budget=T)
+    expected = 1 - norm.cdf(effects * np.sqrt(T)).prod()
+    low, high = sa.simulate(sa.AdjacentBAI(), world, trials=20_000, seed=2).interval(0.9999)
+    assert low < expected < high
+
+
+def test_adjacent_bai_never_recommends_from_inside() -> None:
+    square = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
+    arms = sa.ArmSet.from_features(np.vstack([square, [[0.2, 0.1], [0.0, -0.3]]]))
+    world = sa.Environment.from_parameters(arms, [0.1, 0.05], budget=50)
+    assert sa.simulate(sa.AdjacentBAI(), world, trials=500).recommended.max() < 4
+
+
+def test_adjacent_bai_goes_on_with_its_plan() -> None:
+    policy = sa.AdjacentBAI()
+    state = policy.start(one_hot(3), 9)
+    part = np.array([[1, 3, 0]])
+    state = policy.observe(state, sa.Segment.shuffled(part), SegmentStats(part, part * 1.0))
+    rest = policy.next_segment(state)
+    assert rest is not None
+    assert rest.counts.tolist() == [[2, 0, 3]]
+
+
+# Sequential Halving
+
+
+def run_halving(K: int, T: int, means: Any) -> tuple[list[list[int]], int]:
+    policy = sa.SequentialHalving()
+    state, plays = policy.start(one_hot(K), T), []
+    while (segment := policy.next_segment(state)) is not None:
+        assert segment.order == "shuffled"
+        plays.append(segment.counts[0].tolist())
+        state = policy.observe(
+            state, segment, SegmentStats(segment.counts, segment.counts * np.asarray(means))
+        )
+    return plays, int(policy.recommend(state).arm[0])
+
+
+def test_sequential_halving_by_hand() -> None:
+    """Seven arms, 100 rounds: ⌈log2 7⌉ = 3 rounds of ⌊100/21⌋, ⌊100/12⌋ and ⌊100/6⌋ plays."""
+    plays, arm = run_halving(7, 100, np.arange(7.0))
+    assert plays == [[4] * 7, [0, 0, 0, 8, 8, 8, 8], [0] * 5 + [16, 16]]
+    assert arm == 6
+
+
+def test_sequential_halving_judges_by_the_round_alone() -> None:
+    policy = sa.SequentialHalving(ties="first")
+    state = policy.start(one_hot(3), 60)
+    for means, left in (([9.0, 1.0, 0.0], [0, 1]), ([0.0, 1.0, 5.0], [1])):
+        segment = policy.next_segment(state)
+        assert segment is not None
+        stats = SegmentStats(segment.counts, segment.counts * np.array(means))
+        state = policy.observe(state, segment, stats)
+        assert np.flatnonzero(state.survivors[0]).tolist() == left
+    assert np.isnan(policy.recommend(state).estimates[0]).tolist() == [False, False, True]
+    assert policy.next_segment(state) is None
+
+
+def test_sequential_halving_with_too_small_a_budget() -> None:
+    """Sixteen arms have four rounds: with 40, the first (16 arms) is empty; with 7 all are."""
+    plays, _ = run_halving(16, 40, np.arange(16.0))
+    assert [sum(counts) for counts in plays] == [8, 8, 10]
+    assert run_halving(16, 7, np.arange(16.0))[0] == []
+    world = sa.Environment.from_means(one_hot(16), np.arange(16.0), budget=7)
+    picked = sa.simulate(sa.SequentialHalving(), world, trials=8000).recommended
+    counts = np.bincount(picked, minlength=16)
+    assert np.abs(counts - 500).max() < norm.isf(1e-5) * np.sqrt(500)
+
+
+def test_sequential_halving_ranks_arms_without_reward_last() -> None:
+    """In a live test rewards may be forgotten; a mean of nothing is no zero."""
+    policy = sa.SequentialHalving(ties="first")
+    state = policy.start(one_hot(4), 8)
+    segment = policy.next_segment(state)
+    assert segment is not None
+    counts = np.array([[0, 1, 1, 0]])
+    state = policy.observe(state, segment, SegmentStats(counts, counts * -5.0))
+    assert np.flatnonzero(state.survivors[0]).tolist() == [1, 2]
+
+
+def test_sequential_halving_standard_errors() -> None:
+    policy = sa.SequentialHalving()
+    state = policy.start(AB, 8)
+    segment = policy.next_segment(state)
+    assert segment is not None
+    rewards = np.array([[1.0, 2.0, 3.0, 6.0], [0.0, 0.0, 1.0, 1.0]])
+    stats = SegmentStats(segment.counts, rewards.sum(axis=1)[None], (rewards**2).sum(axis=1)[None])
+    errors = policy.recommend(policy.observe(state, segment, stats)).standard_errors
+    assert errors is not None
+    assert np.allclose(errors, [rewards.std(axis=1, ddof=1) / 2])
+
+
+# Thompson
+
+
+def known(policy: ThompsonPolicy, counts: list[int], means: list[float], trials: int) -> Any:
+    """Allocations of independent trials that all have seen the same."""
+    state = policy.start(one_hot(len(counts)), 1000, trials=trials, seed=3)
+    plays = np.tile(counts, (trials, 1))
+    played = plays.sum(axis=1)
+    state = replace(state, counts=plays, sums=plays * np.array(means), played=played)
+    segment = policy.next_segment(state)
+    assert segment is not None
+    return segment.weights
+
+
+@pytest.mark.parametrize(("sd", "ridge"), [(1.0, 1.0), (0.3, 1.0), (2.0, 5.0)])
+def test_thompson_plays_two_arms_with_their_exact_probability(sd: float, ridge: float) -> None:
+    counts, means, trials = [10, 4], [0.3, 0.1], 400
+    policy = sa.LinearThompson(noise_sd=sd, ridge=ridge)
+    shares = known(policy, counts, means, trials)
+    precision = np.array(counts) + ridge
+    centre = np.array(counts) * means / precision
+    gap, spread = centre[0] - centre[1], sd * np.sqrt((1 / precision).sum())
+    wins = int(np.rint(shares[:, 0].sum() * 128))
+    exact = norm.cdf(gap / spread)
+    assert binom(128 * trials, exact).cdf(wins) == pytest.approx(0.5, abs=0.4999)
+    # and as spread out as independent draws are
+    chi = shares[:, 0].var() * 128 / (exact * (1 - exact))
+    assert abs(chi - 1) < norm.isf(1e-5) * np.sqrt(2 / trials)
+
+
+def test_normal_numbers_are_normal() -> None:
+    z = np.empty(1_000_000)
+    fill_normal(np.uint64(12), z)
+    assert kstest(z, norm.cdf).pvalue > 1e-4
+    assert kstest(z[np.abs(z) > 3.3], conditional_tail).pvalue > 1e-4  # the ziggurat's tail
+    assert np.abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < norm.isf(1e-5) / 1e3
+    assert np.abs((z**4).mean() - 3) < norm.isf(1e-5) * np.sqrt(96) / 1e3
+
+
+def conditional_tail(z: Any) -> Any:
+    half = np.clip((norm.sf(3.3) - norm.sf(np.abs(z))) / norm.sf(3.3) / 2, 0, 0.5)
+    return np.where(z < 0, 0.5 - half, 0.5 + half)
+
+
+def test_thompson_probabilities_of_correlated_arms() -> None:
+    """Under the prior the longer of two opposite arms and the third split the circle by angle."""
+    angles = np.array([0.0, 0.5, 2.5])
+    arms = sa.ArmSet.from_features(np.column_stack([np.cos(angles), np.sin(angles)]))
+    policy = sa.LinearThompson(samples=200_000)
+    shares = first_weights(policy, policy.start(arms, 100))
+    # arm k is best for the directions nearest to it: half the angles to both its neighbours
+    exact = np.array([0.5 + 2 * np.pi - 2.5, 2.5, 2 * np.pi - 0.5]) / (4 * np.pi)
+    assert np.abs(shares - exact).max() < norm.isf(1e-5) * np.sqrt(0.25 / 200_000)
+
+
+def test_top_two_follows_the_formula() -> None:
+    counts, means = [5, 5, 5], [0.3, 0.2, 0.0]
+    p = known(sa.LinearThompson(), counts, means, 3)
+    for beta in (0.5, 0.8):
+        found = known(sa.TopTwoThompson(beta=beta), counts, means, 3)
+        odds = p / (1 - p)
+        expected = beta * p + (1 - beta) * p * (odds.sum(axis=1, keepdims=True) - odds)
+        assert np.allclose(found, expected)
+        assert np.allclose(found.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("lead", [10.0, 1000.0])
+def test_top_two_with_a_sure_leader_challenges_by_pairs(lead: float) -> None:
+    counts, means = [20, 20, 4], [lead, 0.0, -0.5]
+    weights = known(sa.TopTwoThompson(), counts, means, 2)
+    precision = np.array(counts) + 1.0
+    centre = np.array(counts) * means / precision
+    gaps = (centre[0] - centre[1:]) / np.sqrt(1 / precision[0] + 1 / precision[1:])
+    log = norm.logsf(gaps)
+    expected = np.exp(log - np.logaddexp(*log)) / 2
+    assert np.allclose(weights, [[0.5, *expected]] * 2, rtol=1e-2 if lead > 100 else 1e-8)
+
+
+def test_top_two_of_two_arms_is_a_half_each() -> None:
+    assert np.allclose(known(sa.TopTwoThompson(), [9, 3], [0.4, 0.0], 5), 0.5)
+    assert np.allclose(known(sa.TopTwoThompson(), [90, 90], [50.0, 0.0], 5), 0.5)
+
+
+@pytest.mark.parametrize("kind", THOMPSON)
+def test_thompson_recommends_the_posterior_mean(kind: type[ThompsonPolicy]) -> None:
+    policy = kind(ridge=2.0)
+    state = policy.start(AB, 100)
+    counts = np.array([[1, 8]])
+    segment = sa.Segment(np.array([[0.5, 0.5]]), np.array([9]))
+    stats = SegmentStats(counts, np.array([[3.0, 9.6]]), np.array([[9.0, 20.0]]))
+    verdict = policy.recommend(policy.observe(state, segment, stats))
+    assert np.allclose(verdict.estimates, [[1.0, 0.96]])  # 3/(1+2) and 9.6/(8+2)
+    variance = (9.0 + 20.0 - 3.0**2 - 9.6**2 / 8) / 7
+    assert verdict.standard_errors is not None
+    assert np.allclose(verdict.standard_errors, np.sqrt(variance / np.array([[3.0, 10.0]])))
+
+
+@pytest.mark.parametrize("kind", THOMPSON)
+def test_thompson_updates_every_batch(kind: type[ThompsonPolicy]) -> None:
+    def lengths(policy: ThompsonPolicy, T: int) -> list[int]:
+        state, found = policy.start(AB, T), []
+        while (segment := policy.next_segment(state)) is not None:
+            found.append(int(segment.rounds[0]))
+            counts = np.array([[int(segment.rounds[0]), 0]])
+            state = policy.observe(state, segment, SegmentStats(counts, counts * 0.0))
+        return found
+
+    assert lengths(kind(), 2010) == [21] * 95 + [15]
+    assert lengths(kind(), 7) == [1] * 7
+    assert lengths(kind(batch=4), 10) == [4, 4, 2]
+
+
+@pytest.mark.parametrize("kind", THOMPSON)
+def test_thompson_draws_are_a_pure_function_of_seed_and_round(kind: type[ThompsonPolicy]) -> None:
+    policy = kind()
+    state = policy.start(one_hot(5), 100, trials=6, seed=9)
+    again = ThompsonState.from_dict(json.loads(json.dumps(state.to_dict())), state.arms)
+    weights = known_weights(policy, state)
+    assert np.array_equal(weights, known_weights(policy, again))
+    assert len({row.tobytes() for row in weights}) == 6  # every trial draws its own
+    later = known_weights(policy, replace(state, played=state.played + 1))
+    assert not np.array_equal(weights, later)
+
+
+def known_weights(policy: ThompsonPolicy, state: ThompsonState) -> Any:
+    segment = policy.next_segment(state)
+    assert segment is not None
+    return segment.weights
+
+
+def test_features_of_any_scale_and_dependence() -> None:
+    years = np.column_stack([np.ones(10), np.arange(2000.0, 2010.0)])
+    arms = sa.ArmSet.from_features(years)
+    world = sa.Environment.from_parameters(arms, [-20.0, 0.01], sa.GaussianNoise(0.02), budget=400)
+    for policy in (sa.AdjacentBAI(), sa.LinearThompson(noise_sd=0.02)):
+        assert sa.simulate(policy, world, trials=200, seed=1).errors <= 2, policy.name
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: sa.LinearThompson(noise_sd=0.0), "noise_sd is 0.0; expected a number above 0"),
+        (lambda: sa.LinearThompson(ridge=-1.0), "ridge is -1.0"),
+        (lambda: sa.TopTwoThompson(samples=0), "samples is 0"),
+        (lambda: sa.TopTwoThompson(batch=0), "batch is 0"),
+        (lambda: sa.TopTwoThompson(beta=1.0), "beta is 1.0"),
+        (lambda: sa.AdjacentBAI(ties="x"), "ties is 'x'"),  # type: ignore[arg-type]  # the point of the test
+    ],
+)
+def test_bad_rivals_are_refused(build: Any, message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        build()
