@@ -155,3 +155,19 @@ def test_the_noted_cell_is_named() -> None:
     summary = summarise([cell("soare_stationary", 5010, "G-BAI", 290, 21_000)])
     [reason] = summary.reasons
     assert "191 of 21,000" in reason
+
+
+def test_a_lone_outlier_is_never_explained_by_its_own_scatter() -> None:
+    """Five budgets as published, one wrong throughout: no scatter excuses it."""
+    published = published_counts()
+    cells = []
+    for budget in (10, 1010, 2010, 3010, 4010, 5010):
+        cell = published["soare_stationary", budget, "P1-RAGE"]
+        errors = cell.trials if budget == 3010 else cell.errors
+        cells.append(
+            CellResult(
+                "soare_stationary", "budget", budget, "P1-RAGE", cell.trials, errors, 0.01, 1
+            )
+        )
+    summary = summarise(cells)
+    assert [c.ours.value for c in summary.unexplained] == [3010]

@@ -12,7 +12,7 @@ from distributed import LocalCluster
 
 import steadyarm as sa
 from steadyarm.figures import FIGURES, Cell, CellResult, Journal, figure_named, run_cells
-from steadyarm.figures.run import run_unit, work_of
+from steadyarm.figures.run import key_of, run_unit, work_of
 from steadyarm.simulation.engines import DaskEngine, LocalEngine
 
 CELLS = [
@@ -58,9 +58,11 @@ def test_a_finished_cell_is_never_computed_again(tmp_path: Path) -> None:
     assert sum(done) == CELLS[2].trials * 10
     total, before = work_of(CELLS[:3], Journal(path))
     assert before == total
-    fresh = run_cells(CELLS[:2], LocalEngine(2), Journal(path, resume=False))
+    journal = Journal(path)
+    journal.drop([key_of(cell) for cell in CELLS[:2]])
+    assert work_of(CELLS[:3], Journal(path))[1] == CELLS[2].trials * 10  # the third cell stays
+    fresh = run_cells(CELLS[:2], LocalEngine(2), journal)
     assert counts(fresh) == counts(first)
-    assert work_of(CELLS[:3], Journal(path))[1] < total  # the third cell was forgotten
 
 
 def test_other_settings_are_other_cells(tmp_path: Path) -> None:
@@ -89,9 +91,10 @@ def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
     journal.add("a", RESULT)
     whole = path.read_bytes()
     journal.add("b", RESULT)
-    line = len(path.read_bytes()) - len(whole)
-    for cut in range(1, line):
-        path.write_bytes((whole + whole)[: len(whole) + cut])
+    both = path.read_bytes()
+    assert Journal(path).get("b") == RESULT
+    for cut in range(len(whole) + 1, len(both)):
+        path.write_bytes(both[:cut])
         found = Journal(path)
         assert found.get("a") == RESULT
         assert found.get("b") is None
@@ -99,11 +102,23 @@ def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
         assert Journal(path).get("c") == RESULT
 
 
-def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["nonsense", '"errors": "7"', '"errors": 999'])
+def test_a_damaged_journal_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "cells.jsonl"
-    path.write_text("nonsense\n")
+    Journal(path).add("a", RESULT)
+    line = path.read_text().replace('"errors": 3', damage)
+    path.write_text(line)
     with pytest.raises(sa.InvalidInputError, match=r"line 1 of .*cells.jsonl"):
         Journal(path)
+
+
+def test_a_worker_with_another_world_or_version_does_not_answer() -> None:
+    cell = CELLS[0]
+    world = figure_named(cell.figure).world(cell.value).fingerprint
+    assert run_unit(cell, 0, world, sa.__version__)[0] > 0
+    for fingerprint, version in (("other", sa.__version__), (world, "0.0.1")):
+        with pytest.raises(sa.InvalidInputError, match="give all workers the same data and code"):
+            run_unit(cell, 0, fingerprint, version)
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -136,7 +151,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_a_unit_is_small_to_send() -> None:
     import pickle
 
-    assert len(pickle.dumps((run_unit, (CELLS[0], 0)))) < 1000
+    assert len(pickle.dumps((run_unit, (CELLS[0], 0, "f" * 64, "0.1")))) < 1000
 
 
 def test_unknown_figures_are_named() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from steadyarm.figures.journal import CellResult
 from steadyarm.figures.published import published_counts
-from steadyarm.figures.tables import results_csv, write_atomically, write_results
+from steadyarm.figures.tables import results_csv, write_results
+from steadyarm.files import write_atomically
 from steadyarm.simulation.results import clopper_pearson
 
 

@@ -31,7 +31,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 if all went well, 1 if not, 2 for a wrong command line."""
-    args = build_parser().parse_args(argv)
+    typed = list(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(typed)
+    args.typed = typed
     try:
         args.run(args)
     except SteadyArmError as error:

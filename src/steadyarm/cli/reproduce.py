@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.figures import FIGURES, PAPER_POLICIES, Cell, Figure, Journal, figure_named
+from steadyarm.figures.beyond import beyond_of, beyond_points, beyond_policies
+from steadyarm.figures.catalogue import BEYOND_PAPER
 from steadyarm.figures.published import published_counts
-from steadyarm.figures.run import run_cells, work_of
+from steadyarm.figures.run import key_of, run_cells, work_of
 from steadyarm.policies import policy_named
 from steadyarm.simulation.engines import DaskEngine, Engine, LocalEngine
+from steadyarm.validation import whole_number
 
 __all__ = ["add_parser", "run"]
 
@@ -32,7 +35,8 @@ def add_parser(commands: Any) -> None:
         "figures",
         nargs="*",
         metavar="FIGURE",
-        help="all of the paper's but yahoo by default; one or more of: " + ", ".join(FIGURES),
+        help="all of the paper's but yahoo by default; one or more of: "
+        + ", ".join([*FIGURES, BEYOND_PAPER]),
     )
     trials = parser.add_mutually_exclusive_group()
     trials.add_argument("--trials", type=int, metavar="N", help="trials per cell (default: 1000)")
@@ -44,7 +48,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--policies",
         metavar="A,B",
-        help=f"comma-separated (default: {','.join(PAPER_POLICIES).lower()})",
+        help=f"comma-separated (default: {','.join(PAPER_POLICIES).lower()}; {BEYOND_PAPER}: "
+        f"{','.join(beyond_policies()).lower()}, the first of them always)",
     )
     parser.add_argument(
         "--out",
@@ -54,12 +59,15 @@ def add_parser(commands: Any) -> None:
         help="where results, pictures and report are written (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
-    parser.add_argument("--jobs", type=int, metavar="J", help="threads (default: one per core)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="J", help="threads, or workers of a new Dask cluster here"
+    )
     parser.add_argument(
         "--resume",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="take finished cells from an earlier run in DIR (default: yes)",
+        help="take finished cells from an earlier run in DIR (default: yes); --no-resume "
+        "computes the cells of this command anew and leaves others alone",
     )
     parser.add_argument("--engine", choices=["local", "dask"], default="local")
     parser.add_argument(
@@ -76,6 +84,7 @@ def run(args: argparse.Namespace) -> None:
         from rich.console import Console
 
         from steadyarm.figures.draw import draw_figure
+        from steadyarm.figures.draw_beyond import draw_beyond
         from steadyarm.figures.report import write_report
         from steadyarm.figures.tables import write_results
     except ImportError as error:
@@ -83,29 +92,54 @@ def run(args: argparse.Namespace) -> None:
             f"reproducing needs {error.name}; install it with: pip install 'steadyarm[plots]'"
         ) from None
     console = Console()
-    figures = [figure_named(name) for name in args.figures]
-    figures = figures or [figure for figure in FIGURES.values() if figure.by_default]
+    named = [figure_named(name) for name in args.figures if not _is_beyond(name)]
+    figures = list(dict.fromkeys(named))
+    if not args.figures:
+        figures = [figure for figure in FIGURES.values() if figure.by_default]
     cells = _cells(figures, args)
-    engine: Engine = DaskEngine(args.scheduler) if args.engine == "dask" else LocalEngine(args.jobs)
-    journal = Journal(args.out / "cells.jsonl", resume=args.resume)
+    engine = _engine(args)
+    journal = Journal(args.out / "cells.jsonl")
+    if not args.resume:
+        journal.drop([key_of(cell) for cell in cells])
     started = time.perf_counter()
     results = _run_with_bar(console, cells, engine, journal)
     took = time.perf_counter() - started
     for figure in figures:
         draw_figure(figure, [r for r in results if r.figure == figure.name], args.out)
+    beyond = None
+    if any(map(_is_beyond, args.figures)):
+        beyond = beyond_of(results, beyond_policies(_policies(args)))
+        draw_beyond(beyond, args.out)
     write_results(results, args.out / "results.csv")
-    command = shlex.join(["steadyarm", *sys.argv[1:]])
-    summary = write_report(figures, results, args.out, command=command, seconds=took)
+    settings = {"seed": args.seed, "engine": args.engine, "version": __version__}
+    command = shlex.join(["steadyarm", *args.typed])
+    summary = write_report(
+        figures, results, args.out, command, settings, seconds=took, beyond=beyond
+    )
     console.print(summary, highlight=False)
+    if beyond is not None:
+        console.print(*map(beyond.verdict, beyond.policies), sep="\n", highlight=False)
     console.print(f"Report, pictures and results.csv are in [bold]{args.out}[/] ({took:.0f} s).")
 
 
+def _engine(args: argparse.Namespace) -> Engine:
+    if args.engine == "dask":
+        return DaskEngine(args.scheduler, args.jobs)
+    if args.scheduler is not None:
+        raise InvalidInputError(
+            f"--scheduler {args.scheduler} is for --engine dask; add it, or leave the address out."
+        )
+    return LocalEngine(args.jobs)
+
+
 def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
-    if args.trials is not None and args.trials < 1:
-        raise InvalidInputError(f"--trials is {args.trials}; expected at least 1.")
-    names: tuple[str, ...] = PAPER_POLICIES
-    if args.policies is not None:
-        names = tuple(dict.fromkeys(policy_named(name) for name in args.policies.split(",")))
+    whole_number(args.seed, "--seed")
+    if args.trials is not None:
+        whole_number(args.trials, "--trials", least=1)
+    asked = _policies(args)
+    points = [(f, *point) for f in figures for point in f.points(asked or PAPER_POLICIES)]
+    if any(map(_is_beyond, args.figures)):
+        points += beyond_points(beyond_policies(asked))
     published = published_counts()
 
     def trials(figure: Figure, value: Any, policy: str) -> int:
@@ -116,11 +150,22 @@ def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
             return known.trials if known else figure.trials
         return int(args.trials or figure.trials)
 
-    return [
+    cells = (
         Cell(figure.name, value, policy, trials(figure, value, policy), args.seed)
-        for figure in figures
-        for value, policy in figure.points(names)
-    ]
+        for figure, value, policy in points
+    )
+    return list(dict.fromkeys(cells))
+
+
+def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """The policies asked for, by their proper names; None if none were."""
+    if args.policies is None:
+        return None
+    return tuple(dict.fromkeys(policy_named(name) for name in args.policies.split(",")))
+
+
+def _is_beyond(name: str) -> bool:
+    return name.replace("-", "_") == BEYOND_PAPER
 
 
 def _run_with_bar(console: Any, cells: list[Cell], engine: Engine, journal: Journal) -> Any:

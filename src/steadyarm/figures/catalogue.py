@@ -15,8 +15,9 @@ from steadyarm.environments import (
 from steadyarm.errors import InvalidInputError
 from steadyarm.figures.specification import Figure
 
-__all__ = ["FIGURES", "YAHOO_FILE", "figure_named"]
+__all__ = ["BEYOND_PAPER", "FIGURES", "YAHOO_FILE", "figure_named"]
 
+BEYOND_PAPER = "beyond_paper"  # not an experiment: all settings of the others, see `beyond.py`
 YAHOO_FILE = "STEADYARM_YAHOO"  # environment variable: the file that `steadyarm data yahoo` wrote
 
 
@@ -28,6 +29,11 @@ def _yahoo(repeat: int) -> Environment:
             f"instance with 'steadyarm data yahoo DIR --out FILE.npz' and set {YAHOO_FILE} to it."
         )
     return yahoo_world(load_yahoo_instance(path), repeat=repeat)
+
+
+def _yahoo_source() -> object:
+    path = os.environ.get(YAHOO_FILE)
+    return (path, os.stat(path).st_mtime_ns) if path and os.path.exists(path) else path
 
 
 _PERIODS = tuple(range(300, 3001, 300))
@@ -116,6 +122,7 @@ FIGURES: dict[str, Figure] = {
             _yahoo,
             log_values=True,
             by_default=False,
+            source=_yahoo_source,
         ),
     )
 }
@@ -127,5 +134,5 @@ def figure_named(name: str) -> Figure:
         return FIGURES[name.replace("-", "_")]
     except KeyError:
         raise InvalidInputError(
-            f"there is no figure {name!r}; the figures are {', '.join(FIGURES)}."
+            f"there is no figure {name!r}; the figures are {', '.join([*FIGURES, BEYOND_PAPER])}."
         ) from None

@@ -27,6 +27,7 @@ __all__ = [
 
 LEVEL = 0.999
 _SIGMAS = 3.29  # the normal distribution's two-sided 99.9 %
+_ENOUGH_CELLS = 20  # below this a scatter is no evidence of anything
 _ENOUGH = 5.0  # expected errors, and expected successes, for a normal approximation
 NOT_COMPARABLE = {"yahoo": "the published instance was not kept, so its cells cannot be run again"}
 
@@ -73,8 +74,9 @@ class Scatter:
 
     @property
     def too_wide(self) -> bool:
-        """Scattered to both sides, and by more than chance allows."""
-        return self.chance < 1 - LEVEL and abs(self.mean) < self.rms / 2
+        """Scattered to both sides, by more than chance allows, over enough cells to tell."""
+        wide = self.chance < 1 - LEVEL and abs(self.mean) < self.rms / 2
+        return wide and self.cells >= _ENOUGH_CELLS
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,10 @@ def _reasons(c: Comparison, every: Sequence[Comparison], scatter: Scatter) -> li
     if (name, policy) in _CLOSED_FORM and abs(_off(c, c.ours)) <= _SIGMAS < abs(_off(c, c.theirs)):
         same = [o for o in every if (o.ours.figure, o.ours.policy) == (name, policy)]
         reasons.append(_CLOSED_FORM[name, policy].format(**_closed_form_facts(same)))
-    inside = c.z is not None and abs(c.z) <= _SIGMAS * scatter.rms
-    if name in _TOO_WIDE and scatter.too_wide and inside:
+    # the cell itself is left out: an outlier must not be the proof that outliers are usual
+    without = scatter_of(o for o in every if o.ours.figure == name and o is not c)
+    inside = c.z is not None and abs(c.z) <= _SIGMAS * without.rms
+    if name in _TOO_WIDE and without.too_wide and inside:
         rest = scatter_of(other for other in every if other.ours.figure != name)
         others = f"; it is {rest.rms:.2f} over the {rest.cells} other cells" if rest.cells else ""
         facts = {"rms": scatter.rms, "mean": scatter.mean, "cells": scatter.cells}

@@ -19,9 +19,9 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter, NullL
 from steadyarm.figures.journal import CellResult
 from steadyarm.figures.panels import Panel, panel_of
 from steadyarm.figures.specification import Figure
-from steadyarm.figures.tables import write_atomically
+from steadyarm.files import write_atomically
 
-__all__ = ["Style", "draw_figure", "draw_panel", "picture_of", "style_of"]
+__all__ = ["Style", "draw_figure", "draw_panel", "picture_of", "save_picture", "style_of"]
 
 _SIZE, _DPI = (7.0, 5.0), 200
 _GREY, _STRIP = "#555555", "#F0F0F0"
@@ -55,6 +55,10 @@ _STYLES = {
     "Steady": Style("#000000", "*", "-", 6),
     "P1": Style("#7F7F7F", "h", (0, (8, 2))),
     "Uniform": Style("#5D3A9B", "p", (0, (2, 2))),
+    "Adjacent-BAI": Style("#117733", "X", (0, (4, 1))),
+    "Sequential-Halving": Style("#AA4499", "P", (0, (2, 1))),
+    "Linear-Thompson": Style("#B35900", "1", (0, (1, 2)), 6),
+    "Top-Two-Thompson": Style("#6699CC", "2", (0, (3, 3)), 6),
 }
 _SPARE = (
     Style("#8B5A2B", "<", (0, (1, 3))),
@@ -84,14 +88,17 @@ def draw_figure(figure: Figure, results: Iterable[CellResult], folder: Path) -> 
 
 def draw_panel(panel: Panel, folder: Path) -> list[Path]:
     """Write the picture into `folder` as NAME.png and NAME.pdf."""
-    paths = []
     with matplotlib.rc_context(_FONT):
-        picture = picture_of(panel)
-        # no date inside: the same results give the same file
-        for kind, metadata in (("png", None), ("pdf", {"CreationDate": None})):
-            content = io.BytesIO()
-            picture.savefig(content, format=kind, dpi=_DPI, metadata=metadata)
-            paths.append(write_atomically(folder / f"{panel.name}.{kind}", content.getvalue()))
+        return save_picture(picture_of(panel), folder, panel.name)
+
+
+def save_picture(picture: Picture, folder: Path, name: str) -> list[Path]:
+    """Write PNG and PDF; no date inside, so the same results give the same files."""
+    paths = []
+    for kind, metadata in (("png", None), ("pdf", {"CreationDate": None})):
+        content = io.BytesIO()
+        picture.savefig(content, format=kind, dpi=_DPI, metadata=metadata)
+        paths.append(write_atomically(folder / f"{name}.{kind}", content.getvalue()))
     return paths
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.figures.specification import Value
+from steadyarm.files import write_atomically
 from steadyarm.simulation.results import clopper_pearson
 
 __all__ = ["CellResult", "Journal"]
@@ -49,11 +51,9 @@ class CellResult:
 class Journal:
     """Finished cells in a file of JSON lines, by the key of the cell."""
 
-    def __init__(self, path: Path, resume: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not resume:
-            path.unlink(missing_ok=True)
         self._results = self._read()
 
     def get(self, key: str) -> CellResult | None:
@@ -62,12 +62,18 @@ class Journal:
 
     def add(self, key: str, result: CellResult) -> None:
         """Keep a result; it is on disk when this returns."""
-        line = json.dumps({"key": key} | asdict(result)) + "\n"
         with self.path.open("ab") as file:
-            file.write(line.encode())
+            file.write(_line(key, result))
             file.flush()
             os.fsync(file.fileno())
         self._results[key] = result
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget the results with these keys, and only those."""
+        for key in keys:
+            self._results.pop(key, None)
+        lines = [_line(key, result) for key, result in self._results.items()]
+        write_atomically(self.path, b"".join(lines))
 
     def _read(self) -> dict[str, CellResult]:
         if not self.path.exists():
@@ -83,9 +89,14 @@ class Journal:
                 entry: dict[str, Any] = json.loads(line)
                 key = entry.pop("key")
                 results[key] = CellResult(**entry)
+                results[key].interval()  # counts that are none
             except (ValueError, TypeError, KeyError, AttributeError):
                 raise InvalidInputError(
                     f"line {number} of {self.path} is not a result; start afresh with "
                     "--no-resume, or in another folder."
                 ) from None
         return results
+
+
+def _line(key: str, result: CellResult) -> bytes:
+    return json.dumps({"key": key} | asdict(result)).encode() + b"\n"

@@ -11,10 +11,13 @@ from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
 
+from steadyarm.figures.beyond import BASELINE, EASY, Beyond, Row
+from steadyarm.figures.catalogue import BEYOND_PAPER
 from steadyarm.figures.compare import Comparison, Scatter, Summary, scatter_of, summarise
 from steadyarm.figures.journal import CellResult
 from steadyarm.figures.specification import Figure
-from steadyarm.figures.tables import format_value, write_atomically
+from steadyarm.figures.tables import format_value
+from steadyarm.files import write_atomically
 
 __all__ = ["markdown_report", "write_report"]
 
@@ -28,22 +31,24 @@ def write_report(
     command: str = "",
     settings: Mapping[str, object] | None = None,
     seconds: float | None = None,
+    beyond: Beyond | None = None,
 ) -> str:
     """Write report.md and report.html beside the pictures, and say in a few lines what they say.
 
     Parameters
     ----------
     figures : in the order in which they are to appear
-    results : of these figures
+    results : of these figures, and those that `beyond` compares
     folder : where `draw_figure` put the pictures NAME.png; one that is missing is left out
     command : what was typed
     settings : names and values to show below it
     seconds : that the whole run took
+    beyond : every published setting relative to P1-RAGE, for a section of its own
     """
-    every = list(results)
-    cells = [cell for figure in figures for cell in every if cell.figure == figure.name]
-    pictures = [figure.name for figure in figures if (folder / f"{figure.name}.png").exists()]
-    text = markdown_report(figures, cells, command, settings or {}, seconds, pictures)
+    cells = list(results)
+    names = [*(figure.name for figure in figures), BEYOND_PAPER]
+    pictures = [name for name in names if (folder / f"{name}.png").exists()]
+    text = markdown_report(figures, cells, command, settings or {}, seconds, pictures, beyond)
     write_atomically(folder / "report.md", text.encode())
     write_atomically(folder / "report.html", _html(text, folder).encode())
     return _in_short(summarise(cells))
@@ -56,6 +61,7 @@ def markdown_report(
     settings: Mapping[str, object] | None = None,
     seconds: float | None = None,
     pictures: Iterable[str] = (),
+    beyond: Beyond | None = None,
 ) -> str:
     """The whole report as Markdown, with links to the pictures of the figures named."""
     summary, shown = summarise(cells), set(pictures)
@@ -67,6 +73,8 @@ def markdown_report(
         rows = [[_plain(name), _plain(value)] for name, value in settings.items()]
         blocks.append(_table(["setting", "value"], "ll", rows))
     blocks += ["## Summary", *_summary(cells, summary, seconds)]
+    if beyond is not None:
+        blocks += _beyond(beyond, BEYOND_PAPER in shown)
     for figure in figures:
         if own := [cell for cell in cells if cell.figure == figure.name]:
             blocks += _figure(figure, own, summary, figure.name in shown)
@@ -156,6 +164,43 @@ def _figure(figure: Figure, cells: list[CellResult], summary: Summary, picture: 
     header += ["95 % interval", "published", "p-value"]
     blocks.append(_table(header, "rlrrrrrr", rows))
     return blocks
+
+
+def _beyond(beyond: Beyond, picture: bool) -> list[str]:
+    title = f"Error relative to {BASELINE} in the published settings"
+    blocks = [f"## {title} (`{BEYOND_PAPER}`)"]
+    if picture:
+        blocks.append(f"![{title}]({BEYOND_PAPER}.png)")
+    blocks.append("\n".join(f"- {_plain(beyond.verdict(policy))}" for policy in beyond.policies))
+    blocks.append(
+        "Errors are counts, no errors count as half of one, and ratios have 95 % score intervals."
+        f" Ratios in parentheses are not in the mean: {BASELINE} errs in at most {EASY:g} there."
+        " Significant is Fisher's exact test, two-sided, p < 0.001; what is significantly worse"
+        " is bold. The floor is the oracle's probability of error Φ(-√(T / (σ²ρ\\*)))."
+    )
+    header = ["figure", "setting", "trials", BASELINE]
+    for policy in beyond.policies:
+        header += [_plain(policy), "ratio", "95 % interval"]
+    align = "llrr" + "rrr" * len(beyond.policies) + "r"
+    rows = [_beyond_row(row, beyond.policies) for row in beyond.rows]
+    return [*blocks, _table([*header, "floor"], align, rows)]
+
+
+def _beyond_row(row: Row, policies: Sequence[str]) -> list[str]:
+    base = row.base
+    setting = f"{_plain(base.parameter)} {format_value(base.value)}".strip() or "-"
+    entries = [f"`{base.figure}`", setting, f"{base.trials:,}", f"{base.errors:,}"]
+    for policy in policies:
+        if (ratio := row.ratios.get(policy)) is None:
+            entries += ["-", "-", "-"]
+            continue
+        cell, number = ratio.cell, f"{ratio.ratio:.3g}"
+        same = cell.trials == base.trials
+        errors = f"{cell.errors:,}" if same else f"{cell.errors:,} of {cell.trials:,}"
+        own = [errors, number if row.counts else f"({number})"]
+        own.append(f"{ratio.low:.2g} to {ratio.high:.2g}".replace("inf", "∞"))
+        entries += [f"**{entry}**" for entry in own] if ratio.significant > 0 else own
+    return [*entries, _rate(row.floor)]
 
 
 def _row(cell: CellResult, found: Comparison | None) -> list[str]:

@@ -9,13 +9,20 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
 
+from steadyarm import __version__
 from steadyarm.environments import RewardSource
 from steadyarm.policies import POLICIES, Policy
+from steadyarm.simulation.simulate import CHUNK
 
 __all__ = ["PAPER_POLICIES", "Cell", "Figure", "FigureWorld", "Value"]
 
 Value = float | int | None
+RESULTS_VERSION = 1  # raised by hand when the same settings give other results
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
+
+
+def _nothing() -> None:
+    """Worlds that are made of code alone."""
 
 
 class FigureWorld(RewardSource, Protocol):
@@ -45,6 +52,7 @@ class Figure:
     trials : for a quick run; the published numbers are in `published.py`
     gap_panel : whether the smallest gap is drawn below, as where it varies with the parameter
     log_values : whether the values stand on a logarithmic axis
+    source : tells what data the worlds are made of, where that may change
     by_default : whether it is run when no figure is named; not so where data or extras are needed
     """
 
@@ -58,6 +66,7 @@ class Figure:
     gap_panel: bool = False
     log_values: bool = False
     by_default: bool = True
+    source: Callable[[], object] = _nothing
 
     def points(self, policies: Iterable[str]) -> Iterator[tuple[Value, str]]:
         """Every value with every policy."""
@@ -90,5 +99,7 @@ class Cell:
         world : fingerprint of the cell's world
         """
         settings = json.dumps(self.configured_policy().to_dict(), sort_keys=True)
-        text = json.dumps([self.figure, self.value, self.trials, self.seed, settings, world])
+        code = [__version__, CHUNK, RESULTS_VERSION]
+        cell = [self.figure, self.value, self.trials, self.seed]
+        text = json.dumps([*cell, settings, world, *code])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,17 +1,17 @@
-"""results.csv: every cell in one table, and files that are never half-written."""
+"""results.csv: every cell in one table."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from steadyarm.figures.journal import CellResult
 from steadyarm.figures.specification import Value
+from steadyarm.files import write_atomically
 
-__all__ = ["COLUMNS", "format_value", "results_csv", "write_atomically", "write_results"]
+__all__ = ["COLUMNS", "format_value", "results_csv", "write_results"]
 
 PUBLISHED_COLUMNS = ("figure", "parameter", "value", "policy", "trials", "errors", "min_gap")
 COLUMNS = (*PUBLISHED_COLUMNS, "low", "high", "seconds")
@@ -64,15 +64,3 @@ def format_value(value: Value) -> str:
     if value is None:
         return ""
     return str(int(value)) if value == int(value) else repr(float(value))
-
-
-def write_atomically(path: Path, content: bytes) -> Path:
-    """Write into a temporary file beside `path`, then put it in its place in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path

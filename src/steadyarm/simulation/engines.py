@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
 
 __all__ = ["DaskEngine", "Engine", "LocalEngine"]
+
+
+WINDOW = 1000  # calls in the hands of the threads at a time
 
 
 class Engine(Protocol):
@@ -41,12 +44,21 @@ class LocalEngine:
     ) -> Iterator[tuple[int, Any]]:
         """(position in calls, result) of every call, in the order they finish."""
         pool = ThreadPoolExecutor(self.jobs or os.cpu_count() or 1)
+        places: dict[Future[Any], int] = {}
         try:
-            places = {pool.submit(function, *call): i for i, call in enumerate(calls)}
-            for future in as_completed(places):
-                yield places[future], future.result()
+            for i, call in enumerate(calls):
+                places[pool.submit(function, *call)] = i
+                if len(places) >= WINDOW:  # a long list of calls is not held all at once
+                    yield from self._finished(places)
+            while places:
+                yield from self._finished(places)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+    @staticmethod
+    def _finished(places: dict[Future[Any], int]) -> Iterator[tuple[int, Any]]:
+        for future in wait(places, return_when=FIRST_COMPLETED).done:
+            yield places.pop(future), future.result()
 
 
 @dataclass(frozen=True)
@@ -56,11 +68,13 @@ class DaskEngine:
     Attributes
     ----------
     scheduler : its address, such as tcp://host:8786; None starts a cluster of processes here
+    jobs : how many processes that cluster has; one per core by default
     retries : how often a call is tried again
     timeout : seconds to wait for the scheduler to answer
     """
 
     scheduler: str | None = None
+    jobs: int | None = None
     retries: int = 5
     timeout: float = 10
 
@@ -76,7 +90,11 @@ class DaskEngine:
                 "install them with: pip install 'steadyarm[cluster]'"
             ) from None
         try:
-            client = Client(self.scheduler, timeout=self.timeout)
+            if self.scheduler is None:
+                workers = {"n_workers": self.jobs or os.cpu_count(), "threads_per_worker": 1}
+                client = Client(**workers, dashboard_address=None, timeout=self.timeout)
+            else:
+                client = Client(self.scheduler, timeout=self.timeout)
         except (OSError, ValueError) as error:
             raise InvalidInputError(
                 f"no Dask scheduler answers at {self.scheduler} ({error}); start one with "

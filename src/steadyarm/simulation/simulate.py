@@ -16,7 +16,7 @@ from steadyarm.policies import Policy
 from steadyarm.simulation.results import Results
 from steadyarm.validation import whole_number
 
-__all__ = ["chunk_sizes", "run_chunk", "simulate"]
+__all__ = ["CHUNK", "chunk_count", "chunk_size", "run_chunk", "simulate"]
 
 CHUNK = 256  # trials with one random stream; part of what a seed means, so it never changes
 
@@ -52,22 +52,26 @@ def simulate(
         )
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
     jobs = None if jobs is None else whole_number(jobs, "jobs", least=1)
-    sizes = chunk_sizes(trials)
 
     def run(chunk: int) -> NDArray[np.int64]:
-        arms = run_chunk(policy, environment, seed, chunk, sizes[chunk])
+        arms = run_chunk(policy, environment, seed, chunk, chunk_size(trials, chunk))
         if progress is not None:
             progress(len(arms))
         return arms
 
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        recommended = np.concatenate(list(pool.map(run, range(len(sizes)))))
+        recommended = np.concatenate(list(pool.map(run, range(chunk_count(trials)))))
     return Results(policy.name, recommended, environment.best_arm)
 
 
-def chunk_sizes(trials: int) -> list[int]:
-    """How many trials each random stream makes."""
-    return [min(CHUNK, trials - first) for first in range(0, trials, CHUNK)]
+def chunk_count(trials: int) -> int:
+    """Into how many random streams the trials are cut."""
+    return -(-trials // CHUNK)
+
+
+def chunk_size(trials: int, chunk: int) -> int:
+    """How many trials one of them makes."""
+    return min(CHUNK, trials - chunk * CHUNK)
 
 
 def run_chunk(

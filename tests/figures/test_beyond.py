@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import binom
+
+import steadyarm as sa
+from steadyarm.cli.main import build_parser, main
+from steadyarm.cli.reproduce import _cells
+from steadyarm.figures import Cell, CellResult, Journal, figure_named
+from steadyarm.figures.beyond import (
+    beyond_of,
+    beyond_points,
+    beyond_policies,
+    oracle_floor,
+    ratio_interval,
+)
+from steadyarm.figures.draw import style_of
+from steadyarm.figures.draw_beyond import beyond_picture
+from steadyarm.figures.report import markdown_report
+from steadyarm.figures.run import key_of
+
+
+def cells(trials: int = 1000, **errors: int) -> list[CellResult]:
+    """Every setting with these errors of P1RAGE, GBAI and Steady."""
+    names = {"P1RAGE": "P1-RAGE", "GBAI": "G-BAI", "Steady": "Steady"}
+    return [
+        CellResult(figure.name, figure.parameter, value, policy, trials, count, 0.1, 1.0)
+        for name, count in errors.items()
+        for figure, value, policy in beyond_points([names[name]])
+    ]
+
+
+def mixed() -> list[CellResult]:
+    """Soare's stationary settings, one of each kind: errors of P1-RAGE and of Steady."""
+    pairs = [(400, 100), (100, 0), (2, 0), (0, 5), (40, 80), (100, 101)]
+    values = figure_named("soare_stationary").values
+    return [
+        CellResult("soare_stationary", "budget", value, policy, 1000, errors, 0.1, 1.0)
+        for value, pair in zip(values, pairs, strict=True)
+        for policy, errors in zip(("P1-RAGE", "Steady"), pair, strict=True)
+    ]
+
+
+def test_all_48_settings_without_yahoo_and_flights() -> None:
+    points = list(beyond_points(["P1-RAGE"]))
+    assert len({(figure.name, value) for figure, value, _ in points}) == len(points) == 48
+    assert not {"yahoo", "flights"} & {figure.name for figure, _, _ in points}
+
+
+def test_mean_and_significance_by_hand() -> None:
+    beyond = beyond_of(mixed(), ["P1-RAGE", "Steady"])
+    assert beyond.policies == ("Steady",)
+    ratios = beyond.ratios("Steady")
+    assert [r.ratio for r in ratios] == pytest.approx([0.25, 0.005, 0.25, 10.0, 2.0, 1.01])
+    assert [row.counts for row in beyond.rows] == [True, True, False, False, True, True]
+    assert [r.significant for r in ratios] == [-1, -1, 0, 0, 1, 0]
+    mean = (0.25 * 0.005 * 2.0 * 1.01) ** (1 / 4)
+    assert beyond.geometric_mean("Steady") == pytest.approx(mean)
+    assert beyond.verdict("Steady") == (
+        f"Steady: geometric mean {mean:.3g} over 4 settings; "
+        "significantly worse in 1 and better in 2 of 6 tested"
+    )
+
+
+def test_without_errors_there_is_nothing_to_average() -> None:
+    beyond = beyond_of(cells(P1RAGE=2, Steady=0), ["Steady"])
+    assert math.isnan(beyond.geometric_mean("Steady"))
+    assert "no setting counts for a mean" in beyond.verdict("Steady")
+    with pytest.raises(sa.InvalidInputError, match="no results of P1-RAGE"):
+        beyond_of(cells(Steady=3), ["Steady"])
+
+
+@pytest.mark.parametrize(("p", "base"), [(0.02, 0.3), (0.3, 0.3), (0.5, 0.4), (0.9, 0.2)])
+def test_intervals_cover_as_often_as_they_say(p: float, base: float) -> None:
+    n, m = 40, 60
+    covered = 0.0
+    for x, y in product(range(n + 1), range(m + 1)):
+        chance = float(binom.pmf(x, n, p) * binom.pmf(y, m, base))
+        if chance > 1e-6:
+            low, high = ratio_interval(x, n, y, m)
+            covered += chance * (low <= p / base <= high)
+    assert 0.93 <= covered <= 0.985
+
+
+@pytest.mark.parametrize(
+    "counts", [(3, 50, 20, 70), (0, 50, 20, 70), (7, 50, 0, 70), (0, 5, 0, 5), (50, 50, 70, 70)]
+)
+def test_swapping_the_sides_inverts_the_interval(counts: tuple[int, int, int, int]) -> None:
+    x, n, y, m = counts
+    low, high = ratio_interval(x, n, y, m)
+    other_low, other_high = ratio_interval(y, m, x, n)
+    assert low < high
+    assert (low == 0.0) == (x == 0)
+    assert (high == math.inf) == (y == 0)
+    if x and y:
+        assert (low, high) == pytest.approx((1 / other_high, 1 / other_low))
+    elif x:
+        assert low == pytest.approx(1 / other_high)
+
+
+def test_the_floor_of_two_arms_has_a_closed_form() -> None:
+    """Equal halves are best: the gap's variance is 4σ²/T."""
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    drifting = np.linspace([0.0, 0.3], [0.2, 0.6], 500)
+    world = sa.Environment.from_parameters(arms, drifting, sa.GaussianNoise(0.5))
+    exact = ndtr(-world.gap * math.sqrt(500) / (2 * 0.5))
+    assert oracle_floor(world) == pytest.approx(float(exact), rel=1e-4)
+    clicks = sa.Environment.from_means(arms, [0.1, 0.2], sa.BernoulliReward(), budget=10)
+    with pytest.raises(sa.InvalidInputError, match="Gaussian"):
+        oracle_floor(clicks)
+
+
+def test_the_command_runs_the_cells_of_the_figures_themselves() -> None:
+    asked = ["reproduce", "beyond-paper", "--trials", "50", "--policies", "steady,adjacent-bai"]
+    found = _cells([], build_parser().parse_args(asked))
+    assert len(found) == len(set(found)) == 48 * 3
+    assert Cell("soare_scale", 3, "P1-RAGE", 50, 0) in found
+    assert {cell.policy for cell in found} == {"P1-RAGE", "Steady", "Adjacent-BAI"}
+    both = build_parser().parse_args(["reproduce", "soare_scale", "beyond_paper"])
+    found = _cells([figure_named("soare_scale")], both)
+    assert len(found) == len(set(found)) == 10 * 6 + 48 * 3 - 10 * 2
+    with pytest.raises(sa.InvalidInputError, match="at least one other"):
+        beyond_policies(["P1-RAGE"])
+
+
+def test_the_command_draws_and_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a journal of ordinary runs, here of two figures: nothing is left to compute."""
+    few = {name: figure_named(name) for name in ("soare_scale", "malicious")}
+    monkeypatch.setattr("steadyarm.figures.beyond.FIGURES", few)
+    journal = Journal(tmp_path / "cells.jsonl")
+    for result in cells(100, P1RAGE=50, Steady=10):
+        journal.add(key_of(Cell(result.figure, result.value, result.policy, 100, 7)), result)
+    lines = journal.path.read_bytes().count(b"\n")
+    command = ["reproduce", "beyond_paper", "--trials", "100", "--policies", "steady"]
+    assert main([*command, "--seed", "7", "--out", str(tmp_path)]) == 0
+    assert journal.path.read_bytes().count(b"\n") == lines == 22
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {"beyond_paper.png", "beyond_paper.pdf", "report.md", "results.csv"}
+    assert "soare_scale.png" not in names
+    shown = " ".join(capsys.readouterr().out.split())
+    verdict = "Steady: geometric mean 0.2 over 11 settings; significantly worse in 0 and better in"
+    assert f"{verdict} 11 of 11 tested" in shown
+    report = (tmp_path / "report.md").read_text()
+    assert "](beyond_paper.png)" in report
+    assert "| `soare_scale` | scale 3 | 100 | 50 | 10 | 0.2 | 0.11 to 0.36 | 1.5e-17 |" in report
+
+
+def test_the_table_marks_what_is_worse_and_what_does_not_count() -> None:
+    beyond = beyond_of(mixed(), ["Steady"])
+    text = markdown_report([], mixed(), beyond=beyond)
+    table = text.split("(`beyond_paper`)")[1].splitlines()
+    rows = [line.split(" | ") for line in table if line.startswith("| `soare_stationary`")]
+    assert [row[5] for row in rows] == ["0.25", "0.005", "(0.25)", "(10)", "**2**", "1.01"]
+    assert rows[3][6].endswith("to ∞")
+
+
+def test_the_picture_shows_the_numbers() -> None:
+    beyond = beyond_of(mixed(), ["Steady"])
+    axes, style = beyond_picture(beyond).axes[0], style_of("Steady")
+    left, right = axes.get_xlim()
+    stars = [line for line in axes.lines if line.get_marker() == style.marker]
+    places = [float(np.asarray(line.get_xdata())[0]) for line in stars]
+    assert places == pytest.approx([r.ratio for r in beyond.ratios("Steady")])
+    assert left < min(places) < max(places) < right
+    open_stars = [line.get_markerfacecolor() == "white" for line in stars]
+    assert open_stars == [False, True, True, False, False, False]
+    # two intervals begin at 0 and one has no end
+    heads = [line.get_marker() for line in axes.lines if line.get_color() == style.colour]
+    assert (heads.count("<"), heads.count(">")) == (2, 1)
+    floors = [line for line in axes.lines if line.get_marker() == "|"]
+    inside = [row.floor_ratio for row in beyond.rows if row.floor_ratio > left]
+    assert [float(np.asarray(line.get_xdata())[0]) for line in floors] == pytest.approx(inside)
+    assert 0 < len(inside) < 6
+
+
+def test_it_fits_one_page() -> None:
+    beyond = beyond_of(cells(P1RAGE=100, GBAI=150, Steady=0), ["G-BAI", "Steady"])
+    picture = beyond_picture(beyond)
+    picture.draw_without_rendering()
+    box, (width, height) = picture.get_tightbbox(), picture.get_size_inches()
+    assert width <= 8.3
+    assert height <= 11.7
+    assert min(box.x0, box.y0) >= -0.05
+    assert box.x1 <= width + 0.05
+    assert box.y1 <= height + 0.05
