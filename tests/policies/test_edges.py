@@ -14,7 +14,12 @@ import steadyarm as sa
 from steadyarm.environments import layouts, soare_arms, soare_stationary
 from steadyarm.policies import POLICIES
 from steadyarm.policies.base import best_arm, rank_arms
-from steadyarm.policies.elimination import halve, peace_elimination, rage_elimination
+from steadyarm.policies.elimination import (
+    halve,
+    noise_elimination,
+    peace_elimination,
+    rage_elimination,
+)
 from steadyarm.segments import SegmentStats
 
 EASY = sa.ArmSet.from_features([[1.0], [1.1], [0.9]])  # inf ρ = 0.2² / 1.1² < 1
@@ -239,6 +244,24 @@ def test_rage_elimination_by_hand() -> None:
     expected = np.mean([sa.xy_optimal(arms, among=sets[i]).weights for i in (0, 2)], axis=0)
     found = rage_elimination(arms, estimates, max_phases=16, first_cut=0.5, solver="exact")
     assert np.allclose(found[0], expected, atol=1e-6)
+
+
+def test_noise_elimination_by_hand() -> None:
+    """Largest gap 3: cuts at 1.5, 0.75, 0.375 and so on, down to half the smallest error."""
+    arms = sa.ArmSet.one_hot(list("ABCD"))
+    estimates = np.array([[3.0, 2.7, 2.2, 0.0]])
+    designs = [
+        sa.xy_optimal(arms, among=chosen).weights for chosen in ([0, 1, 2, 3], [0, 1, 2], [0, 1])
+    ]
+    # gaps 0.3, 0.8, 3. At 1.5 three arms, at 0.75 and 0.375 two, at 0.1875 one; the noise decides
+    # how far down the cuts go.
+    for error, phases in ((0.1, [0, 1, 2, 2]), (1.0, [0, 1, 2]), (2.0, [0, 1]), (9.0, [0, 1])):
+        errors = np.array([[0.0, error, error, error]])
+        expected = np.mean([designs[i] for i in phases], axis=0)
+        found = noise_elimination(arms, estimates, errors, "exact")
+        assert np.allclose(found[0], expected, atol=1e-6), error
+        scaled = noise_elimination(arms, 1e-6 * estimates, 1e-6 * errors, "exact")
+        assert np.allclose(scaled, found, atol=1e-9)  # the unit of rewards does not matter
 
 
 def test_rage_elimination_counts_a_lasting_set_once_a_phase() -> None:
