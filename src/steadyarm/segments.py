@@ -88,6 +88,14 @@ class Segment:
             )
         return self
 
+    def check_within(self, start: NDArray[np.int64], budget: int) -> None:
+        """Refuse to play beyond the budget, from rounds `start` (n,) on."""
+        if (start + self.rounds > budget).any():
+            raise InvalidInputError(
+                f"the segment ends in round {int((start + self.rounds).max())}, but the budget "
+                f"is {budget}; a policy must keep its budget."
+            )
+
     def lasting(self, rounds: int) -> Segment:
         """The same allocation over another number of rounds."""
         return replace(self, rounds=np.full(self.trials, rounds, dtype=np.int64))

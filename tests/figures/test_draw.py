@@ -78,7 +78,7 @@ def test_curves_show_the_panels_numbers() -> None:
     rings = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
     assert len(rings) == 20
     assert np.asarray(below.lines[0].get_ydata()) == pytest.approx([0.1] * 10)
-    texts = [text.get_text() for text in axes.get_legend().get_texts()]  # type: ignore[union-attr]
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]  # type: ignore[union-attr]  # it has a legend
     assert texts == [
         "G-BAI",
         "Peace",

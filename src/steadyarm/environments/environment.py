@@ -17,7 +17,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = ["Environment", "RewardSource"]
+__all__ = ["Environment", "RewardSource", "best_and_gap"]
 
 
 class RewardSource(Protocol):
@@ -163,13 +163,12 @@ class Environment:
     @property
     def best_arm(self) -> int:
         """The arm with the best time-averaged mean."""
-        return int(self.average.argmax() if self.direction == "maximize" else self.average.argmin())
+        return best_and_gap(self.average, self.direction)[0]
 
     @property
     def gap(self) -> float:
         """By how much the best arm beats the second best, on average over time."""
-        first, second = np.sort(self.average)[:: -1 if self.direction == "maximize" else 1][:2]
-        return float(abs(first - second))
+        return best_and_gap(self.average, self.direction)[1]
 
     def play(
         self,
@@ -183,11 +182,7 @@ class Environment:
         Without squares, Gaussian noise is drawn once per arm and segment, as its sum, and where
         nothing moves only the number of plays is drawn.
         """
-        if (start + segment.rounds > self.budget).any():
-            raise InvalidInputError(
-                f"the segment ends in round {int((start + segment.rounds).max())}, but the budget "
-                f"is {self.budget}; a policy must keep its budget."
-            )
+        segment.check_within(start, self.budget)
         if squares or isinstance(self.noise, BoundedNoise):
             return self._play_rounds(segment, start, self.noise.kind, squares, rng)
         if self.is_stationary and segment.order != "blocks":
@@ -237,6 +232,13 @@ class Environment:
             squared,
         )
         return SegmentStats(counts, sums, squared if squares else None)
+
+
+def best_and_gap(average: NDArray[np.float64], direction: Direction) -> tuple[int, float]:
+    """The best arm by time-averaged mean (K,), and by how much it beats the second best."""
+    values = average if direction == "maximize" else -average
+    second, first = np.sort(values)[-2:]
+    return int(values.argmax()), float(first - second)
 
 
 def _check_probabilities(table: NDArray[np.float64], arms: ArmSet) -> None:

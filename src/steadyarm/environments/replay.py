@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
+from steadyarm.environments.environment import best_and_gap
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
@@ -135,13 +136,12 @@ class Replay:
     @property
     def best_arm(self) -> int:
         """The arm with the best time-averaged mean."""
-        return int(self.average.argmax() if self.direction == "maximize" else self.average.argmin())
+        return best_and_gap(self.average, self.direction)[0]
 
     @property
     def gap(self) -> float:
         """By how much the best arm beats the second best, on average over time."""
-        ordered = np.sort(self.average)[:: -1 if self.direction == "maximize" else 1]
-        return float(abs(ordered[0] - ordered[1]))
+        return best_and_gap(self.average, self.direction)[1]
 
     def play(
         self,
@@ -151,11 +151,7 @@ class Replay:
         squares: bool = False,
     ) -> SegmentStats:
         """Play each trial's segment from its round `start` (n,) on."""
-        if (start + segment.rounds > self.budget).any():
-            raise InvalidInputError(
-                f"the segment ends in round {int((start + segment.rounds).max())}, but the budget "
-                f"is {self.budget}; a policy must keep its budget."
-            )
+        segment.check_within(start, self.budget)
         shape = segment.weights.shape
         counts = np.zeros(shape, dtype=np.int64)
         sums, squared = np.zeros(shape), np.zeros(shape)
