@@ -17,7 +17,7 @@ from steadyarm.errors import InvalidInputError, MissingExtraError
 __all__ = ["DaskEngine", "Engine", "LocalEngine"]
 
 
-WINDOW = 1000  # calls in the hands of the threads at a time
+WINDOW = 32  # calls in the hands of the threads at a time; waiting costs as many locks
 
 
 class Engine(Protocol):
