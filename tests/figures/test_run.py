@@ -1,19 +1,20 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from distributed import LocalCluster
 
 import steadyarm as sa
 from steadyarm.figures import FIGURES, Cell, CellResult, Journal, figure_named, run_cells
 from steadyarm.figures.run import key_of, run_unit, work_of
-from steadyarm.simulation.engines import DaskEngine, LocalEngine
+from steadyarm.simulation.engines import LocalEngine
 
 CELLS = [
     Cell("soare_stationary", value, policy, trials, seed=5)
@@ -40,12 +41,12 @@ def test_a_cell_is_its_simulation(tmp_path: Path) -> None:
 def test_jobs_and_dask_give_the_same_counts(tmp_path: Path) -> None:
     one = run_cells(CELLS, LocalEngine(1), Journal(tmp_path / "one.jsonl"))
     two = run_cells(CELLS, LocalEngine(2), Journal(tmp_path / "two.jsonl"))
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
-    ) as cluster:
-        engine = DaskEngine(cluster.scheduler_address)
-        dask = run_cells(CELLS, engine, Journal(tmp_path / "dask.jsonl"))
-    assert counts(one) == counts(two) == counts(dask)
+    (tmp_path / "cells.json").write_text(json.dumps([asdict(cell) for cell in CELLS]))
+    script = Path(__file__).parents[1] / "simulation" / "dask_scenarios.py"
+    command = [sys.executable, str(script), "cells", str(tmp_path)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    dask = [tuple(row) for row in json.loads(printed.splitlines()[-1])]
+    assert counts(one) == counts(two) == dask
     assert sum(r.errors for r in one) > 0
 
 
