@@ -11,12 +11,12 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from scipy.stats import fisher_exact
 
-from steadyarm.designs import transductive
 from steadyarm.environments import Environment, GaussianNoise
 from steadyarm.errors import InvalidInputError
 from steadyarm.figures.catalogue import FIGURES
 from steadyarm.figures.journal import CellResult
 from steadyarm.figures.specification import Figure, FigureWorld, Value
+from steadyarm.theory import rho_star_of_means
 
 __all__ = ["Beyond", "beyond_of", "beyond_points", "beyond_policies", "oracle_floor"]
 
@@ -137,8 +137,8 @@ def beyond_of(results: Iterable[CellResult], policies: Sequence[str]) -> Beyond:
 def oracle_floor(world: FigureWorld) -> float:
     """Φ(-√(T / (σ²ρ*))): how often the best fixed design takes its likeliest wrong arm for best.
 
-    The design is made for the time-averaged parameter, which no policy knows, and noise is the
-    only luck: ρ* is the least possible worst ‖x - x*‖² / Δ_x², in the inverse of A(design).
+    The design is made for the time-averaged means, which no policy knows, and noise is the only
+    luck; `theory.rho_star` says what ρ* is.
 
     Examples
     --------
@@ -147,10 +147,8 @@ def oracle_floor(world: FigureWorld) -> float:
     """
     if not isinstance(world, Environment) or not isinstance(world.noise, GaussianNoise):
         raise InvalidInputError("the floor needs a world of means with Gaussian noise.")
-    X, best = world.arms.features, world.best_arm
-    others = np.arange(world.arms.size) != best
-    gaps = np.abs(world.average[best] - world.average)[others]
-    rho = transductive(world.arms, (X[best] - X[others]) / gaps[:, None]).value
+    wanted = world.average if world.direction == "maximize" else -world.average
+    rho = rho_star_of_means(world.arms, wanted)
     return float(ndtr(-math.sqrt(world.budget / rho) / world.noise.sd))
 
 
