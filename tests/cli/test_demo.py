@@ -15,7 +15,7 @@ def test_the_demo_prints_a_verdict_and_writes_a_picture(
     assert main(["demo", "--out", str(tmp_path), "--trials", "50"]) == 0
     printed = capsys.readouterr().out
     assert "Verdict: show the layout" in printed
-    assert "P1-RAGE" in printed
+    assert "Steady" in printed
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -23,7 +23,7 @@ def test_the_demos_world_moves_and_misleads_elimination() -> None:
     world = weekly_world()
     weekend, weekday = world.means[0], world.means[5000]
     assert weekend.argmax() != world.best_arm == weekday.argmax()
-    steady = sa.simulate(sa.P1RAGE(), world, trials=300, seed=2)
+    steady = sa.simulate(sa.Steady(), world, trials=300, seed=2)
     misled = sa.simulate(sa.Peace(), world, trials=300, seed=2)
     assert steady.interval(0.999)[1] < 0.1
     assert misled.interval(0.999)[0] > 0.7

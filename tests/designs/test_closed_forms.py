@@ -199,3 +199,17 @@ def test_repr_and_sentences() -> None:
     design = xy_optimal(gaussian(6, 2))
     assert "of 6 arms" in repr(design)
     assert all(status.sentence.endswith(".") for status in Status)
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_independent_arms_are_compared_with_equal_weights(size: int) -> None:
+    """1/w_i + 1/w_j averages to at least 2s over the pairs of s arms; the solver agrees."""
+    features = np.random.default_rng(size).normal(size=(7, 7))
+    arms = ArmSet.from_features(features)
+    design = xy_optimal(arms, among=range(size))
+    assert design.value == design.lower_bound == 2 * size
+    np.testing.assert_allclose(design.weights[:size], 1 / size)
+    # As directions in general, without the closed form.
+    pairs = [features[i] - features[j] for i in range(size) for j in range(i)]
+    solved = transductive(arms, pairs)
+    assert abs(solved.value - design.value) <= 2e-6 * design.value

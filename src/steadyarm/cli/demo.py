@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
         "demo",
         help="find the best of 16 page layouts while visitors change at weekends",
         description="Runs a two-week test of 16 page layouts through the public API, with "
-        "P1-RAGE live; then repeats it with every policy of the paper and counts who is right.",
+        "Steady live; then repeats it with every policy of the paper and counts who is right.",
     )
     parser.add_argument(
         "--out",
@@ -137,8 +137,8 @@ def run(args: argparse.Namespace) -> None:
         "starts\non a Saturday; at weekends other people come, with another taste.\n"
     )
     with _bar(console) as bar:
-        task = bar.add_task("P1-RAGE, live", total=world.budget)
-        live = run_live(sa.P1RAGE(), world, args.seed, lambda: bar.advance(task))
+        task = bar.add_task("Steady, live", total=world.budget)
+        live = run_live(sa.Steady(), world, args.seed, lambda: bar.advance(task))
     peace = run_live(sa.Peace(), world, args.seed)
     _print_verdict(console, world, live, peace)
     results = [

@@ -72,7 +72,7 @@ def _draw_days(axes: Axes, world: sa.Environment, chosen: sa.Verdict, rival: sa.
         marker="o",
         markersize=4,
         linewidth=2,
-        label=f"P1-RAGE chose: {chosen.name}",
+        label=f"Steady chose: {chosen.name}",
     )
     axes.set(xlabel="day of the test", ylabel="true click rate (%)", xticks=days, ylim=(0, None))
     axes.set_title("What visitors wanted, layout by layout", loc="left")

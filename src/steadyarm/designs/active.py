@@ -27,6 +27,21 @@ MAX_ROUNDS = 100
 Indices = NDArray[np.intp]
 
 
+def solve_pairs(X: Matrix, chosen: NDArray[np.bool_] | NDArray[np.int64], tol: float) -> Solution:
+    """XY-optimal design on whitened arms X (K, r) to compare the chosen ones.
+
+    If the arms are linearly independent, a difference x_i - x_j has the value 1/w_i + 1/w_j; its
+    mean over all pairs of s arms is at least 2s, which equal weights on them attain.
+    """
+    K, r = X.shape
+    weights = np.zeros(K)
+    weights[chosen] = 1.0
+    size = int(weights.sum())
+    if r < K or size < 2:
+        return solve_saddle(X, X[chosen], True, tol)
+    return Solution(weights / size, 2.0 * size, 2.0 * size, Status.OPTIMAL, 0)
+
+
 def solve_saddle(X: Matrix, B: Matrix, pairs: bool, tol: float) -> Solution:
     """Design on whitened arms X (K, r) for the rows of B (m, r), or all differences of them."""
     if pairs:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.active import solve_saddle, solve_volume
+from steadyarm.designs.active import solve_pairs, solve_volume
 from steadyarm.designs.frank_wolfe import frank_wolfe_on
 from steadyarm.designs.g_optimal import own_span
 from steadyarm.designs.solve import whiten
@@ -150,7 +150,7 @@ def _solve(
     for row, mask in enumerate(masks):
         if kind == "xy":
             design = (
-                solve_saddle(X, X[mask], True, TOLERANCE)
+                solve_pairs(X, mask, TOLERANCE)
                 if solver == "exact"
                 else frank_wolfe_on(X, X[mask], True)
             )

@@ -6,11 +6,10 @@ The design minimises the worst variance over the directions asked for (Soare, La
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.active import solve_saddle
+from steadyarm.designs.active import solve_pairs, solve_saddle
 from steadyarm.designs.checks import check_among, check_directions, check_tolerance
 from steadyarm.designs.design import Design
 from steadyarm.designs.solve import in_coordinates, whiten
@@ -46,7 +45,10 @@ def xy_optimal(
     check_tolerance(tol)
     chosen = check_among(arms, among)
     X, _ = whiten(arms.coordinates)
-    return _design(X, X[chosen], True, tol, sparse)
+    solution = solve_pairs(X, chosen, tol)
+    if sparse and solution.value > 0.0:
+        solution = with_few_arms(solution, X, X[chosen], True, tol)
+    return Design(*solution)
 
 
 def transductive(
@@ -74,13 +76,8 @@ def transductive(
     check_tolerance(tol)
     Y = check_directions(arms, directions)
     X, L = whiten(arms.coordinates)
-    return _design(X, in_coordinates(L, Y), False, tol, sparse)
-
-
-def _design(
-    X: NDArray[np.float64], B: NDArray[np.float64], pairs: bool, tol: float, sparse: bool
-) -> Design:
-    solution = solve_saddle(X, B, pairs, tol)
+    B = in_coordinates(L, Y)
+    solution = solve_saddle(X, B, False, tol)
     if sparse and solution.value > 0.0:
-        solution = with_few_arms(solution, X, B, pairs, tol)
+        solution = with_few_arms(solution, X, B, False, tol)
     return Design(*solution)

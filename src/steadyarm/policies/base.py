@@ -134,10 +134,13 @@ class Policy(ABC, Generic[StateT]):
     name : the algorithm's name as in its paper
     waits : True if no further arm can be handed out before all rewards of a segment are known;
         False if the current allocation may simply go on meanwhile
+    unbiased : True if every allocation reaches all directions of the arms, so that scores by
+        inverse propensities exist and intervals can hold under drift
     """
 
     name: ClassVar[str]
     waits: ClassVar[bool]
+    unbiased: ClassVar[bool] = False
     state_type: ClassVar[type[State]]
 
     def __post_init__(self) -> None:

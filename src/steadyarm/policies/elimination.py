@@ -40,8 +40,9 @@ def noise_elimination(arms: ArmSet, estimates: Floats, errors: Floats, solver: S
 
     Phase 0 has all arms; phase i keeps those within 2^-i of the largest estimated gap. Cuts end
     where they fall below half the smallest standard error of a gap: the arms then left cannot
-    be told apart yet. The scale of the rewards does not matter, and arms that stay together over
-    many halvings count as often, so that a lone close rival gets most of the rounds.
+    be told apart yet. Phase i counts i + 1 times. The scale of the rewards does not matter, and
+    arms that stay together over many halvings count as often, so that a lone close rival gets
+    most of the rounds.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def noise_elimination(arms: ArmSet, estimates: Floats, errors: Floats, solver: S
     used[:, 0] = True
     kept = (gaps[:, None, :] <= cuts[:, :, None]) & used[:, :, None]
     phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
-    return _average_design(arms, phases, solver)
+    return _average_design(arms, phases, solver, rising=True)
 
 
 def peace_elimination(
@@ -103,14 +104,18 @@ def halve(arms: ArmSet, survivors: Mask, order: NDArray[np.int64], solver: Solve
     return position < low[:, None]
 
 
-def _average_design(arms: ArmSet, phases: Mask, solver: Solver) -> Floats:
-    """Mean over the phases (n, p, K) with more than one arm of their XY-optimal designs."""
+def _average_design(arms: ArmSet, phases: Mask, solver: Solver, rising: bool = False) -> Floats:
+    """Mean over the phases (n, p, K) with more than one arm of their XY-optimal designs.
+
+    rising : phase i counts i + 1 times instead of once
+    """
     n, p, K = phases.shape
     counted = phases.sum(axis=2) > 1
     designs = designs_for(arms, phases[counted], kind="xy", solver=solver)
     index = np.zeros((n, p), dtype=np.int64)
     index[counted] = designs.index
+    shares = counted * (np.arange(1.0, p + 1) if rising else 1.0)
     total = np.zeros((n, K))
     for phase in range(p):
-        total += np.where(counted[:, phase, None], designs.weights[index[:, phase]], 0.0)
-    return np.asarray(total / counted.sum(axis=1)[:, None])
+        total += shares[:, phase, None] * designs.weights[index[:, phase]]
+    return np.asarray(total / shares.sum(axis=1)[:, None])

@@ -39,7 +39,7 @@ __all__ = [
     "g_weights",
 ]
 
-LOOK = 2  # blocks after which the reference is looked at again
+LOOK = 2  # blocks after which a fitted reference is looked at again
 SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 EpochLength = Literal["text", "published"]
 IPSStateT = TypeVar("IPSStateT", bound="IPSState")
@@ -89,6 +89,7 @@ class IPSPolicy(Policy[IPSStateT]):
     """
 
     waits: ClassVar[bool] = False
+    unbiased: ClassVar[bool] = True
     state_type: ClassVar[type[State]] = IPSState
 
     solver: Solver = "exact"
@@ -139,11 +140,22 @@ class IPSPolicy(Policy[IPSStateT]):
         if not rounds.any():
             return None
         block = self.block_length(state.arms, state.budget)
-        reference = None
-        if state.references is not None and state.losses is not None:
-            rounds = np.minimum(rounds, LOOK * block)
-            reference = best_reference(state.references, state.losses)
-        return Segment(state.weights, rounds, self.order, block, reference)
+        look = self.look(state)
+        if look is not None:
+            rounds = np.minimum(rounds, look)
+        return Segment(state.weights, rounds, self.order, block, self.reference(state))
+
+    def look(self, state: IPSStateT) -> int | None:
+        """Rounds after which sums are looked at although the allocation stays; None for never."""
+        if not self.control_variate:
+            return None
+        return LOOK * self.block_length(state.arms, state.budget)
+
+    def reference(self, state: IPSStateT) -> NDArray[np.float64] | None:
+        """(n, r) what the next segment's rewards are compared with; None for zero."""
+        if state.references is None or state.losses is None:
+            return None
+        return best_reference(state.references, state.losses)
 
     def block_length(self, arms: ArmSet, budget: int) -> int:
         """Length of a block, at most the budget."""
@@ -195,8 +207,8 @@ class IPSPolicy(Policy[IPSStateT]):
 
 
 def automatic_block(arms: ArmSet, budget: int) -> int:
-    """Long enough for every direction to be seen thrice, about 300 blocks at most in a test."""
-    return max(8, min(3 * arms.rank, 32), budget // 320)
+    """Long enough for every direction to be seen twice or thrice, about 300 in a test at most."""
+    return max(8, min(3 * arms.rank, 32), 2 * arms.rank, budget // 320)
 
 
 def g_weights(arms: ArmSet, solver: Solver) -> NDArray[np.float64]:
