@@ -46,8 +46,9 @@ from steadyarm.policies import (
     Uniform,
 )
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.session import Assignment, Session, Verdict
+from steadyarm.session import Assignment, Session
 from steadyarm.simulation import Results, simulate
+from steadyarm.verdict import Verdict
 
 __version__ = "0.1.0.dev0"
 

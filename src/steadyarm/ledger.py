@@ -25,8 +25,10 @@ class OpenSegment:
     ----------
     index : of the segment in its test
     carried_on : with an old allocation, until the rewards that it waits for have come
+    superseded : carried on, and they have come; it only finishes its block
     handed : positions handed out
     waiting : of these, without a reward yet
+    forgotten : (K,) of these, whose reward will never come
     ahead : arms of the positions drawn ahead
     """
 
@@ -34,9 +36,15 @@ class OpenSegment:
     segment: Segment
     stats: SegmentStats
     carried_on: bool = False
+    superseded: bool = False
     handed: int = 0
     waiting: int = 0
+    forgotten: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ahead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        if not len(self.forgotten):
+            self.forgotten = np.zeros(self.stats.counts.shape[1], dtype=np.int64)
 
     @property
     def told(self) -> int:
@@ -69,6 +77,17 @@ class OpenSegment:
         self.stats.squares[0, arm] += reward * reward
         self.waiting -= 1
 
+    def supersede(self) -> None:
+        """Make way for a new allocation at the end of the block."""
+        block = self.segment.block if self.segment.order == "blocks" else 1
+        self.segment = self.segment.lasting(-(-self.handed // block) * block)
+        self.superseded = True
+
+    def forget(self, arm: int) -> None:
+        """Count a reward that will never come."""
+        self.forgotten[arm] += 1
+        self.waiting -= 1
+
     def to_dict(self) -> dict[str, Any]:
         """Numbers and lists only."""
         assert self.stats.squares is not None
@@ -81,8 +100,10 @@ class OpenSegment:
             "block": self.segment.block,
             "reference": None if reference is None else reference.tolist(),
             "carried_on": self.carried_on,
+            "superseded": self.superseded,
             "handed": self.handed,
             "waiting": self.waiting,
+            "forgotten": self.forgotten.tolist(),
             "counts": self.stats.counts[0].tolist(),
             "sums": self.stats.sums[0].tolist(),
             "squares": self.stats.squares[0].tolist(),
@@ -108,4 +129,6 @@ class OpenSegment:
             np.array([data["sums"]], dtype=np.float64),
             np.array([data["squares"]], dtype=np.float64),
         )
-        return cls(index, segment, stats, bool(data["carried_on"]), handed, waiting)
+        forgotten = np.array(data["forgotten"], dtype=np.int64)
+        carried_on, superseded = bool(data["carried_on"]), bool(data["superseded"])
+        return cls(index, segment, stats, carried_on, superseded, handed, waiting, forgotten)

@@ -1,7 +1,7 @@
 """Session: ask/tell for one live test, kept in memory and written as JSON.
 
-The session owns the clock and the bookkeeping of assignments; the policy only ever sees whole
-segments and their sums. Rewards may come late and in any order.
+The session lets the policy decide and keeps the books of what was handed out; the policy only
+ever sees whole segments and their sums. Rewards may come late and in any order.
 """
 
 from __future__ import annotations
@@ -12,25 +12,35 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import norm
 
 from steadyarm.arms import ArmSet
+from steadyarm.books import Books
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
-    RepeatedRewardError,
     RewardsPendingError,
     UnknownAssignmentError,
 )
+from steadyarm.inference import (
+    DriftReport,
+    Evidence,
+    HealthReport,
+    LoggedSegment,
+    Otherwise,
+    drift_report,
+    health_report,
+    what_otherwise,
+)
 from steadyarm.ledger import OpenSegment
 from steadyarm.policies import Policy, State, policy_from_dict
-from steadyarm.segments import Direction, SegmentStats
+from steadyarm.segments import Direction, Segment
 from steadyarm.validation import check_choice, check_fraction, finite_number, whole_number
+from steadyarm.verdict import Verdict, evidence_of, verdict_of
 
-__all__ = ["Assignment", "Session", "Verdict"]
+__all__ = ["Assignment", "Session"]
 
-FORMAT = 1
+FORMAT = 2
+PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
 
 
 @dataclass(frozen=True)
@@ -48,35 +58,6 @@ class Assignment:
     arm: int
     name: str
     probability: float
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What a session concludes so far.
-
-    Attributes
-    ----------
-    arm, name : the recommended variant
-    estimates : (K,) estimated time-averaged reward of every variant; nan for those that a policy
-        of epochs (Peace, OD-LinBAI, Sequential-Halving) dropped and did not measure again
-    standard_errors : (K,) of the estimates, from the spread of the rewards; nan where too little
-        is known. While all rewards are equal there is no spread, and they are 0.
-    intervals : (K, 2) intervals that hold for all variants at once with probability `level`,
-        in large samples: normal, with variances estimated from the rewards. For policies that
-        weigh by inverse propensities they allow for adaptivity and drift (and are too wide for
-        those that draw in blocks); for all others they assume that nothing drifts.
-    level : that probability
-    rewards : number of rewards the test has used so far. Policies of epochs use an epoch's
-        rewards when all of them are in, and estimate from the last epoch alone.
-    """
-
-    arm: int
-    name: str
-    estimates: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
-    intervals: NDArray[np.float64]
-    level: float
-    rewards: int
 
 
 class Session:
@@ -131,11 +112,7 @@ class Session:
         self.seed = whole_number(seed, "seed")
         self.direction: Direction = direction
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
-        self._asked = 0
-        self._opened = 0
-        self._current: OpenSegment | None = None
-        self._open: dict[int, OpenSegment] = {}
-        self._waiting: dict[int, tuple[int, int]] = {}  # number -> (segment index, arm)
+        self._books = Books(arms.size, self.budget)
 
     @property
     def budget(self) -> int:
@@ -145,70 +122,118 @@ class Session:
     @property
     def asked(self) -> int:
         """How many have been handed out."""
-        return self._asked
+        return self._books.asked
 
     @property
     def pending(self) -> tuple[int, ...]:
         """Numbers of the assignments whose reward has not been told."""
-        return tuple(self._waiting)
+        return tuple(self._books.waiting)
 
     def ask(self) -> Assignment:
         """The next variant to show."""
         with self._lock:
-            if self._asked >= self.budget:
+            if self.asked >= self.budget:
                 raise BudgetSpentError(
                     f"all {self.budget} assignments of the budget have been handed out; "
                     "tell the rewards that are missing and call recommend()."
                 )
-            current = self._segment_to_ask()
-            arm = current.next_arm(self.seed)
-            number = self._asked
-            self._asked += 1
-            self._waiting[number] = (current.index, arm)
-            probability = float(current.segment.weights[0, arm])
+            self._open_segment()
+            number, arm, probability = self._books.hand_out(self.seed)
         return Assignment(number, arm, self.arms.names[arm], probability)
 
     def tell(self, assignment: Assignment | int, reward: float) -> None:
         """The reward of an assignment (or of its number); late and out of order is fine."""
         value = finite_number(reward, "the reward")
         with self._lock:
-            index, arm = self._resolve(assignment)
-            self._open[index].add(arm, value if self.direction == "maximize" else -value)
-            self._close_complete_segments()
+            number = self._resolve(assignment)
+            self._books.tell(number, value if self.direction == "maximize" else -value)
+            self._observe_complete_segments()
 
     def forget(self, assignment: Assignment | int) -> None:
         """Say that the reward of an assignment will never come.
 
         It is left out as if it had never been handed out, but stays spent from the budget. That
-        is right if rewards go missing by chance; if one variant loses more, tell a 0 instead.
+        is right if rewards go missing by chance; if one variant loses more, which `health` tests,
+        tell a 0 instead.
         """
         with self._lock:
-            index, _ = self._resolve(assignment)
-            self._open[index].waiting -= 1
-            self._close_complete_segments()
+            self._books.forget(self._resolve(assignment))
+            self._observe_complete_segments()
 
-    def recommend(self, level: float = 0.95) -> Verdict:
-        """The best variant on what has been told so far, complete segments or not."""
+    def recommend(
+        self,
+        level: float = 0.95,
+        anytime: bool = False,
+        reward_range: tuple[float, float] | None = None,
+    ) -> Verdict:
+        """The best variant on what has been told so far, complete segments or not.
+
+        Parameters
+        ----------
+        level : probability with which intervals hold, for all variants at once
+        anytime : False if the test is judged once, when its budget is spent; True for intervals
+            that hold at all looks at once, so that one may look every day and stop when sure
+        reward_range : (least, largest) reward that can occur; if given, intervals of an anytime
+            look hold for tests of any size, else in large samples
+        """
         check_fraction(level, "level")
         with self._lock:
             state = self._state_so_far()
-        rewards = int(state.played[0])
-        if rewards == 0 and (self._waiting or self.policy.next_segment(state) is not None):
-            raise RewardsPendingError(
-                "no reward has been told yet, so there is nothing to recommend from; "
-                "ask() for variants and tell() their rewards first."
+            if not state.played[0] and (
+                self._books.waiting or self.policy.next_segment(state) is not None
+            ):
+                raise RewardsPendingError(
+                    "no reward has been told yet, so there is nothing to recommend from; "
+                    "ask() for variants and tell() their rewards first."
+                )
+            evidence = self.evidence() if self.policy.unbiased else None
+        if evidence is None and anytime:
+            raise InvalidInputError(
+                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
+                "anytime=False, or a policy such as Steady()."
             )
-        found = self.policy.recommend(state)
-        assert found.standard_errors is not None
+        return verdict_of(
+            self.policy, state, evidence, self.direction, level, anytime, reward_range
+        )
+
+    def evidence(self) -> Evidence:
+        """What intervals and drift reports are computed from: scores piece by piece."""
+        if not self.policy.unbiased:
+            raise InvalidInputError(
+                f"{self.policy.name} leaves variants out, so what it saw says nothing unbiased "
+                "about them; use a policy such as Steady()."
+            )
+        with self._lock:
+            told = [(p.segment.lasting(p.told), p.stats) for p in self._books.pieces()]
+        if not told:
+            raise RewardsPendingError("no reward has been told yet; tell() some first.")
+        return evidence_of(self.policy, self.arms, told, self.direction)
+
+    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
+        """Estimates in equal shares of the test, and whether they move by more than noise."""
+        return drift_report(self.evidence(), periods, level)
+
+    def otherwise(self, level: float = 0.95) -> Otherwise:
+        """What raw means, an early look or elimination would have concluded."""
         sign = 1.0 if self.direction == "maximize" else -1.0
-        arm = int(found.arm[0])
-        estimates = sign * found.estimates[0]
-        errors = found.standard_errors[0]
-        # Bonferroni over the arms; an unknown error leaves the whole line.
-        reach = norm.isf((1 - level) / (2 * self.arms.size)) * np.nan_to_num(errors, nan=np.inf)
-        centre = np.nan_to_num(estimates)
-        intervals = np.column_stack([centre - reach, centre + reach])
-        return Verdict(arm, self.arms.names[arm], estimates, errors, intervals, level, rewards)
+        with self._lock:
+            evidence, pieces = self.evidence(), self._books.pieces()
+            counts = np.concatenate([piece.stats.counts for piece in pieces])
+            sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
+        return what_otherwise(evidence, counts, sums, level=level)
+
+    def health(self) -> HealthReport:
+        """Whether variants were handed out as planned, and whose rewards are missing."""
+        with self._lock:
+            books = self._books
+            waiting = {index: np.zeros(self.arms.size, dtype=np.int64) for index in books.open}
+            for index, arm in books.waiting.values():
+                waiting[index][arm] += 1
+            pieces = [*books.closed, *books.open.values()]
+            logged = [_logged(piece, waiting.get(piece.index)) for piece in pieces if piece.handed]
+        if not logged:
+            raise RewardsPendingError("nothing was handed out yet; ask() first.")
+        return health_report(self.arms.names, logged)
 
     def to_json(self) -> str:
         """The whole session as text; `from_json` goes on exactly where it stood."""
@@ -223,11 +248,7 @@ class Session:
             "seed": self.seed,
             "direction": self.direction,
             "state": self._state.to_dict(),
-            "asked": self._asked,
-            "opened": self._opened,
-            "current": None if self._current is None else self._current.index,
-            "open": [opened.to_dict() for opened in self._open.values()],
-            "waiting": [[number, *where] for number, where in self._waiting.items()],
+            "books": self._books.to_dict(),
         }
 
     @classmethod
@@ -270,124 +291,100 @@ class Session:
                 "this JSON of a session is damaged: its state does not fit its policy and arms."
             )
         session._state = state
-        session._asked = data["asked"]
-        session._opened = data["opened"]
-        session._open = {entry["index"]: OpenSegment.from_dict(entry) for entry in data["open"]}
-        current = data["current"]
-        session._current = None if current is None else session._open[current]
-        session._waiting = {number: (index, arm) for number, index, arm in data["waiting"]}
-        session._check_books()
+        session._books = Books.from_dict(data["books"], arms.size, budget)
+        session._check_references()
         return session
 
-    def _check_books(self) -> None:
-        """After reading: every number and sum is where it can be."""
-        waiting = dict.fromkeys(self._open, 0)
-        for number, (index, arm) in self._waiting.items():
-            whole_number(arm, "a waiting arm")
-            if not 0 <= whole_number(number, "a waiting number") < self._asked:
-                raise ValueError(f"assignment {number} waits but was never handed out")
-            if arm >= self.arms.size:
-                raise ValueError(f"arm {arm} waits, but there are {self.arms.size} arms")
-            waiting[index] += 1
-        whole_number(self._opened, "opened", least=max(self._open, default=-1) + 1)
-        if whole_number(self._asked, "asked") > self.budget:
-            raise ValueError(f"{self._asked} were handed out of {self.budget}")
-        for index, opened in self._open.items():
-            opened.segment.checked(self.arms.size)
+    def _check_references(self) -> None:
+        """After reading: segments carry a reference if and only if the policy uses one."""
+        expected = self.policy.next_segment(self.policy.start(self.arms, self.budget))
+        planned = None if expected is None else expected.reference
+        for opened in [*self._books.open.values(), *self._books.closed]:
             reference = opened.segment.reference
-            expected = self.policy.next_segment(self.policy.start(self.arms, self.budget))
-            planned = None if expected is None else expected.reference
             if (reference is None) != (planned is None) or (
                 reference is not None
                 and planned is not None
                 and (reference.shape != planned.shape or not np.isfinite(reference).all())
             ):
-                raise ValueError(f"the reference of segment {index} does not fit its policy")
-            sums = (opened.stats.sums, opened.stats.squares, opened.stats.counts)
-            fits = all(
-                part is not None and part.shape == (1, self.arms.size) and np.isfinite(part).all()
-                for part in sums
-            )
-            if not fits or opened.waiting != waiting[index] or opened.told > opened.handed:
-                raise ValueError(f"the sums of segment {index} do not fit its assignments")
+                raise ValueError(f"the reference of segment {opened.index} does not fit its policy")
 
-    def _segment_to_ask(self) -> OpenSegment:
-        if self._current is not None and not self._current.exhausted:
-            return self._current
-        if self._current is not None and self.policy.waits:
-            numbers = [str(number) for number in self._waiting]
+    def _open_segment(self) -> None:
+        """Make sure that there is a segment to hand out from."""
+        current = self._books.current
+        if current is not None and not current.exhausted:
+            return
+        if current is not None and current.superseded:
+            current = None
+        if current is not None and self.policy.waits:
+            numbers = [str(number) for number in self._books.waiting]
             some = ", ".join(numbers[:5]) + (", …" if len(numbers) > 5 else "")
             raise RewardsPendingError(
                 f"{self.policy.name} decides only when all rewards of an epoch are known; rewards "
                 f"still missing: {len(numbers)} (of assignment {some}). tell() them, or forget() "
                 "those that will never come."
             )
-        carried_on = self._current is not None
-        if self._current is not None:
+        if current is not None:
             # Rewards are slow: go on with the same allocation until they have come.
-            segment = self._current.segment.lasting(self.budget - self._asked)
+            segment = current.segment.lasting(self.budget - self.asked)
         else:
             planned = self.policy.next_segment(self._state)
             if planned is None:
                 raise BudgetSpentError(
-                    f"{self.policy.name} has ended after {self._asked} of {self.budget} "
+                    f"{self.policy.name} has ended after {self.asked} of {self.budget} "
                     "assignments; call recommend()."
                 )
             segment = planned.checked(self.arms.size)
-        stats = SegmentStats.empty(1, self.arms.size)
-        self._current = OpenSegment(self._opened, segment, stats, carried_on)
-        self._open[self._opened] = self._current
-        self._opened += 1
-        return self._current
+        self._books.start(self._part_of(segment), carried_on=current is not None)
 
-    def _resolve(self, assignment: Assignment | int) -> tuple[int, int]:
+    def _part_of(self, segment: Segment) -> Segment:
+        """A long segment is played in parts of whole blocks, whose sums show drift."""
+        if not self.policy.unbiased or segment.order == "shuffled":
+            return segment
+        block = segment.block if segment.order == "blocks" else 1
+        part = block * max(1, round(max(LEAST_PART, self.budget / PIECES) / block))
+        return segment.lasting(min(part, int(segment.rounds[0])))
+
+    def _resolve(self, assignment: Assignment | int) -> int:
         number = assignment.number if isinstance(assignment, Assignment) else assignment
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
             raise InvalidInputError(
                 f"the assignment is {assignment!r}; give what ask() returned, or its number."
             )
-        if number in self._waiting:
-            arm = self._waiting[int(number)][1]
-            if isinstance(assignment, Assignment) and assignment.arm != arm:
-                raise UnknownAssignmentError(
-                    f"assignment {number} of this session showed {self.arms.names[arm]!r}, not "
-                    f"{assignment.name!r}; this one belongs to another session."
-                )
-            return self._waiting.pop(int(number))
-        if 0 <= number < self._asked:
-            raise RepeatedRewardError(
-                f"assignment {number} has its reward already (or was forgotten); "
-                "a reward is told once."
+        arm = self._books.arm_of(int(number))
+        if isinstance(assignment, Assignment) and assignment.arm != arm:
+            raise UnknownAssignmentError(
+                f"assignment {number} of this session showed {self.arms.names[arm]!r}, not "
+                f"{assignment.name!r}; this one belongs to another session."
             )
-        raise UnknownAssignmentError(
-            f"assignment {number} was never handed out; {self._asked} have been, numbered from 0."
-        )
+        return int(number)
 
-    def _close_complete_segments(self) -> None:
+    def _observe_complete_segments(self) -> None:
         """Hand segments with all rewards in to the policy; their successors are decided anew."""
-        while complete := [opened for opened in self._open.values() if self._is_complete(opened)]:
+        while complete := self._books.close_complete():
             for opened in complete:
-                del self._open[opened.index]
                 if opened.told:
                     self._state = self._after(self._state, opened)
-            # A regular segment runs to its end; one that only carried on makes way for news.
-            if self._current in complete or (self._current and self._current.carried_on):
-                self._current = None
 
     def _state_so_far(self) -> State:
         """The state with what open segments have brought; policies that wait use whole ones."""
         state = self._state
         if not self.policy.waits or not state.played[0]:
-            for opened in self._open.values():
+            for opened in self._books.open.values():
                 if opened.told:
                     state = self._after(state, opened)
         return state
-
-    def _is_complete(self, opened: OpenSegment) -> bool:
-        closed = opened is not self._current or opened.exhausted or self._asked >= self.budget
-        return closed and not opened.waiting
 
     def _after(self, state: State, opened: OpenSegment) -> State:
         segment = opened.segment.lasting(opened.told)
         after: State = self.policy.observe(state, segment, opened.stats)
         return after
+
+
+def _logged(piece: OpenSegment, waiting: Any) -> LoggedSegment:
+    """What health checks need of a segment; rewards that may still come are not missing."""
+    told = piece.stats.counts
+    handed = told + piece.forgotten
+    if waiting is not None:
+        handed = handed + waiting
+        told = told + waiting
+    return LoggedSegment(piece.segment, handed, np.array([piece.handed]), told)

@@ -1,0 +1,162 @@
+"""Books: which positions of a live test were handed out, which rewards are in, what is closed.
+
+Knows nothing of policies: it is told which segment to open, and says which are complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from steadyarm.errors import RepeatedRewardError, UnknownAssignmentError
+from steadyarm.ledger import OpenSegment
+from steadyarm.segments import Segment, SegmentStats
+from steadyarm.validation import whole_number
+
+__all__ = ["Books"]
+
+
+class Books:
+    """The assignments of one live test, by segment.
+
+    Attributes
+    ----------
+    arms : number of variants; budget : assignments in all
+    asked : assignments handed out, numbered from 0
+    opened : segments opened, numbered from 0
+    current : the segment that positions are handed out from; None if one must be opened
+    open : segments that wait for rewards, by index
+    closed : segments whose rewards are in or given up, in the order of their closing
+    waiting : (segment index, arm) of every assignment without a reward, by its number
+    """
+
+    def __init__(self, arms: int, budget: int) -> None:
+        self.arms, self.budget = arms, budget
+        self.asked = self.opened = 0
+        self.current: OpenSegment | None = None
+        self.open: dict[int, OpenSegment] = {}
+        self.closed: list[OpenSegment] = []
+        self.waiting: dict[int, tuple[int, int]] = {}
+
+    def start(self, segment: Segment, carried_on: bool) -> None:
+        """Open a segment and hand out from it from now on."""
+        stats = SegmentStats.empty(1, self.arms)
+        self.current = OpenSegment(self.opened, segment, stats, carried_on)
+        self.open[self.opened] = self.current
+        self.opened += 1
+
+    def hand_out(self, seed: int) -> tuple[int, int, float]:
+        """Number, arm and probability of the next assignment."""
+        assert self.current is not None
+        arm = self.current.next_arm(seed)
+        number = self.asked
+        self.asked += 1
+        self.waiting[number] = (self.current.index, arm)
+        return number, arm, float(self.current.segment.weights[0, arm])
+
+    def arm_of(self, number: int) -> int:
+        """The arm of an assignment that waits for its reward."""
+        if number in self.waiting:
+            return self.waiting[number][1]
+        if 0 <= number < self.asked:
+            raise RepeatedRewardError(
+                f"assignment {number} has its reward already (or was forgotten); "
+                "a reward is told once."
+            )
+        raise UnknownAssignmentError(
+            f"assignment {number} was never handed out; {self.asked} have been, numbered from 0."
+        )
+
+    def tell(self, number: int, reward: float) -> None:
+        """Count the reward of an assignment that waits for it."""
+        index, arm = self.waiting.pop(number)
+        self.open[index].add(arm, reward)
+
+    def forget(self, number: int) -> None:
+        """Wait no longer for a reward."""
+        index, arm = self.waiting.pop(number)
+        self.open[index].forget(arm)
+
+    def close_complete(self) -> list[OpenSegment]:
+        """Segments that wait for nothing any more; they are closed by this."""
+        complete = [opened for opened in self.open.values() if self._is_complete(opened)]
+        for opened in complete:
+            del self.open[opened.index]
+        self.closed += complete
+        # A regular segment runs to its end; one that only carried on makes way for news.
+        if self.current in complete:
+            self.current = None
+        elif complete and self.current is not None and self.current.carried_on:
+            self.current.supersede()
+        return complete
+
+    def pieces(self) -> list[OpenSegment]:
+        """All segments that have brought rewards, in the order of their opening."""
+        both = [*self.closed, *self.open.values()]
+        return sorted((piece for piece in both if piece.told), key=lambda piece: piece.index)
+
+    def _is_complete(self, opened: OpenSegment) -> bool:
+        ended = opened is not self.current or opened.exhausted or self.asked >= self.budget
+        return ended and not opened.waiting
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and lists only."""
+        return {
+            "asked": self.asked,
+            "opened": self.opened,
+            "current": None if self.current is None else self.current.index,
+            "open": [opened.to_dict() for opened in self.open.values()],
+            "closed": [closed.to_dict() for closed in self.closed],
+            "waiting": [[number, *where] for number, where in self.waiting.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], arms: int, budget: int) -> Self:
+        """The books that `to_dict` wrote; ValueError if they cannot be right."""
+        books = cls(arms, budget)
+        books.asked, books.opened = data["asked"], data["opened"]
+        books.open = {entry["index"]: OpenSegment.from_dict(entry) for entry in data["open"]}
+        books.closed = [OpenSegment.from_dict(entry) for entry in data["closed"]]
+        current = data["current"]
+        books.current = None if current is None else books.open[current]
+        books.waiting = {number: (index, arm) for number, index, arm in data["waiting"]}
+        books._check()
+        return books
+
+    def _check(self) -> None:
+        waiting = dict.fromkeys(self.open, 0)
+        for number, (index, arm) in self.waiting.items():
+            whole_number(arm, "a waiting arm")
+            if not 0 <= whole_number(number, "a waiting number") < self.asked:
+                raise ValueError(f"assignment {number} waits but was never handed out")
+            if arm >= self.arms:
+                raise ValueError(f"arm {arm} waits, but there are {self.arms} arms")
+            waiting[index] += 1
+        indices = [*self.open, *(closed.index for closed in self.closed)]
+        whole_number(self.opened, "opened", least=max(indices, default=-1) + 1)
+        if len(set(indices)) < len(indices):
+            raise ValueError("a segment is there twice")
+        if whole_number(self.asked, "asked") > self.budget:
+            raise ValueError(f"{self.asked} were handed out of {self.budget}")
+        for piece in [*self.open.values(), *self.closed]:
+            piece.segment.checked(self.arms)
+            sums = (piece.stats.sums, piece.stats.squares, piece.stats.counts)
+            fits = piece.forgotten.shape == (self.arms,) and all(
+                part is not None and part.shape == (1, self.arms) and np.isfinite(part).all()
+                for part in sums
+            )
+            told = piece.told + int(piece.forgotten.sum()) + piece.waiting
+            fits = fits and _can_be(piece.stats)
+            if not fits or piece.waiting != waiting.get(piece.index, 0) or told != piece.handed:
+                raise ValueError(f"the sums of segment {piece.index} do not fit its assignments")
+
+
+def _can_be(stats: SegmentStats) -> bool:
+    """Whether rewards with these sums and squares exist (Cauchy and Schwarz)."""
+    assert stats.squares is not None
+    with np.errstate(over="ignore"):
+        most = stats.counts * stats.squares
+        fits = (stats.counts >= 0) & (stats.sums**2 <= most * (1 + 1e-6)) & np.isfinite(most)
+    return bool(fits.all())

@@ -1,0 +1,39 @@
+"""What is known after a test, and how surely: intervals that hold under drift, health, drift."""
+
+from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
+from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.logged import LoggedSegment
+from steadyarm.inference.otherwise import Otherwise, what_otherwise
+from steadyarm.inference.sequences import confidence_path, confidence_sequence
+from steadyarm.inference.srm import (
+    CountTest,
+    attrition_test,
+    srm_from_propensities,
+    srm_p_values,
+    srm_test,
+)
+
+__all__ = [
+    "CountTest",
+    "DriftReport",
+    "Evidence",
+    "Finding",
+    "HealthReport",
+    "Intervals",
+    "LoggedSegment",
+    "Otherwise",
+    "attrition_test",
+    "confidence_path",
+    "confidence_sequence",
+    "drift_p_values",
+    "drift_report",
+    "fixed_budget",
+    "health_report",
+    "reward_findings",
+    "srm_from_propensities",
+    "srm_p_values",
+    "srm_test",
+    "what_otherwise",
+]

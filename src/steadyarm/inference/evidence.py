@@ -1,0 +1,157 @@
+"""Evidence: the scores of a test in consecutive pieces, all that intervals and drift reports need.
+
+A piece is a segment or part of one. What is kept of it does not grow with its rounds: their
+number, the sum of the scores and the sum of the scores times themselves. A batch of n tests has
+a leading axis, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.estimators import arm_values, ips, ips_squares
+from steadyarm.segments import Direction, Segment, SegmentStats
+
+__all__ = ["Evidence"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Scores of J consecutive pieces of n tests.
+
+    A round's score m + A(λ)⁻¹ x_t (r_t - x_t'm) has expectation θ_t, whatever came before.
+
+    Attributes
+    ----------
+    arms : the variants, with r = arms.rank coordinates
+    rounds : (n, J) rounds of each piece; a test that has ended has 0
+    scores : (n, J, r) sum of the scores over the piece
+    squares : (n, J, r, r) sum of each score times itself
+    block : 1 if rounds were drawn independently given earlier pieces; else pieces are made of
+        permuted blocks of this length (the last may be cut short), and only whole blocks are
+        independent of earlier ones
+    direction : whether large or small rewards are good
+    within : (n, J, r, r) if in all tests every block holds each arm a whole number of times: the
+        variance of the piece's score sum, from how much rewards of the same arm differ; else None
+    weights : (n, J, K) allocation of each piece; None if not kept
+    references : (n, J, r) the m of each piece; None for zero
+    """
+
+    arms: ArmSet
+    rounds: NDArray[np.int64]
+    scores: Floats
+    squares: Floats
+    block: int = 1
+    direction: Direction = "maximize"
+    within: Floats | None = None
+    weights: Floats | None = None
+    references: Floats | None = None
+
+    @classmethod
+    def from_segments(
+        cls,
+        arms: ArmSet,
+        segments: Iterable[tuple[Segment, SegmentStats]],
+        direction: Direction = "maximize",
+    ) -> Evidence:
+        """The evidence of segments in the order they were played; sums in units of the rewards.
+
+        Examples
+        --------
+        >>> arms = ArmSet.one_hot(["A", "B"])
+        >>> segment = Segment(np.array([[0.25, 0.75]]), np.array([4]))
+        >>> stats = SegmentStats(np.array([[1, 3]]), np.array([[2.0, 3.0]]), np.array([[4.0, 3.0]]))
+        >>> Evidence.from_segments(arms, [(segment, stats)]).estimates
+        array([[2., 1.]])
+        """
+        X = arms.coordinates
+        rounds, scores, squares, blocks = [], [], [], set()
+        withins, weights, references = [], [], []
+        for segment, stats in segments:
+            if stats.squares is None:
+                raise InvalidInputError(
+                    "a segment's statistics hold no sums of squared rewards; intervals need them."
+                )
+            rounds.append(segment.rounds)
+            scores.append(ips(X, segment, stats))
+            squares.append(ips_squares(X, segment, stats, stats.squares))
+            blocks.add(1 if segment.order == "iid" else segment.block)
+            withins.append(_within(X, segment, stats, stats.squares))
+            weights.append(segment.weights)
+            references.append(segment.reference)
+        if not rounds:
+            raise InvalidInputError("there is no segment yet; evidence needs at least one.")
+        return cls(
+            arms,
+            np.stack(rounds, axis=1),
+            np.stack(scores, axis=1),
+            np.stack(squares, axis=1),
+            max(blocks),
+            direction,
+            None if any(w is None for w in withins) else np.stack(withins, axis=1),  # type: ignore[arg-type]  # none is None
+            np.stack(weights, axis=1),
+            _stacked(references, scores[0].shape),
+        )
+
+    @property
+    def played(self) -> NDArray[np.int64]:
+        """(n,) rounds in all."""
+        return np.asarray(self.rounds.sum(axis=1))
+
+    @property
+    def theta(self) -> Floats:
+        """(n, r) estimated time-averaged parameter, in coordinates; zero before the first round."""
+        return np.asarray(self.scores.sum(axis=1) / np.maximum(self.played, 1)[:, None])
+
+    @property
+    def estimates(self) -> Floats:
+        """(n, K) estimated time-averaged reward of every arm."""
+        return arm_values(self.arms.coordinates, self.theta)
+
+    @property
+    def best(self) -> NDArray[np.int64]:
+        """(n,) the arm with the best estimate."""
+        sign = 1.0 if self.direction == "maximize" else -1.0
+        return np.asarray((sign * self.estimates).argmax(axis=1))
+
+
+def _within(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats | None:
+    """(n, r, r) variance of the score sum given the lists; None if the lists are random.
+
+    Neyman's estimate: an arm played N times adds N times the sample variance of its rewards. An
+    arm played once, or a piece whose last block is cut short, adds squared distances from the
+    reference instead. Both are too large on average, never too small (docs/inference.md).
+    """
+    if segment.order == "iid":
+        return None
+    rounds = segment.rounds[:, None]
+    block = rounds if segment.order == "shuffled" else np.full_like(rounds, segment.block)
+    exact = block * segment.weights
+    if np.abs(exact - np.rint(exact))[segment.rounds > 0].max(initial=0.0) > 1e-6:
+        return None
+    N = stats.counts
+    whole = (np.rint(rounds * segment.weights) == N).all(axis=1, keepdims=True) & (
+        rounds % np.maximum(block, 1) == 0
+    )
+    swaps = block / np.maximum(block - 1, 1)  # Hoeffding's B/(B-1)
+    v = 0.0 if segment.reference is None else arm_values(X, segment.reference)
+    around_reference = swaps * (squares - 2 * v * stats.sums + N * v**2)
+    around_mean = (squares - stats.sums**2 / np.maximum(N, 1)) * N / np.maximum(N - 1, 1)
+    around_mean = np.where(rounds > block, swaps, 1.0) * np.maximum(around_mean, 0.0)
+    terms = np.where(whole & (N > 1), around_mean, around_reference)
+    return ips_squares(X, replace(segment, reference=None), stats, terms)
+
+
+def _stacked(references: list[Floats | None], shape: tuple[int, ...]) -> Floats | None:
+    """(n, J, r) references, zero where there is none; None if there is none at all."""
+    if all(m is None for m in references):
+        return None
+    return np.stack([np.zeros(shape) if m is None else m for m in references], axis=1)

@@ -1,0 +1,162 @@
+"""What luck can do to the counts of a log, for each order of draws.
+
+Given the number of rows of every segment: independent draws are multinomial; blocks and shuffled
+segments vary only by what was left out, rounded or cut off, and not at all if nothing was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.balance import WHOLE, Balance
+from steadyarm.inference.logged import LoggedSegment
+from steadyarm.segments import Segment
+
+__all__ = ["assignment_balance", "attrition_balance"]
+
+Floats = NDArray[np.float64]
+
+
+def assignment_balance(pieces: Iterable[LoggedSegment]) -> tuple[Balance, NDArray[np.bool_]]:
+    """Rows per arm against the logged allocations, given the number of rows of every segment.
+
+    Rows may have been lost. If arms lose alike, the rows of a segment are a random part of it, and
+    the covariance is that of drawing without replacement.
+
+    Returns
+    -------
+    the balance, and (n, J, K) where a count cannot be, whatever the luck
+    """
+    total: Balance | None = None
+    impossible = []
+    for piece in pieces:
+        weights = _normalised(piece.segment)
+        rows = piece.rows.astype(np.float64)
+        spread, draws, hits = _row_luck(piece, weights, rows)
+        mean = rows[:, None] * weights
+        new = Balance(piece.assigned.astype(np.float64), mean, spread, draws, hits)
+        total = new if total is None else total + new
+        impossible.append(_impossible(piece, weights))
+    return _not_empty(total), np.stack(impossible, axis=1)
+
+
+def attrition_balance(pieces: Iterable[LoggedSegment]) -> Balance:
+    """Rows without reward per arm, given how many each segment has and whom it assigned.
+
+    Within a segment every row is as likely to miss its reward if arms do not matter (the
+    generalised test of Cochran, Mantel and Haenszel), so rates may move with the allocation.
+    """
+    total: Balance | None = None
+    for piece in pieces:
+        if piece.rewarded is None:
+            raise InvalidInputError("a segment has no rewarded counts; attrition needs them.")
+        missing = (piece.assigned - piece.rewarded).astype(np.float64)
+        rows = piece.rows.astype(np.float64)
+        share, gone = piece.assigned / np.maximum(rows, 1)[:, None], missing.sum(axis=1)
+        one = _multinomial(share)
+        spread, draws, hits = _part(one, np.zeros_like(one), share, rows, gone)
+        new = Balance(missing, gone[:, None] * share, spread, draws, hits)
+        total = new if total is None else total + new
+    return _not_empty(total)
+
+
+def _not_empty(total: Balance | None) -> Balance:
+    if total is None:
+        raise InvalidInputError("there is no segment in the log; give at least one.")
+    return total
+
+
+def _normalised(segment: Segment) -> Floats:
+    """Weights that sum to one; zero where nothing was played."""
+    total = segment.weights.sum(axis=1)
+    proper = (segment.weights >= 0).all(axis=1) & (np.abs(total - 1) < 1e-3)  # False for nan
+    if not (proper | (segment.rounds == 0)).all():
+        raise InvalidInputError(
+            f"a segment's weights are negative, nan or do not sum to one (sums from "
+            f"{total.min():g} to {total.max():g}); expected the probabilities of all arms."
+        )
+    weights = np.where(proper[:, None], segment.weights, 0.0)
+    return np.asarray(weights / np.where(proper, total, 1.0)[:, None])
+
+
+def _multinomial(weights: Floats) -> Floats:
+    """(n, K, K) covariance of one draw."""
+    out: Floats = -weights[:, :, None] * weights[:, None, :]
+    k = np.arange(weights.shape[1])
+    out[:, k, k] += weights
+    return out
+
+
+def _row_luck(piece: LoggedSegment, weights: Floats, rows: Floats) -> tuple[Floats, Floats, Floats]:
+    """Covariance, draws and hits of the rows per arm, given their number."""
+    segment, one = piece.segment, _multinomial(weights)
+    if segment.order == "iid":
+        return rows[:, None, None] * one, rows, rows[:, None] * weights
+    if segment.order == "shuffled":
+        return _part(one, np.zeros_like(one), weights, segment.rounds.astype(np.float64), rows)
+    b = float(segment.block)
+    handed = piece.positions.astype(np.float64)
+    start = _start_covariance(weights, segment.block)
+    whole, cut = handed // b, handed % b
+    cut_spread, cut_draws, cut_hits = _part(one, start, weights, np.full_like(cut, b), cut)
+    full = whole[:, None, None] * start + cut_spread
+    spread, draws, hits = _part(one, full, weights, handed, rows)
+    # Rounding up or down is one more draw a block, unless there is nothing to round.
+    uneven = np.where(start.any(axis=(1, 2)), np.ceil(handed / b), 0.0)
+    exact = weights * b
+    fraction = np.where(np.abs(exact - np.rint(exact)) < WHOLE, 0.0, exact % 1.0)
+    return spread, draws + cut_draws + uneven, hits + cut_hits + uneven[:, None] * fraction
+
+
+def _part(
+    one: Floats, full: Floats, weights: Floats, size: Floats, rows: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Covariance, draws and hits of counts in a random part of `rows` out of `size` positions.
+
+    one : covariance of a single draw; full : of the counts in all positions. What matters is the
+    smaller of the part and the rest: if few are left out, it is who they are.
+    """
+    size = np.maximum(size, 1.0)
+    rows = np.minimum(rows, size)
+    luck = (rows * (size - rows) / np.maximum(size - 1, 1))[:, None, None]
+    share = (rows / size)[:, None, None]
+    spread = share**2 * full + luck * (one - full / size[:, None, None] ** 2)
+    few = rows <= size / 2
+    draws = np.where(few, rows, size - rows)
+    return spread, draws, draws[:, None] * np.where(few[:, None], weights, 1 - weights)
+
+
+def _start_covariance(weights: Floats, block: int) -> Floats:
+    """(n, K, K) of the counts of a block by systematic sampling with a uniform start u.
+
+    The first k arms get ⌊e⌋ + 1{u < e - ⌊e⌋} positions, e = block * their weight, so the
+    covariance of these sums is min(f, g) - f g, with f and g their fractional parts.
+    """
+    ends = np.cumsum(weights, axis=1) * block
+    near = np.rint(ends)
+    f = np.where(np.abs(ends - near) < WHOLE, 0.0, ends - np.floor(ends))
+    sums = np.minimum(f[:, :, None], f[:, None, :]) - f[:, :, None] * f[:, None, :]
+    rows = np.diff(sums, axis=1, prepend=0.0)
+    return np.diff(rows, axis=2, prepend=0.0)
+
+
+def _impossible(piece: LoggedSegment, weights: Floats) -> NDArray[np.bool_]:
+    """(n, K) counts that no luck of the draw can give."""
+    segment, counts = piece.segment, piece.assigned
+    handed, lost = piece.positions[:, None], piece.lost[:, None]
+    too_many = (piece.rows > piece.positions)[:, None] & (counts > 0)
+    if segment.order == "iid":
+        return np.asarray(too_many | ((counts > 0) & (weights <= 0)))
+    if segment.order == "shuffled":
+        return np.asarray(too_many | (counts > segment.counts))
+    b = segment.block
+    least = np.floor(weights * b + WHOLE)
+    most = np.ceil(weights * b - WHOLE)
+    cut = handed % b
+    low = handed // b * least + np.maximum(0, cut - (b - least)) - lost
+    high = handed // b * most + np.minimum(cut, most)
+    return np.asarray(too_many | (counts < low) | (counts > high))

@@ -1,0 +1,233 @@
+"""Confidence sequences: intervals that hold at all times at once, for tests that are watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steadyarm.inference.boundaries import bernstein_reach, normal_factor
+from steadyarm.inference.bounded import bounded_terms
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.intervals import (
+    Intervals,
+    gap_directions,
+    quadratic,
+    recommended_arms,
+    skewed_limits,
+)
+from steadyarm.inference.variance import LEAST_ROUNDS, running_variance, third_moments
+from steadyarm.validation import check_fraction, whole_number
+
+__all__ = ["confidence_path", "confidence_sequence"]
+
+Floats = NDArray[np.float64]
+
+FIRST_LOOK = 0.05  # share of the budget before which the asymptotic sequence says nothing
+ASYMPTOTIC = (
+    "Many rounds before the first look, none dominating; drawn as recorded; variance settles."
+)
+BOUNDED = {
+    "rounds": "All rewards lie in reward_range; arms drawn independently as recorded.",
+    "lists": "All rewards lie in reward_range; the world does not react to assignments.",
+    "pieces": "All rewards lie in reward_range; the world does not react to assignments.",
+}
+
+
+def confidence_sequence(
+    evidence: Evidence,
+    budget: int,
+    level: float = 0.95,
+    reward_range: tuple[float, float] | None = None,
+    recommended: ArrayLike | None = None,
+) -> Intervals:
+    """Intervals for a test that is looked at whenever one likes, and may be stopped then.
+
+    With probability `level` not one of all the looks, at the end of any piece, is wrong on any
+    arm. With a range of the rewards this holds for tests of any length (time-uniform empirical
+    Bernstein); without, in large samples (asymptotic confidence sequence).
+
+    Parameters
+    ----------
+    budget : planned rounds of the whole test, the same at every look; where it is tightest
+    level : probability that the sequence never fails; each statement of `Intervals` by itself
+    reward_range : (least, largest) reward that can occur, if there is one
+    recommended : (n,) arm of each test that gaps are measured from; by default the best estimate
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[600.0, 300.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [(half, stats)])
+    >>> found = confidence_sequence(evidence, budget=2000, reward_range=(0, 1))
+    >>> found.low.round(2).tolist(), found.high.round(2).tolist()
+    ([[0.51, 0.24]], [[0.69, 0.37]])
+    """
+    watched = _watch(evidence, budget, reward_range)
+    return _look(watched, evidence.rounds.shape[1] - 1, level, recommended)
+
+
+def confidence_path(
+    evidence: Evidence,
+    budget: int,
+    level: float = 0.95,
+    reward_range: tuple[float, float] | None = None,
+) -> list[Intervals]:
+    """The confidence sequence as it stood at the end of every piece, for pictures and checks."""
+    watched = _watch(evidence, budget, reward_range)
+    return [_look(watched, j, level, None) for j in range(evidence.rounds.shape[1])]
+
+
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    """What all looks share: sums up to the end of every piece.
+
+    variance : (n, J, r, r) of the score sum
+    third : (n, J, K) third moments of the arms' score sums, if rewards are unbounded
+    scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
+    first : (2, n, K) in the first piece
+    """
+
+    evidence: Evidence
+    rounds: NDArray[np.int64]
+    scores: Floats
+    squares: Floats
+    variance: Floats
+    third: Floats
+    scale: Floats | None
+    first: Floats | None
+    budget: int
+    method: str
+    assumption: str
+
+
+def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | None) -> _Watched:
+    budget = whole_number(budget, "budget", least=1)
+    scale = first = None
+    third = np.zeros((*evidence.rounds.shape, evidence.arms.size))
+    if reward_range is None:
+        variance, parts, kind = running_variance(evidence)
+        X = evidence.arms.coordinates
+        spreads = np.einsum("njrs,kr,ks->njk", parts, X, X, optimize=True)
+        third = third_moments(evidence.scores @ X.T, spreads, evidence.rounds)
+        method, assumption = f"asymptotic, {kind}", ASYMPTOTIC
+    else:
+        variance, scale, kind = bounded_terms(evidence, reward_range)
+        first = scale[:, :, 0].copy()
+        scale = np.maximum.accumulate(scale, axis=2)
+        method, assumption = f"empirical Bernstein, {kind}", BOUNDED[kind]
+    return _Watched(
+        evidence,
+        np.cumsum(evidence.rounds, axis=1),
+        np.cumsum(evidence.scores, axis=1),
+        np.cumsum(evidence.squares, axis=1),
+        variance,
+        third,
+        scale,
+        first,
+        budget,
+        method,
+        assumption,
+    )
+
+
+def _look(watched: _Watched, j: int, level: float, recommended: ArrayLike | None) -> Intervals:
+    """The intervals at the end of piece j."""
+    alpha = 1 - check_fraction(level, "level")
+    arms = watched.evidence.arms
+    X, K = arms.coordinates, arms.size
+    until = Evidence(  # all that estimates need of the pieces so far
+        arms,
+        watched.rounds[:, j : j + 1],
+        watched.scores[:, j : j + 1],
+        watched.squares[:, j : j + 1],
+        direction=watched.evidence.direction,
+    )
+    best = recommended_arms(until, recommended)
+    rows, T = np.arange(len(best)), np.maximum(until.played, 1)[:, None]
+    everywhere = np.broadcast_to(X, (len(best), *X.shape))
+    D, gaps = gap_directions(until, best)
+    low, high = _limits(watched, j, everywhere, None, alpha / (2 * K), until.estimates)
+    pairs = max(K * (K - 1), 2)
+    gap_low, gap_high = _limits(watched, j, D, best, alpha / pairs, gaps)
+    lead, _ = _limits(watched, j, D, best, alpha / max(K - 1, 1), gaps)
+    gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
+    errors = np.sqrt(quadratic(everywhere, watched.variance[:, j])) / T
+    return Intervals(
+        arms=arms,
+        recommended=best,
+        estimates=until.estimates,
+        low=low,
+        high=high,
+        gaps=gaps,
+        gap_low=gap_low,
+        gap_high=gap_high,
+        plausible=lead <= 0,
+        standard_errors=np.where(np.isfinite(high - low), errors, np.inf),
+        rounds=until.played,
+        level=float(level),
+        method=watched.method,
+        assumption=watched.assumption,
+    )
+
+
+def _limits(
+    watched: _Watched,
+    j: int,
+    D: Floats,
+    best: NDArray[np.int64] | None,
+    alpha: float,
+    centre: Floats,
+) -> tuple[Floats, Floats]:
+    """(n, K) limits of d'θ for directions D (n, K, r) around the estimates; infinite if unknown.
+
+    alpha is one-sided; best is None for the values of the arms themselves.
+    """
+    variance = quadratic(D, watched.variance[:, j])
+    played = watched.rounds[:, j][:, None]
+    T = np.maximum(played, 1)
+    if watched.scale is not None and watched.first is not None:
+        below, above = _scales(watched, watched.scale[:, :, j], best)
+        first_below, first_above = _scales(watched, watched.first, best)
+        if watched.method.endswith("lists") and (best is not None or not _is_one_hot(watched)):
+            variance, below, above = 2 * variance, 2 * below, 2 * above
+        # the sum is too large only as far as terms can lie below their predictions make it
+        down = bernstein_reach(variance, below, first_below, watched.budget, alpha)
+        up = bernstein_reach(variance, above, first_above, watched.budget, alpha)
+        return centre - down / T, centre + up / T
+    seen = quadratic(D, watched.squares[:, j])
+    enough = played >= max(LEAST_ROUNDS, FIRST_LOOK * watched.budget)
+    known = enough & (variance > 1e-14 * seen)
+    error = np.sqrt(variance)
+    skew = np.zeros_like(error)
+    if best is None:
+        skew = watched.third[:, j] / np.where(known, variance, np.inf)
+    z = normal_factor(played / watched.budget, alpha)
+    error = np.where(known, error, np.inf)
+    return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
+
+
+def _is_one_hot(watched: _Watched) -> bool:
+    X = watched.evidence.arms.coordinates
+    return X.shape[0] == X.shape[1] and np.array_equal(X, np.eye(len(X)))
+
+
+def _scales(
+    watched: _Watched, scale: Floats, best: NDArray[np.int64] | None
+) -> tuple[Floats, Floats]:
+    """(n, K) below and above, of values or of what the arm `best` is better by."""
+    below, above = scale
+    if best is not None:
+        rows = np.arange(len(best))
+        if watched.evidence.direction == "minimize":
+            below, above = above, below
+        below, above = (
+            below[rows, best][:, None] + above,
+            above[rows, best][:, None] + below,
+        )
+    most = np.maximum(below, above)
+    return np.maximum(below, most / 64), np.maximum(above, most / 64)

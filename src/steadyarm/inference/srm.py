@@ -1,0 +1,222 @@
+"""Sample-ratio mismatch: do the assignments in the log follow the probabilities in the log?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.balance import NORMAL, Balance, bennett, standardised, surprise
+from steadyarm.inference.logged import LoggedSegment, names_of
+from steadyarm.inference.luck import assignment_balance, attrition_balance
+from steadyarm.inference.plain import plain
+
+__all__ = ["CountTest", "attrition_test", "srm_from_propensities", "srm_p_values", "srm_test"]
+
+Floats = NDArray[np.float64]
+ALARM = 0.001  # below this a test has failed
+NOTICE = 0.01  # below this it is worth a look
+MENTION = 0.05  # below this the verdict says what is off
+
+
+@dataclass(frozen=True, eq=False)
+class CountTest:
+    """Counts per arm against their expectations.
+
+    Attributes
+    ----------
+    names : of the arms
+    p_value : probability of counts at least this far off if all is well; 0 for an impossible log
+    statistic, freedom : chi-squared part of the test; freedom 0 if all counts are small
+    observed, expected : (K,)
+    residuals : (K,) differences in standard deviations; infinite where nothing may vary
+    culprit : the arm that is furthest off, if the p-value is below 0.01
+    verdict : one sentence for people
+    lost : positions that were handed out and have no row
+    """
+
+    names: tuple[str, ...]
+    p_value: float
+    statistic: float
+    freedom: int
+    observed: Floats
+    expected: Floats
+    residuals: Floats
+    culprit: str | None
+    verdict: str
+    lost: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; None for infinite residuals."""
+        data: dict[str, Any] = plain(self)
+        return data
+
+
+def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest:
+    """Whether the rows per arm fit the sum of the logged probabilities.
+
+    Right under any policy that logs its allocations, however they followed from the rewards, and
+    for every order of draws: independent, permuted blocks, shuffled. It conditions on the rows
+    there are, so rows that all arms lose alike raise no alarm (`lost` counts them); rows that one
+    arm loses do. An arm without a single row counts like any other.
+
+    Examples
+    --------
+    >>> from steadyarm.segments import Segment
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([10_000]))
+    >>> found = srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5010, 4990]]))])
+    >>> round(found.p_value, 3)
+    0.841
+    >>> srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5000, 4800]]))]).verdict
+    'B has 4800 rows and should have about 4900 (-2.0 standard deviations; p = 0.043).'
+    """
+    log = list(pieces)
+    names = names_of(names, log)
+    balance, impossible = assignment_balance(log)
+    found = _judged(names, balance, "has {0:.0f} rows and should have about {1:.0f}")
+    found = replace(found, lost=sum(int(piece.lost[0]) for piece in log))
+    if impossible.any():
+        j, k = np.argwhere(impossible[0])[0].tolist()
+        verdict = _impossible_verdict(names, log[j], j, k)
+        return replace(found, p_value=0.0, culprit=names[k], verdict=verdict)
+    if found.p_value >= MENTION:
+        fine = f"The rows per arm fit the logged probabilities (p = {found.p_value:.2g})."
+        return replace(found, verdict=fine)
+    return found
+
+
+def srm_p_values(pieces: Iterable[LoggedSegment]) -> Floats:
+    """(n,) p-values of `srm_test` for a batch of n tests."""
+    balance, impossible = assignment_balance(pieces)
+    return np.where(impossible.any(axis=(1, 2)), 0.0, surprise(balance)[0])
+
+
+def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest:
+    """Whether rewards go missing more often in some arms than in others.
+
+    Compared within segments only, so the share of missing rewards may move over time together
+    with the allocation. A segment of one row says nothing; merge such segments by day before.
+
+    Examples
+    --------
+    >>> from steadyarm.segments import Segment
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
+    >>> piece = LoggedSegment(fair, np.array([[500, 500]]), rewarded=np.array([[490, 430]]))
+    >>> attrition_test(["A", "B"], [piece]).verdict
+    'B misses 70 rewards and should miss about 40 (+7.0 standard deviations; p = 2.7e-12).'
+    """
+    log = list(pieces)
+    names = names_of(names, log)
+    balance = attrition_balance(log)
+    found = _judged(names, balance, "misses {0:.0f} rewards and should miss about {1:.0f}", 1)
+    if found.p_value < MENTION:
+        return found
+    missing = int(balance.observed.sum())
+    fine = f"{missing} rewards are missing, in all arms alike (p = {found.p_value:.2g})."
+    return replace(found, verdict=fine if missing else "No reward is missing.")
+
+
+def srm_from_propensities(
+    names: Sequence[str], arms: NDArray[np.int64], propensities: Floats
+) -> CountTest:
+    """The test for logs that hold only the probability of the arm that was drawn.
+
+    The sum of 1/p over the rows of an arm should be the number T of all rows. Its variance is the
+    sum over rounds of 1/p - 1, estimated by T times the mean of 1/p - 1, in which a row weighs 1/p
+    (exact if p is constant). Arms are tested one by one and the p-value is Bonferroni's. An arm
+    without rows cannot be judged: its probability is nowhere in the log.
+
+    Parameters
+    ----------
+    arms : (T,) the arm of each row, from 0
+    propensities : (T,) the probability it was drawn with
+
+    Examples
+    --------
+    >>> arms = np.repeat([0, 1], [300, 700])
+    >>> found = srm_from_propensities(["A", "B"], arms, np.where(arms == 0, 0.25, 0.75))
+    >>> round(found.p_value, 5), found.culprit
+    (0.00052, 'B')
+    """
+    names = tuple(str(name) for name in names)
+    arms, p = np.asarray(arms), np.asarray(propensities, dtype=np.float64)
+    if arms.ndim != 1 or p.shape != arms.shape or not len(arms):
+        raise InvalidInputError(
+            f"arms has shape {arms.shape} and propensities {p.shape}; expected one of each a row."
+        )
+    if not np.issubdtype(arms.dtype, np.integer) or arms.min() < 0 or arms.max() >= len(names):
+        raise InvalidInputError(f"arms must be whole numbers from 0 to {len(names) - 1}.")
+    if not ((p > 0) & (p <= 1)).all():  # True for nan
+        raise InvalidInputError(
+            f"propensities lie between {p.min():g} and {p.max():g}; expected above 0, at most 1."
+        )
+    T, K = len(arms), len(names)
+    sums: Floats = np.bincount(arms, 1 / p, K).astype(np.float64)
+    seen = sums > 0
+    variance = np.bincount(arms, (1 / p - 1) / p, K) * T / np.where(seen, sums, 1.0)
+    largest = np.ones(K)
+    np.maximum.at(largest, arms, 1 / p)
+    off = np.where(seen, sums - T, 0.0)
+    residuals = standardised(off, variance, 1e-6 * T)
+    normal = variance >= NORMAL * largest**2
+    each = 2 * norm.sf(np.abs(residuals))
+    each = np.where(normal, each, bennett(np.abs(off) / largest, variance / largest**2))
+    each = np.where(residuals == 0, 1.0, each)
+    p_value = float(min(1.0, each.min() * seen.sum()))
+    worst = _furthest(residuals)
+    verdict = (
+        f"The rows of {names[worst]} stand for {sums[worst]:.0f} and should stand for about {T} "
+        f"({residuals[worst]:+.1f} standard deviations; p = {p_value:.2g})."
+        if p_value < MENTION
+        else f"The rows per arm fit the logged probabilities (p = {p_value:.2g})."
+    )
+    if not seen.all():
+        unseen = ", ".join(name for name, there in zip(names, seen, strict=True) if not there)
+        verdict += f" Not in the log at all, so nothing can be said of: {unseen}."
+    culprit = names[worst] if p_value < NOTICE else None
+    expected = np.full(K, float(T))
+    return CountTest(
+        names, p_value, float(residuals[worst] ** 2), 1, sums, expected, residuals, culprit, verdict
+    )
+
+
+def _judged(names: tuple[str, ...], balance: Balance, says: str, sign: int = 0) -> CountTest:
+    """The result of a test; sign 1 if only too many of something is a fault."""
+    p, statistic, freedom = (float(value[0]) for value in surprise(balance))
+    residuals = balance.residuals[0]
+    worst = int(residuals.argmax()) if sign else _furthest(residuals)
+    observed, expected = balance.observed[0], balance.expected[0]
+    verdict = (
+        f"{names[worst]} {says.format(observed[worst], expected[worst])} "
+        f"({residuals[worst]:+.1f} standard deviations; p = {p:.2g})."
+    )
+    culprit = names[worst] if p < NOTICE else None
+    return CountTest(
+        names, p, statistic, int(freedom), observed, expected, residuals, culprit, verdict
+    )
+
+
+def _furthest(residuals: Floats) -> int:
+    """The arm that is furthest off; of two, the one with too few, since loss is more common."""
+    size = np.nan_to_num(np.abs(residuals), posinf=1e300)
+    close = size >= size.max() * (1 - 1e-9)
+    return int(np.where(close, residuals, np.inf).argmin())
+
+
+def _impossible_verdict(names: tuple[str, ...], piece: LoggedSegment, j: int, k: int) -> str:
+    count = int(piece.assigned[0, k])
+    if piece.rows[0] > piece.positions[0]:
+        return (
+            f"Segment {j} handed out {int(piece.positions[0])} positions but has "
+            f"{int(piece.rows[0])} rows: some are double."
+        )
+    if piece.segment.weights[0, k] <= 0:
+        return f"Segment {j} never plays {names[k]}, yet has {count} rows of it."
+    planned = piece.segment.weights[0, k] * float(piece.positions[0])
+    near = f"{planned:.0f}" if abs(planned - round(planned)) < 1e-6 else f"about {planned:.1f}"
+    return f"Segment {j} should have {near} of {names[k]} and has {count}: no luck can do that."

@@ -1,0 +1,172 @@
+"""How much a sum of scores scatters, estimated from the scores: never too little on average.
+
+The sum of the scores less the sum of the true parameters is a martingale, so the variance of the
+whole is the sum of the variances of its parts. Which parts can be seen depends on how arms were
+drawn; drift can only make the estimates larger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.inference.evidence import Evidence
+
+__all__ = ["LEAST_ROUNDS", "Scatter", "running_variance", "score_scatter", "third_moments"]
+
+Floats = NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64)
+
+LEAST_ROUNDS = 30  # of a group, and of a test of which anything is said
+LEAST_PIECES = 10  # whose differences tell a variance
+GROUPS = 20  # in which scores are centred, at most: slow drift stays between them
+DIFFERENCES = 60  # pieces that are compared, at most; shorter ones are joined
+SHOCK = 6  # times the usual size of a step
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The variance of a score sum, and its parts if they can be seen one by one.
+
+    Attributes
+    ----------
+    total : (n, r, r) variance of the whole sum
+    freedom : (n,) degrees of freedom; infinite if there are many
+    method : "rounds", "lists" or "differences"
+    rounds : (n, G) of consecutive groups of pieces
+    sums : (n, G, r) their score sums
+    variances : (n, G, r, r) their estimated variances, zero if they cannot be seen
+    """
+
+    total: Floats
+    freedom: Floats
+    method: str
+    rounds: NDArray[np.int64]
+    sums: Floats
+    variances: Floats
+
+
+def score_scatter(evidence: Evidence) -> Scatter:
+    """The variance of the sum of all scores.
+
+    - "lists": blocks hold whole numbers of every arm. Neyman's variance of each piece.
+    - "rounds": rounds are drawn independently. Scores around their mean, in up to 20 groups of
+      consecutive pieces.
+    - "differences": blocks whose lists are random. Neighbouring pieces are compared; tests of
+      fewer than ten pieces are taken as independent rounds, times Hoeffding's B/(B-1).
+    """
+    group = _groups(evidence, GROUPS, LEAST_ROUNDS)
+    rounds, sums = _gathered(evidence.rounds, group), _gathered(evidence.scores, group)
+    if evidence.within is not None:
+        method, parts = "lists", _gathered(evidence.within, group)
+    else:
+        squares = _gathered(evidence.squares, group)
+        method, parts = "rounds", _around_mean(squares, sums, rounds)
+    total, freedom = parts.sum(axis=1), np.full(len(rounds), np.inf)
+    if method == "rounds" and evidence.block > 1:
+        method, parts = "differences", np.zeros_like(parts)
+        apart, pieces = _differences(evidence)
+        many = pieces >= LEAST_PIECES
+        total = np.where(many[:, None, None], apart, total * evidence.block / (evidence.block - 1))
+        freedom = np.where(many, pieces * 2 / 3, freedom)  # von Neumann's ratio
+    return Scatter(total, freedom, method, rounds, sums, parts)
+
+
+def running_variance(evidence: Evidence) -> tuple[Floats, Floats, str]:
+    """Variance of the sum of all scores up to the end of each piece, of each piece, the method.
+
+    Both (n, J, r, r). As `score_scatter`, but of what is known at that time.
+    """
+    if evidence.within is not None:
+        return np.cumsum(evidence.within, axis=1), evidence.within, "lists"
+    if evidence.block > 1:
+        steps = _steps(evidence.scores, evidence.rounds)
+        none = np.zeros_like(evidence.squares[:, :1])
+        upto = np.concatenate([none, np.cumsum(steps, axis=1) + steps + steps[:, :1]], axis=1) / 2
+        return upto, np.zeros_like(evidence.squares), "differences"
+    sums, rounds = np.cumsum(evidence.scores, axis=1), np.cumsum(evidence.rounds, axis=1)
+    upto = _around_mean(np.cumsum(evidence.squares, axis=1), sums, rounds)
+    return upto, _around_mean(evidence.squares, evidence.scores, evidence.rounds), "rounds"
+
+
+def third_moments(sums: Floats, variances: Floats, rounds: NDArray[np.int64]) -> Floats:
+    """Third central moment of the sum up to the end of each part, (n, G, K).
+
+    The sum of a part and its estimated variance move together just as much as its scores are
+    skewed. Neighbours are compared, so that drift matters little; a step more than six times as
+    large as those before on average is taken for a shock and cut down to that.
+
+    Parameters
+    ----------
+    sums, variances : (n, G, K) of the parts, in K directions
+    rounds : (n, G) of the parts; neighbours of very different length are not compared
+    """
+    out = np.zeros_like(sums)
+    size, pairs = np.zeros_like(sums[:, 0]), np.zeros((len(sums), 1))
+    N = np.maximum(rounds, 1)[:, :, None].astype(np.float64)
+    for g in range(1, sums.shape[1]):
+        n, m = N[:, g - 1], N[:, g]
+        step = (sums[:, g] * n - sums[:, g - 1] * m) * (
+            variances[:, g] / m - variances[:, g - 1] / n
+        )
+        step *= (np.minimum(n, m) >= np.maximum(n, m) / 2) & (rounds[:, g] > 0)[:, None]
+        most = np.where(size > 0, SHOCK * size / np.maximum(pairs, 1), np.inf)
+        step = np.clip(step, -most, most)
+        out[:, g] = out[:, g - 1] + step / 2
+        size += np.abs(step)
+        pairs += (rounds[:, g] > 0)[:, None]
+    parts = np.cumsum(rounds > 0, axis=1)[:, :, None]
+    return np.asarray(out * parts / np.maximum(parts - 1, 1))
+
+
+def _around_mean(squares: Floats, sums: Floats, rounds: NDArray[np.int64]) -> Floats:
+    """N / (N - 1) times the sum of (s - mean)(s - mean)'; of one round, its square."""
+    N = rounds[:, :, None, None]
+    spread = squares - sums[..., :, None] * sums[..., None, :] / np.maximum(N, 1)
+    return np.asarray(np.where(N > 1, spread * N / np.maximum(N - 1, 1), squares))
+
+
+def _differences(evidence: Evidence) -> tuple[Floats, NDArray[np.int64]]:
+    """Half the squared differences of neighbours, those at both ends whole; how many pieces."""
+    group = _groups(evidence, DIFFERENCES, 1)
+    rounds = _gathered(evidence.rounds, group)
+    pieces = (rounds > 0).sum(axis=1)
+    steps = _steps(_gathered(evidence.scores, group), rounds)
+    if not steps.shape[1]:
+        return np.zeros_like(evidence.squares[:, 0]), pieces
+    last = np.maximum(pieces - 2, 0)
+    ends = steps[:, 0] + steps[np.arange(len(steps)), last]
+    return (steps.sum(axis=1) + ends) / 2, pieces
+
+
+def _steps(scores: Floats, rounds: NDArray[np.int64]) -> Floats:
+    """(n, J - 1, r, r) of neighbours: n n' (Y/n - Y'/n')(Y/n - Y'/n')', about v + v'."""
+    mean = scores / np.maximum(rounds, 1)[:, :, None]
+    step = np.diff(mean, axis=1)
+    both = (rounds[:, 1:] * rounds[:, :-1])[:, :, None, None]
+    return np.asarray(both * step[..., :, None] * step[..., None, :])
+
+
+def _groups(evidence: Evidence, most: int, least: int) -> NDArray[np.int64]:
+    """(n, J) which of at most `most` groups of about equal rounds a piece belongs to."""
+    ends = np.cumsum(evidence.rounds, axis=1)
+    total = np.maximum(ends[:, -1:], 1)
+    count = np.minimum(most, np.maximum((evidence.rounds > 0).sum(axis=1, keepdims=True), 1))
+    count = np.minimum(count, np.maximum(total // least, 1))
+    middle = ends - (evidence.rounds + 1) // 2
+    slot = np.clip(middle * count // total, 0, count - 1)
+    opened = np.diff(slot, axis=1, prepend=slot[:, :1]) > 0
+    return np.asarray(np.cumsum(opened, axis=1))
+
+
+def _gathered(values: NDArray[Number], group: NDArray[np.int64]) -> NDArray[Number]:
+    """Sums of (n, J, ...) over the pieces of each group: (n, G, ...)."""
+    n, J = group.shape
+    out = np.zeros((n, int(group.max()) + 1, *values.shape[2:]), dtype=values.dtype)
+    rows = np.arange(n)
+    for j in range(J):
+        out[rows, group[:, j]] += values[:, j]
+    return out

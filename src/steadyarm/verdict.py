@@ -1,0 +1,183 @@
+"""Verdict: what a live test concludes so far, how surely, and on which assumption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from steadyarm.arms import ArmSet
+from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_budget
+from steadyarm.policies import Policy, State
+from steadyarm.policies.ips import IPSPolicy
+from steadyarm.segments import Direction, Segment, SegmentStats
+
+__all__ = ["Verdict", "evidence_of", "verdict_of"]
+
+Floats = NDArray[np.float64]
+
+EPOCHS = "Nothing drifts; normal in large samples. Variants that were dropped are not measured."
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What a test concludes so far.
+
+    Attributes
+    ----------
+    arm, name : the recommended variant
+    estimates : (K,) estimated time-averaged reward of every variant; nan for those that a policy
+        of epochs (Peace, OD-LinBAI, Sequential-Halving) dropped and did not measure again
+    standard_errors : (K,) of the estimates; infinite or nan where too little is known
+    intervals : (K, 2) that hold for all variants at once with probability `level`
+    gaps : (K,) by how much the recommended variant is better than each
+    gap_intervals : (K, 2) that hold for all gaps at once with probability `level`
+    plausible : names of the variants that cannot be ruled out as the best at that level
+    level : that probability
+    anytime : whether intervals hold at all looks at once, or at one look at the end
+    method, assumption : how intervals were found, and what must be true for them, in one line
+    rewards : number of rewards the test has used so far. Policies of epochs use an epoch's
+        rewards when all of them are in, and estimate from the last epoch alone.
+    """
+
+    arm: int
+    name: str
+    estimates: Floats
+    standard_errors: Floats
+    intervals: Floats
+    gaps: Floats
+    gap_intervals: Floats
+    plausible: tuple[str, ...]
+    level: float
+    anytime: bool
+    method: str
+    assumption: str
+    rewards: int
+
+    @property
+    def sure(self) -> bool:
+        """Whether every other variant is ruled out."""
+        return self.plausible == (self.name,)
+
+    def __str__(self) -> str:
+        k, (low, high) = self.arm, self.intervals[self.arm]
+        value = f"{self.estimates[k]:.4g} ({low:.4g} to {high:.4g})"
+        others = [name for name in self.plausible if name != self.name]
+        rest = (
+            f"All others are ruled out at {self.level:.0%}."
+            if not others
+            else f"Not ruled out at {self.level:.0%}: {_listed(others)}."
+        )
+        return f"{self.name}: {value} after {self.rewards} rewards. {rest}"
+
+
+def evidence_of(
+    policy: Policy[Any],
+    arms: ArmSet,
+    segments: Iterable[tuple[Segment, SegmentStats]],
+    direction: Direction,
+) -> Evidence:
+    """The evidence of segments as the policy saw them, in units of the rewards."""
+    view = arms
+    if isinstance(policy, IPSPolicy) and policy.features(arms).shape != arms.coordinates.shape:
+        view = ArmSet.one_hot(arms.names)  # a policy that ignores features
+    if direction == "minimize":
+        segments = [(_turned(segment), stats.negated()) for segment, stats in segments]
+    return Evidence.from_segments(view, segments, direction)
+
+
+def verdict_of(
+    policy: Policy[Any],
+    state: State,
+    evidence: Evidence | None,
+    direction: Direction,
+    level: float,
+    anytime: bool = False,
+    reward_range: tuple[float, float] | None = None,
+) -> Verdict:
+    """What the policy recommends, with the intervals that the evidence allows.
+
+    Without evidence (policies whose allocations leave arms out) intervals are the policy's own,
+    and assume that nothing drifts.
+    """
+    found = policy.recommend(state)
+    sign = 1.0 if direction == "maximize" else -1.0
+    arm, estimates = int(found.arm[0]), sign * found.estimates[0]
+    if evidence is None:
+        assert found.standard_errors is not None
+        return _of_epochs(
+            state.arms, arm, estimates, found.standard_errors[0], sign, level, int(state.played[0])
+        )
+    recommended = found.arm[:1]
+    intervals = (
+        confidence_sequence(evidence, state.budget, level, reward_range, recommended)
+        if anytime
+        else fixed_budget(evidence, level, recommended)
+    )
+    return _of_intervals(state.arms, arm, intervals, anytime)
+
+
+def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Verdict:
+    return Verdict(
+        arm=arm,
+        name=arms.names[arm],
+        estimates=found.estimates[0],
+        standard_errors=found.standard_errors[0],
+        intervals=np.column_stack([found.low[0], found.high[0]]),
+        gaps=found.gaps[0],
+        gap_intervals=np.column_stack([found.gap_low[0], found.gap_high[0]]),
+        plausible=found.plausible_names(),
+        level=found.level,
+        anytime=anytime,
+        method=found.method,
+        assumption=found.assumption,
+        rewards=int(found.rounds[0]),
+    )
+
+
+def _of_epochs(
+    arms: ArmSet,
+    arm: int,
+    estimates: Floats,
+    errors: Floats,
+    sign: float,
+    level: float,
+    rewards: int,
+) -> Verdict:
+    # Bonferroni over the arms; an unknown error leaves the whole line.
+    known = np.nan_to_num(errors, nan=np.inf)
+    reach = norm.isf((1 - level) / (2 * arms.size)) * known
+    centre = np.nan_to_num(estimates)
+    gaps = sign * (centre[arm] - centre)
+    # Errors of two arms of one fit may be correlated either way: they add up at worst.
+    gap_reach = norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (known[arm] + known)
+    gap_reach[arm] = 0.0
+    return Verdict(
+        arm=arm,
+        name=arms.names[arm],
+        estimates=estimates,
+        standard_errors=errors,
+        intervals=np.column_stack([centre - reach, centre + reach]),
+        gaps=gaps,
+        gap_intervals=np.column_stack([gaps - gap_reach, gaps + gap_reach]),
+        plausible=tuple(arms.names[k] for k in np.flatnonzero(gaps - gap_reach <= 0)),
+        level=level,
+        anytime=False,
+        method="least squares of the last epoch",
+        assumption=EPOCHS,
+        rewards=rewards,
+    )
+
+
+def _turned(segment: Segment) -> Segment:
+    m = segment.reference
+    return segment if m is None else replace(segment, reference=-m)
+
+
+def _listed(names: list[str], most: int = 5) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,297 @@
+"""The drift report: estimates by period, tests that hold their level, what others would say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+from scipy.stats import f as f_distribution
+
+import steadyarm as sa
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference import periods as periods_module
+from steadyarm.inference.drift import drift_p_values, drift_report
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.otherwise import what_otherwise
+from steadyarm.inference.periods import Periods, group_pieces, variation
+from steadyarm.segments import Segment, SegmentStats
+
+Log = list[tuple[Segment, SegmentStats]]
+FIVE = sa.ArmSet.one_hot(list("ABCDE"))
+
+
+def play(policy: sa.Policy[Any], world: sa.Environment, tests: int = 1, seed: int = 1) -> Log:
+    rng, log = np.random.default_rng(seed), []
+    state = policy.start(world.arms, world.budget, tests, seed=seed)
+    while (segment := policy.next_segment(state)) is not None:
+        stats = world.play(segment, state.played, rng, squares=True)
+        state = policy.observe(state, segment, stats)
+        log.append((segment, stats))
+    return log
+
+
+def evidence_of(
+    policy: sa.Policy[Any], world: sa.Environment, tests: int = 1, seed: int = 1
+) -> Evidence:
+    return Evidence.from_segments(world.arms, play(policy, world, tests, seed), world.direction)
+
+
+def moving(
+    shift: NDArray[np.float64] | list[float], budget: int = 3000, sd: float = 0.5
+) -> sa.Environment:
+    """Five arms whose means change by `shift` in the second half."""
+    base = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
+    rows = np.stack([base, base + np.asarray(shift)])
+    means = np.repeat(rows, [budget // 2, budget - budget // 2], axis=0)
+    return sa.Environment.from_means(FIVE, means, sa.GaussianNoise(sd))
+
+
+def by_hand(direction: str = "maximize") -> Evidence:
+    """Two arms, four pieces of 100 rounds."""
+    scores = np.array([[[10.0, 30.0], [20.0, 30.0], [60.0, 10.0], [80.0, 20.0]]])
+    squares = np.tile(400 * np.eye(2), (1, 4, 1, 1))
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    return Evidence(arms, np.full((1, 4), 100), scores, squares, direction=direction)  # type: ignore[arg-type]
+
+
+def test_estimates_of_periods_are_mean_scores() -> None:
+    report = drift_report(by_hand(), periods=2)
+    np.testing.assert_allclose(report.estimates, [[0.15, 0.3], [0.7, 0.15]])
+    np.testing.assert_allclose(report.errors[0, 0] ** 2, (800 / 200 - 0.15**2) / 199)
+    assert report.periods == ("0% to 50%", "50% to 100%")
+    assert report.best == "A"
+    assert report.leaders == ("B", "A")
+    np.testing.assert_allclose(report.gaps, [[0, -0.15], [0, 0.55]])
+    weighted = report.rounds @ report.estimates / report.rounds.sum()
+    np.testing.assert_allclose(weighted, by_hand().estimates[0])
+
+
+def test_small_rewards_may_be_the_good_ones() -> None:
+    report = drift_report(by_hand("minimize"), periods=2)
+    assert report.best == "B"
+    assert report.leaders == ("A", "B")
+    np.testing.assert_allclose(report.gaps, [[-0.15, 0], [0.55, 0]])
+
+
+def test_labels_may_come_back() -> None:
+    report = drift_report(by_hand(), periods=["weekday", "weekend", "weekday", "weekend"])
+    assert report.periods == ("weekday", "weekend")
+    np.testing.assert_allclose(report.estimates, [[0.35, 0.2], [0.5, 0.25]])
+
+
+def test_pieces_longer_than_a_share_are_not_cut() -> None:
+    report = drift_report(by_hand(), periods=7)
+    assert len(report.periods) == 4
+    assert report.periods[1] == "25% to 50%"
+
+
+def test_one_dimension_is_welchs_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(periods_module, "POOLED", 0.0)
+    means, variances, units = np.array([1.0, 1.4, 0.7]), np.array([0.04, 0.09, 0.01]), [8, 5, 12]
+    found = variation(
+        Periods(
+            ("a", "b", "c"),
+            np.array([[80, 50, 120]]),
+            means.reshape(1, 3, 1),
+            variances.reshape(1, 3, 1, 1),
+            np.array([units]),
+            "pieces",
+        ),
+        np.eye(1),
+    )
+    w = 1 / variances
+    centre = (w * means).sum() / w.sum()
+    lam = ((1 - w / w.sum()) ** 2 / (np.array(units) - 1)).sum()
+    F = (w * (means - centre) ** 2).sum() / 2 / (1 + 2 * lam / 8)
+    assert found.statistic[0] == pytest.approx(F)
+    assert found.freedom[0].tolist() == pytest.approx([2, 8 / (3 * lam)])
+    assert found.p_value[0] == pytest.approx(f_distribution.sf(F, 2, 8 / (3 * lam)))
+
+
+LAYOUTS = sa.ArmSet.factorial({name: ["off", "on"] for name in "abc"})
+STILL = {
+    "Gaussian": moving(np.zeros(5), 1200),
+    "clicks": sa.Environment.from_means(
+        FIVE, [0.1, 0.08, 0.05, 0.05, 0.02], sa.BernoulliReward(), budget=2000
+    ),
+    "layouts": sa.Environment.from_parameters(
+        LAYOUTS, np.linspace(-0.2, 0.3, LAYOUTS.dimension), sa.GaussianNoise(0.5), budget=1500
+    ),
+}
+
+
+@pytest.mark.parametrize("world", STILL)
+@pytest.mark.parametrize(
+    "policy",
+    [
+        sa.P1RAGE(),
+        sa.Steady(),
+        sa.GBAI(control_variate=True),
+        sa.GBAI(order="blocks", block=11, control_variate=True),
+    ],
+    ids=["P1-RAGE", "Steady", "references", "uneven blocks"],
+)
+def test_nothing_moves_and_alarms_are_rare(policy: sa.Policy[Any], world: str) -> None:
+    tests = 1000
+    evidence = evidence_of(policy, STILL[world], tests, seed=7)
+    for p in drift_p_values(evidence, 4):
+        for level in (0.05, 0.01):
+            assert (p < level).sum() <= binom.isf(1e-4, tests, level)
+        assert (p < 0.2).mean() > 0.03  # and they do come
+
+
+@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.Steady()], ids=["P1-RAGE", "Steady"])
+def test_a_common_shift_is_told_from_moving_gaps(policy: sa.Policy[Any]) -> None:
+    tests = 400
+    gap, level = drift_p_values(evidence_of(policy, moving(np.full(5, 0.5)), tests), 3)
+    assert (level < 0.05).mean() > 0.95
+    assert (gap < 0.05).sum() <= binom.isf(1e-4, tests, 0.05)
+    turn = [-0.4, 0.4, 0.4, -0.2, -0.2]  # the average over arms stays
+    gap, level = drift_p_values(evidence_of(policy, moving(turn), tests), 3)
+    assert (gap < 0.05).mean() > 0.95
+
+
+def test_the_verdict_says_harmless_or_not() -> None:
+    calm = drift_report(evidence_of(sa.Steady(), moving(np.zeros(5)), seed=2))
+    assert not calm.gaps_move
+    assert "does not prove that there is none" in calm.verdict
+    shifted = drift_report(evidence_of(sa.Steady(), moving(np.full(5, 1.0))))
+    assert shifted.level_moves
+    assert "that alone is harmless" in shifted.verdict
+    turned = drift_report(evidence_of(sa.Steady(), moving([-0.8, 0.3, 0.3, 0.1, 0.1])))
+    assert turned.gaps_move
+    assert "most clearly for A" in turned.verdict
+    assert "A in 0% to 25%" in turned.verdict  # where it was ahead
+
+
+def test_intervals_of_all_periods_and_arms_hold_at_once() -> None:
+    world, covered, tests = moving([-0.4, 0.4, 0.0, 0.2, -0.2], 1500), 0, 300
+    batch = evidence_of(sa.Steady(), world, tests, seed=3)
+    assert batch.within is not None
+    for i in range(tests):
+        one = replace(
+            batch,
+            rounds=batch.rounds[[i]],
+            scores=batch.scores[[i]],
+            squares=batch.squares[[i]],
+            within=batch.within[[i]],
+            weights=None,
+        )
+        report = drift_report(one, periods=2)
+        ends = np.concatenate([[0], np.cumsum(report.rounds)])
+        truth = np.stack([world.means[a:b].mean(axis=0) for a, b in pairwise(ends)])
+        low, high = report.intervals[..., 0], report.intervals[..., 1]
+        covered += bool(((low <= truth) & (truth <= high)).all())
+    assert covered >= binom.ppf(1e-4, tests, 0.95)
+
+
+def test_one_period_says_nothing() -> None:
+    report = drift_report(by_hand(), periods=1)
+    assert report.gap_p_value == report.level_p_value == 1
+    assert report.verdict == "There is one period only, so nothing can be said about drift."
+
+
+def test_rewards_that_never_vary_are_no_drift() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    half = Segment(np.array([[0.5, 0.5]]), np.array([10]), "blocks", 10)
+    stats = SegmentStats(np.array([[5, 5]]), np.array([[5.0, 0.0]]), np.array([[5.0, 0.0]]))
+    report = drift_report(Evidence.from_segments(arms, [(half, stats)] * 6), periods=3)
+    assert report.gap_p_value == 1
+
+
+def test_a_period_of_one_round_is_shown_but_not_tested() -> None:
+    evidence = evidence_of(sa.P1RAGE(), moving(np.zeros(5)))
+    report = drift_report(evidence, periods=list(range(evidence.rounds.shape[1])))
+    assert report.rounds[0] == 1
+    assert np.isnan(report.errors[0]).all()
+    assert np.isinf(report.intervals[0]).all()
+    assert 0 < report.gap_p_value < 1
+    assert json.dumps(report.to_dict(), allow_nan=False)
+
+
+def test_the_text_has_every_period() -> None:
+    text = str(drift_report(by_hand(), periods=["May", "May", "June", "June"]))
+    assert text.splitlines()[0].split()[:4] == ["period", "rounds", "A", "B"]
+    assert text.splitlines()[1].split() == ["May", "200", "0.15", "0.3"]
+
+
+def test_simpsons_paradox_is_seen() -> None:
+    """A is better in both halves, but was played mostly in the worse one."""
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    scores = np.array([[[50.0, 30.0], [300.0, 250.0]]])
+    evidence = Evidence(
+        arms, np.array([[500, 500]]), scores, np.tile(1000 * np.eye(2), (1, 2, 1, 1))
+    )
+    found = what_otherwise(evidence, [[450, 50], [50, 450]], [[45, 3], [30, 225]])
+    assert found.simpson
+    assert found.raw is not None
+    assert found.raw.leader == "B"
+    assert found.raw.means == (75 / 500, 228 / 500)
+    assert found.raw.behind == pytest.approx(0.07)
+    assert found.raw.interval[0] < 0.07 < found.raw.interval[1]
+    assert "Raw means say B, which is behind by 0.07" in str(found)
+    assert json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_raw_means_that_agree_are_behind_by_nothing() -> None:
+    found = what_otherwise(by_hand(), [200, 200], [90, 40])
+    assert not found.simpson
+    assert found.raw is not None
+    assert (found.raw.behind, found.raw.interval) == (0, (0, 0))
+
+
+def test_leaders_on_the_way() -> None:
+    found = what_otherwise(by_hand())
+    assert [(e.rounds, e.leader) for e in found.early] == [(100, "B"), (200, "B"), (300, "A")]
+    assert found.best == "A"
+    assert found.raw is None
+
+
+def test_elimination_drops_the_arm_that_starts_badly() -> None:
+    arms = sa.ArmSet.one_hot(list("ABCD"))
+    scores = np.array([[[0.0, 10.0, 20.0, 5.0], [90.0, 10.0, 30.0, 5.0]]])
+    evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
+    found = what_otherwise(evidence)
+    assert [(drop.rounds, drop.names) for drop in found.dropped] == [
+        (100, ("A", "D")),
+        (200, ("B",)),
+    ]
+    assert (found.best, found.winner, found.best_dropped) == ("A", "C", 100)
+    assert "It would have lost the best arm after 100 rounds." in str(found)
+
+
+def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
+    arms = sa.ArmSet.one_hot(list("ABCD"))
+    scores = np.array([[[0.0, 10.0, 20.0, 5.0]]])
+    evidence = Evidence(arms, np.array([[100]]), scores, np.tile(np.eye(4), (1, 1, 1, 1)))
+    found = what_otherwise(evidence)
+    assert found.winner == "C"
+    assert found.best_dropped is None
+    assert sum(len(drop.names) for drop in found.dropped) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: drift_report(by_hand(), periods=["a"]), "1 labels, but the evidence has 4"),
+        (lambda: drift_report(by_hand(), periods=0), "at least 1"),
+        (lambda: drift_report(by_hand(), periods=2.5), "whole number"),  # type: ignore[arg-type]
+        (lambda: drift_report(by_hand(), level=95), "between 0 and 1"),
+        (lambda: drift_report(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "batch of 2"),
+        (lambda: what_otherwise(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "of 2 tests"),
+        (lambda: what_otherwise(by_hand(), counts=[1, 2]), "both counts and sums"),
+        (lambda: what_otherwise(by_hand(), [1, 2, 3], [1, 2, 3]), "expected finite numbers"),
+        (lambda: what_otherwise(by_hand(), shares=[1.5]), "a share"),
+        (lambda: group_pieces(by_hand(), True), "periods is True"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: Callable[[], object], says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        call()
