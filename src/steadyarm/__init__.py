@@ -28,6 +28,7 @@ from steadyarm.errors import (
     SteadyArmError,
     UnknownAssignmentError,
 )
+from steadyarm.planning import Plan, Question, plan
 from steadyarm.policies import (
     GBAI,
     P1,
@@ -85,6 +86,10 @@ __all__ = [
     "Steady",
     "TopTwoThompson",
     "Uniform",
+    # planning
+    "Plan",
+    "Question",
+    "plan",
     # simulation
     "BernoulliReward",
     "BoundedNoise",

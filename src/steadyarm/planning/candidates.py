@@ -1,0 +1,115 @@
+"""Candidates: the policies that a plan compares, by name or with settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.policies import (
+    GBAI,
+    POLICIES,
+    AdjacentBAI,
+    Peace,
+    Policy,
+    Steady,
+    Uniform,
+    policy_from_dict,
+    policy_named,
+)
+from steadyarm.policies.ips import IPSPolicy
+from steadyarm.policies.thompson import ThompsonPolicy
+
+__all__ = ["Candidate", "candidate_from_settings", "default_candidates"]
+
+AB_TEST = EqualSplit.name
+FEWEST, USUAL = 300, 2000  # simulated tests behind each error
+RARE = 0.02  # below this error more tests are simulated
+QUICK = 1.2  # milliseconds a simulated test may take before there are fewer of them
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy and what it is called in the plan."""
+
+    label: str
+    policy: Policy[Any]
+
+    @property
+    def robust(self) -> bool:
+        """Whether its estimates stay unbiased however the world moves."""
+        return isinstance(self.policy, (IPSPolicy, AdjacentBAI, EqualSplit))
+
+    def arms(self, arms: ArmSet) -> ArmSet:
+        """The arms as the policy sees them: an A/B test knows no features."""
+        return ArmSet.one_hot(arms.names) if isinstance(self.policy, EqualSplit) else arms
+
+    def trials(self, arms: ArmSet, error: float) -> int:
+        """Simulated tests behind each error unless told.
+
+        More for small errors, fewer where a test takes long to simulate; by a rule, not by
+        measuring, so that a plan does not depend on the machine.
+        """
+        K, r = arms.size, arms.rank
+        if isinstance(self.policy, ThompsonPolicy):
+            milliseconds = 0.2 * K
+        elif isinstance(self.policy, (GBAI, Uniform)):
+            milliseconds = 0.01
+        elif isinstance(self.policy, (IPSPolicy, Peace)):  # designs for subsets of the arms
+            milliseconds = (0.5 if isinstance(self.policy, Steady) else 0.15) * (K * r / 64) ** 2
+        else:
+            milliseconds = 0.1
+        wanted = USUAL * min(max(RARE / error, 1.0), 4.0)
+        return round(max(FEWEST, min(wanted, USUAL * QUICK / milliseconds)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name, settings and label."""
+        return self.policy.to_dict() | {"label": self.label}
+
+
+def default_candidates(arms: ArmSet, sd: float) -> tuple[Candidate, ...]:
+    """Ours, the paper's, the usual test, and two adaptive ones that trust the world."""
+    eliminating = "Sequential-Halving" if arms.rank == arms.size else "OD-LinBAI"
+    names = ("Steady", "P1-RAGE", AB_TEST, eliminating, "Top-Two-Thompson")
+    return tuple(candidate_from_settings(name, sd) for name in names)
+
+
+def candidate_from_settings(settings: Any, sd: float) -> Candidate:
+    """A candidate from a policy's name, or a table with name, settings and perhaps a label.
+
+    Thompson sampling is told the noise's standard deviation unless `noise_sd` is set.
+
+    Examples
+    --------
+    >>> candidate_from_settings({"name": "steady", "robustness": 0.8}, sd=1.0).label
+    'Steady (robustness=0.8)'
+    >>> candidate_from_settings("top-two-thompson", sd=0.2).policy.noise_sd
+    0.2
+    """
+    if isinstance(settings, str):
+        settings = {"name": settings}
+    if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
+        raise InvalidInputError(
+            f'policies has the entry {settings!r}; expected a name such as "steady", or a table '
+            'such as { name = "steady", robustness = 0.8 }.'
+        )
+    rest = dict(settings)
+    typed, label = rest.pop("name"), rest.pop("label", None)
+    if typed.lower().replace("_", "-") in (AB_TEST.lower(), "ab-test"):
+        if rest.keys() - {"ties"}:
+            raise InvalidInputError(f"policies: the {AB_TEST} has no settings; given {rest}.")
+        return Candidate(label or AB_TEST, EqualSplit(**rest))
+    try:
+        name = policy_named(typed)
+    except InvalidInputError:
+        known = ", ".join([AB_TEST, *POLICIES]).lower()
+        raise InvalidInputError(f"policies has {typed!r}; expected some of {known}.") from None
+    told = ", ".join(f"{key}={value}" for key, value in rest.items())
+    if "noise_sd" in {f.name for f in fields(POLICIES[name])}:
+        rest = {"noise_sd": sd} | rest
+    return Candidate(
+        label or (f"{name} ({told})" if told else name), policy_from_dict({"name": name} | rest)
+    )

@@ -1,0 +1,210 @@
+"""plan: answer a question by simulation, with many searches at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from steadyarm.planning.answer import Curve, Line, Need, Plan, Point
+from steadyarm.planning.bounds import guarantee, theory_of
+from steadyarm.planning.candidates import Candidate
+from steadyarm.planning.question import Question
+from steadyarm.planning.rhythm import CALM, Rhythm
+from steadyarm.planning.search import STEPS, first_guess, least_budget, measure, search, tidy
+from steadyarm.policies import Steady
+from steadyarm.policies.thompson import ThompsonPolicy
+from steadyarm.simulation.engines import LocalEngine
+from steadyarm.validation import whole_number
+
+__all__ = ["Progress", "plan"]
+
+LEAST_TRIALS = 100
+GRID = 7  # budgets at which all policies are compared
+Key = tuple[str, bool]  # a candidate's label, and whether the world moves
+
+
+class Progress(NamedTuple):
+    """How far a plan is: steps done, steps in all (about), and what is being done."""
+
+    done: int
+    total: int
+    doing: str
+
+
+def plan(
+    question: Question | Mapping[str, Any] | str | Path,
+    trials: int | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> Plan:
+    """How many rounds and days a test needs, with each candidate policy.
+
+    Parameters
+    ----------
+    question : a `Question`, its settings as a dictionary, or a TOML file; see docs/plan.md
+    trials : simulated tests behind each reported error; by default 2000, up to 8000 for errors
+        below 0.02, down to 300 for policies that take long to simulate. The search itself adapts
+    seed : the same seed gives the same plan, whatever the number of jobs
+    jobs : threads; by default one per core
+    progress : called after each step, from any of the threads
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> found = sa.plan({
+    ...     "traffic_per_day": 200,
+    ...     "arms": {"one_hot": ["A", "B"]},
+    ...     "effects": {"smallest_gap": 0.5},
+    ...     "rewards": {"sd": 1.0},
+    ...     "policies": ["a/b-test"],
+    ... }, trials=500)
+    >>> 30 < found.budget < 60, found.days  # in closed form 44 rounds: Φ(-0.25 √44) = 0.05
+    (True, 1)
+    """
+    if isinstance(question, (str, Path)):
+        question = Question.from_file(Path(question))
+    elif not isinstance(question, Question):
+        question = Question.from_settings(question)
+    if trials is not None:
+        trials = whole_number(trials, "trials", least=LEAST_TRIALS)
+    seed = whole_number(seed, "seed")
+    work = _Work(question, trials, seed, LocalEngine(jobs), progress)
+    needs = work.searches()
+    budgets = _grid(question, [need.budget for need in needs.values() if need.budget is not None])
+    points = work.points(needs, budgets)
+    return Plan(
+        question=question.to_dict(),
+        summary=question.describe(),
+        error=question.error,
+        most_days=question.most_days,
+        most_rounds=question.most_rounds,
+        budgets=budgets,
+        lines=tuple(_line(question, c, needs, points, budgets) for c in question.candidates),
+        theory=theory_of(question, budgets),
+        trials=trials,
+        seed=seed,
+    )
+
+
+class _Work:
+    """The simulations of one plan, and how far they are."""
+
+    def __init__(
+        self,
+        question: Question,
+        trials: int | None,
+        seed: int,
+        engine: LocalEngine,
+        progress: Callable[[Progress], object] | None,
+    ) -> None:
+        self.question, self.trials, self.seed, self.engine = question, trials, seed, engine
+        self.rhythms = (CALM, question.rhythm) if question.rhythm.moves else (CALM,)
+        # slow ones first, so that they do not run alone at the end
+        self.candidates = sorted(question.candidates, key=_haste)
+        searches = len(self.candidates) * len(self.rhythms)
+        self.total = searches * (STEPS + GRID) + len(self.candidates) * (len(self.rhythms) - 1)
+        self.done, self.progress, self.lock = 0, progress, threading.Lock()
+
+    def trials_of(self, candidate: Candidate) -> int:
+        """Simulated tests behind each error."""
+        return self.trials or candidate.trials(self.question.arms, self.question.error)
+
+    def searches(self) -> dict[Key, Need]:
+        """What every candidate needs in every kind of world."""
+        guess = first_guess(self.question)
+        keys = [(c, r) for c in self.candidates for r in self.rhythms]
+
+        def run(candidate: Candidate, rhythm: Rhythm) -> Need:
+            steps = 0
+
+            def step() -> None:
+                nonlocal steps
+                steps += 1
+                if steps <= STEPS:
+                    self._step(f"searching the budget of {candidate.label}")
+
+            trials = self.trials_of(candidate)
+            found = search(self.question, candidate, rhythm, guess, trials, self.seed, step)
+            self._step(f"searching the budget of {candidate.label}", max(STEPS - steps, 0))
+            return found
+
+        found = dict(self.engine.run(run, keys))
+        return {(keys[i][0].label, keys[i][1].moves): need for i, need in sorted(found.items())}
+
+    def points(
+        self, needs: Mapping[Key, Need], budgets: tuple[int, ...]
+    ) -> dict[tuple[Key, int], Point]:
+        """Errors at the common budgets, and of the calm world's budgets in the moving one."""
+        calls = []
+        for candidate in self.candidates:
+            trials = self.trials_of(candidate)
+            few = max(trials // 4, LEAST_TRIALS)
+            for rhythm in self.rhythms:
+                calls += [(candidate, rhythm, budget, few) for budget in budgets]
+            calm = needs[candidate.label, False].budget
+            if self.question.rhythm.moves and calm is not None:
+                calls.append(
+                    (candidate, self.question.rhythm, calm, max(trials // 2, LEAST_TRIALS))
+                )
+
+        def run(candidate: Candidate, rhythm: Rhythm, budget: int, trials: int) -> Point:
+            point = measure(self.question, candidate, rhythm, budget, trials, self.seed)
+            self._step(f"comparing errors of {candidate.label}")
+            return point
+
+        found = dict(self.engine.run(run, calls))
+        return {
+            ((calls[i][0].label, calls[i][1].moves), calls[i][2]): point
+            for i, point in sorted(found.items())
+        }
+
+    def _step(self, doing: str, steps: int = 1) -> None:
+        with self.lock:
+            self.done += steps
+            if self.progress is not None:
+                self.progress(Progress(self.done, self.total, doing))
+
+
+def _haste(candidate: Candidate) -> int:
+    if isinstance(candidate.policy, ThompsonPolicy):
+        return 0
+    return 1 if isinstance(candidate.policy, Steady) else 2
+
+
+def _grid(question: Question, found: list[int]) -> tuple[int, ...]:
+    """Budgets around those that were found, at equal ratios."""
+    guess = first_guess(question)
+    least, most = least_budget(question), question.most_rounds
+    low = max(min(found, default=guess) / 4, least)
+    high = min(max(found, default=guess) * 1.3, most)
+    budgets = [min(tidy(b, 2), most) for b in np.geomspace(min(low, high), high, GRID)]
+    return tuple(sorted(set(budgets)))
+
+
+def _line(
+    question: Question,
+    candidate: Candidate,
+    needs: Mapping[Key, Need],
+    points: Mapping[tuple[Key, int], Point],
+    budgets: tuple[int, ...],
+) -> Line:
+    def curve(moves: bool) -> Curve:
+        key = candidate.label, moves
+        return Curve(needs[key], tuple(points[key, budget] for budget in budgets))
+
+    moving = question.rhythm.moves
+    calm = needs[candidate.label, False].budget
+    surprised = points[(candidate.label, True), calm] if moving and calm is not None else None
+    return Line(
+        label=candidate.label,
+        robust=candidate.robust,
+        calm=curve(False),
+        moving=curve(True) if moving else None,
+        surprised=surprised,
+        guarantee=guarantee(question, candidate),
+    )

@@ -1,0 +1,356 @@
+"""Question: the validated description of a test that is to be planned."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steadyarm.arms import ArmSet
+from steadyarm.environments import BernoulliReward, Environment, GaussianNoise
+from steadyarm.environments.named import arms_from_settings
+from steadyarm.errors import InvalidInputError
+from steadyarm.planning.candidates import (
+    Candidate,
+    candidate_from_settings,
+    default_candidates,
+)
+from steadyarm.planning.effects import Effects, has_constant
+from steadyarm.planning.log import LogSummary, read_log
+from steadyarm.planning.rhythm import CALM, Rhythm
+from steadyarm.planning.worlds import BatchWorld
+from steadyarm.validation import check_fraction, finite_number, whole_number
+
+__all__ = ["Question"]
+
+TOP = ("error", "traffic_per_day", "most_days", "policies")
+TABLES = {
+    "arms": None,  # checked where arms are built
+    "effects": ("smallest_gap", "means", "spread", "range", "log", "indifference"),
+    "rewards": ("rate", "sd", "mean", "conversions"),
+    "rhythm": ("kind", "strength", "lift", "starts", "week", "curve"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """How long must a test be? Everything that has to be known to answer.
+
+    Build one with `from_settings` (a dictionary) or `from_file` (the same as TOML).
+
+    Attributes
+    ----------
+    arms : the variants
+    effects : what they are worth
+    noise : Gaussian, or Bernoulli for conversions
+    level : average reward of an arm without effect
+    traffic_per_day : visits that a day of the test can have
+    most_days : how long a test may take
+    error : the wanted probability of a wrong verdict
+    rhythm : how effects move
+    candidates : the policies to compare
+    """
+
+    arms: ArmSet
+    effects: Effects
+    noise: GaussianNoise | BernoulliReward
+    level: float
+    traffic_per_day: int
+    candidates: tuple[Candidate, ...]
+    rhythm: Rhythm = CALM
+    error: float = 0.05
+    most_days: int = 90
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], folder: Path = Path()) -> Question:
+        """The question that a dictionary asks; files it names are looked for in `folder`.
+
+        Examples
+        --------
+        >>> question = Question.from_settings({
+        ...     "traffic_per_day": 2000,
+        ...     "arms": {"one_hot": ["A", "B", "C"]},
+        ...     "effects": {"smallest_gap": 0.01},
+        ...     "rewards": {"rate": 0.05},
+        ...     "rhythm": {"kind": "weekend"},
+        ... })
+        >>> round(question.sd, 3), question.rhythm.days(20_000, question.traffic_per_day)
+        (0.218, 14)
+        """
+        _check_keys(settings)
+        given = {table: dict(settings.get(table, {})) for table in TABLES}
+        log = _log(given["effects"], folder)
+        arms = _arms(given["arms"], log)
+        noise, level, effects = _rewards(arms, given["effects"], given["rewards"], log)
+        if isinstance(noise, GaussianNoise):
+            sd = noise.sd
+        else:
+            sd = float(np.sqrt(max(level * (1 - level), 1e-6)))
+        policies = settings.get("policies")
+        if policies is None:
+            candidates = default_candidates(arms, sd)
+        elif isinstance(policies, (list, tuple)) and policies:
+            candidates = tuple(candidate_from_settings(entry, sd) for entry in policies)
+        else:
+            raise InvalidInputError(
+                f'policies is {policies!r}; expected a list of names such as ["steady", "p1-rage"].'
+            )
+        if "traffic_per_day" not in settings:
+            raise InvalidInputError(
+                "traffic_per_day is missing; say how many visits a day of the test can have."
+            )
+        return cls(
+            arms=arms,
+            effects=effects,
+            noise=noise,
+            level=level,
+            traffic_per_day=settings["traffic_per_day"],
+            candidates=candidates,
+            rhythm=_rhythm(given["rhythm"]),
+            **{key: settings[key] for key in ("error", "most_days") if key in settings},
+        )
+
+    @classmethod
+    def from_file(cls, path: Path) -> Question:
+        """The question in a TOML file."""
+        try:
+            settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+        try:
+            return cls.from_settings(settings, path.parent)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from None
+
+    def __post_init__(self) -> None:
+        check_fraction(self.error, "error")
+        whole_number(self.traffic_per_day, "traffic_per_day", least=1)
+        whole_number(self.most_days, "most_days", least=1)
+        labels = [candidate.label for candidate in self.candidates]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise InvalidInputError(
+                    f"policies has {label!r} twice; give one of them a label of its own."
+                )
+        shortest = self.rhythm.days(1, self.traffic_per_day)
+        if self.most_days < shortest:
+            raise InvalidInputError(
+                f"most_days is {self.most_days}, but a test with this rhythm takes at least "
+                f"{shortest} days; make it longer or choose another rhythm."
+            )
+        if not has_constant(self.arms) and (
+            self.level or self.rhythm.lift or sum(self.effects.range or (0.0,))
+        ):
+            raise InvalidInputError(
+                "arms: the features cannot say a value that all arms share, but the rewards have "
+                "one; add a feature that is 1 for every arm."
+            )
+        self._check_rates()
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of a reward, for conversions at the level."""
+        if isinstance(self.noise, GaussianNoise):
+            return self.noise.sd
+        return float(np.sqrt(self.level * (1 - self.level)))
+
+    @cached_property
+    def most_rounds(self) -> int:
+        """The largest budget that the traffic allows, in whole cycles of the rhythm."""
+        days = self.most_days
+        while self.rhythm.days(days * self.traffic_per_day, self.traffic_per_day) > self.most_days:
+            days -= 1
+        return days * self.traffic_per_day
+
+    def world(
+        self, budget: int, rhythm: Rhythm, rng: np.random.Generator, trials: int
+    ) -> BatchWorld:
+        """A batch of worlds, each with effects of its own."""
+        pieces = rhythm.pieces(budget, rhythm.days(budget, self.traffic_per_day))
+        if isinstance(self.noise, BernoulliReward) and self.effects.drawn:
+            low, high = self._possible(rhythm, budget)
+            effects = self.effects.draw_within(rng, trials, low, high)
+        else:
+            effects = self.effects.draw(rng, trials)
+        return BatchWorld(self.arms, budget, effects, self.level, pieces, self.noise)
+
+    def environment(self, budget: int, rhythm: Rhythm | None = None, seed: int = 0) -> Environment:
+        """One of the worlds as an `Environment`, for `simulate` and for looking at it."""
+        rhythm = self.rhythm if rhythm is None else rhythm
+        world = self.world(budget, rhythm, np.random.default_rng(seed), 1)
+        p = world.pieces
+        rows = p.swing[:, None] * world.effects + (self.level + p.level)[:, None]
+        if len(rows) == 1:
+            return Environment.from_means(self.arms, rows[0], self.noise, budget)
+        table = np.repeat(rows, np.diff(p.ends, prepend=0), axis=0)
+        return Environment.from_means(self.arms, table, self.noise)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Settings from which `from_settings` makes the same question."""
+        conversions = isinstance(self.noise, BernoulliReward)
+        effects = self.effects.to_dict()
+        if self.effects.means is not None:
+            effects["means"] = [value + self.level for value in self.effects.means]
+            rewards: dict[str, Any] = {"conversions": True} if conversions else {"sd": self.sd}
+        else:
+            rewards = {"rate": self.level} if conversions else {"sd": self.sd, "mean": self.level}
+        return {
+            "error": self.error,
+            "traffic_per_day": self.traffic_per_day,
+            "most_days": self.most_days,
+            "policies": [candidate.to_dict() for candidate in self.candidates],
+            "arms": self.arms.to_dict(),
+            "effects": effects,
+            "rewards": rewards,
+            "rhythm": self.rhythm.to_dict(),
+        }
+
+    def describe(self) -> str:
+        """The question in one or two lines."""
+        rate = f"conversion rate {self.level:g}"
+        if self.effects.means is not None:
+            rate = "conversions"
+        noise = rate if isinstance(self.noise, BernoulliReward) else f"noise of sd {self.sd:g}"
+        return (
+            f"{self.arms.size} arms, {self.effects.describe()}; {noise}; "
+            f"{self.traffic_per_day:,} visits a day.\nRhythm: {self.rhythm.describe()}."
+        )
+
+    def _possible(self, rhythm: Rhythm, budget: int) -> tuple[float, float]:
+        """Least and largest effects for which every rate is between 0 and 1."""
+        pieces = rhythm.pieces(budget, rhythm.days(budget, self.traffic_per_day))
+        ends = [
+            ((0.0 - self.level - pieces.level) / pieces.swing)[pieces.swing != 0],
+            ((1.0 - self.level - pieces.level) / pieces.swing)[pieces.swing != 0],
+        ]
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        return float(low.max(initial=-1.0)), float(high.min(initial=1.0))
+
+    def _check_rates(self) -> None:
+        """Refuse conversion rates below 0 or above 1, before anything is simulated."""
+        if not isinstance(self.noise, BernoulliReward):
+            return
+        cycle = self.rhythm.days(1, self.traffic_per_day)
+        for days in {cycle, self.most_days}:
+            self.effects.check_within(*self._possible(self.rhythm, days * self.traffic_per_day))
+
+
+def _check_keys(settings: Any) -> None:
+    if not isinstance(settings, Mapping):
+        raise InvalidInputError(
+            f"the question is {settings!r}; expected a Question, a dictionary or a TOML file."
+        )
+    _check_known(settings, (*TOP, *TABLES), "the question")
+    for table, keys in TABLES.items():
+        value = settings.get(table, {})
+        if not isinstance(value, Mapping):
+            raise InvalidInputError(f"{table} is {value!r}; expected a table [{table}].")
+        if keys is not None:
+            _check_known(value, keys, f"[{table}]")
+
+
+def _check_known(settings: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in settings:
+        if key not in known:
+            near = get_close_matches(str(key), known, 1)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            raise InvalidInputError(
+                f"{where} has the key {key!r}; expected some of {', '.join(known)}{hint}"
+            )
+
+
+def _log(effects: dict[str, Any], folder: Path) -> LogSummary | None:
+    name = effects.pop("log", None)
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise InvalidInputError(f"effects.log is {name!r}; expected the name of a CSV file.")
+    return read_log(folder / name)
+
+
+def _arms(settings: dict[str, Any], log: LogSummary | None) -> ArmSet:
+    if settings:
+        return arms_from_settings(settings)
+    if log is not None:
+        return ArmSet.one_hot(log.names)
+    raise InvalidInputError(
+        'arms is missing; describe them, such as [arms] with one_hot = ["A", "B"].'
+    )
+
+
+def _rewards(
+    arms: ArmSet, effects: dict[str, Any], rewards: dict[str, Any], log: LogSummary | None
+) -> tuple[GaussianNoise | BernoulliReward, float, Effects]:
+    """Noise, level and effects."""
+    if log is not None:
+        missing = [name for name in arms.names if name not in log.names]
+        if missing:
+            raise InvalidInputError(
+                f"effects.log has no arm {missing[0]!r}; it has {', '.join(log.names)}."
+            )
+        if "means" in effects:
+            raise InvalidInputError("effects has log and means; leave one of them out.")
+        effects = effects | {"means": [log.means[log.names.index(name)] for name in arms.names]}
+        if not rewards:
+            rewards = {"conversions": True} if log.conversions else {"sd": log.sd}
+    known = "means" in effects
+    ways = [way for way in ("rate", "sd", "conversions") if way in rewards]
+    allowed = ("sd", "conversions") if known else ("rate", "sd")
+    if len(ways) != 1 or ways[0] not in allowed:
+        raise InvalidInputError(
+            f"rewards says {', '.join(ways) or 'nothing'}; with "
+            f"{'known means' if known else 'these effects'} expected exactly one of "
+            f"{' = … or '.join(allowed)} = … (rate: conversions at that rate; sd: rewards with "
+            "that standard deviation; conversions = true: the means are rates)."
+        )
+    noise: GaussianNoise | BernoulliReward
+    if "sd" in rewards:
+        sd = finite_number(rewards["sd"], "rewards.sd")
+        if not sd > 0:
+            raise InvalidInputError(f"rewards.sd is {sd:g}; expected a number above 0.")
+        noise, level = GaussianNoise(sd), finite_number(rewards.get("mean", 0.0), "rewards.mean")
+    else:
+        noise = BernoulliReward()
+        level = check_fraction(rewards["rate"], "rewards.rate") if "rate" in rewards else 0.0
+    if "mean" in rewards and ("sd" not in rewards or known):
+        raise InvalidInputError(
+            "rewards.mean goes with sd and effects other than known means; leave it out."
+        )
+    effects = {k: _plain(v, f"effects.{k}") for k, v in effects.items()}
+    if known and has_constant(arms):  # effects are relative to the second best arm
+        level = float(np.sort(effects["means"])[-2]) if len(effects["means"]) > 1 else 0.0
+        effects["means"] = tuple(value - level for value in effects["means"])
+    return noise, level, Effects(arms, **effects)
+
+
+def _plain(value: Any, what: str) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(finite_number(x, what) for x in value)
+    if what in ("effects.means", "effects.range"):
+        raise InvalidInputError(f"{what} is {value!r}; expected a list of numbers.")
+    return finite_number(value, what)
+
+
+def _rhythm(settings: dict[str, Any]) -> Rhythm:
+    if "curve" in settings:
+        curve = settings["curve"]
+        if not isinstance(curve, (list, tuple)):
+            raise InvalidInputError(
+                f"rhythm.curve is {curve!r}; expected a list with one number per day."
+            )
+        settings = {"kind": "curve"} | settings
+        settings["curve"] = tuple(finite_number(x, "rhythm.curve") for x in curve)
+    if settings and "kind" not in settings:
+        raise InvalidInputError(
+            f"rhythm has {', '.join(settings)} but no kind; expected none, weekend, promotion, "
+            "trend or curve."
+        )
+    if isinstance(settings.get("starts"), str):
+        settings = settings | {"starts": settings["starts"].lower()}
+    return Rhythm(**settings)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.cli.main import main
+from steadyarm.cli.plan import EPILOG
+from steadyarm.planning.question import TABLES, TOP
+
+GUIDE = Path(__file__).parents[2] / "docs" / "plan.md"
+
+SHORT = "plan --arms 2 --sd 1 --gap 0.5 --traffic 100 --policies g-bai,a/b-test --trials 100"
+
+
+def test_a_few_options_are_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "plan.png"
+    command = [*SHORT.split(), "--error", "0.1", "--rhythm", "weekend", "--plot", str(picture)]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert (
+        "2 arms, one arm leads the others by 0.5; noise of sd 1; 100 visits a day." in printed.out
+    )
+    assert "A/B-test" in printed.out
+    assert f"The picture is in {picture}." in printed.out
+    assert printed.err == ""
+    assert picture.exists()
+
+
+def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SHORT.split(), "--format", "json", "--seed", "4", "--jobs", "1"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    plan = sa.plan(facts["question"], trials=100, seed=4)
+    assert facts == json.loads(json.dumps(plan.to_dict()))
+    assert facts["budget"] == plan.budget
+
+
+def test_the_example_in_the_help_is_a_question(tmp_path: Path) -> None:
+    file = tmp_path / "test.toml"
+    file.write_text(EPILOG.split("more:", 1)[1])
+    question = sa.Question.from_file(file)
+    labels = [candidate.label for candidate in question.candidates]
+    assert labels == ["Steady", "A/B-test", "OD-LinBAI", "Steady (robustness=0.9)"]
+    assert question.rhythm.days(1, question.traffic_per_day) == 14
+
+
+def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ["arm,reward", *["A,0", "B,1", "A,1", "B,1", "A,0", "B,0"] * 20]
+    (tmp_path / "log.csv").write_text("\n".join(rows))
+    file = tmp_path / "test.toml"
+    file.write_text('traffic_per_day = 50\npolicies = ["g-bai"]\n[effects]\nlog = "log.csv"\n')
+    assert main(["plan", str(file), "--trials", "100"]) == 0
+    assert "2 arms, known means, smallest lead 0.333" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--arms is missing"),
+        (["--arms", "3", "--gap", "0.1"], "--traffic is missing"),
+        (["--arms", "1", "--gap", "0.1", "--traffic", "5"], "--arms is 1"),
+        (["--arms", "3", "--gap", "0.1", "--traffic", "5"], "rewards says nothing"),
+        (["none.toml"], "none.toml cannot be read as TOML"),
+        (["none.toml", "--gap", "3"], "--gap is given beside none.toml"),
+        ([*SHORT.split()[1:], "--plot", "plan.gif"], "--plot is plan.gif"),
+        ([*SHORT.split()[1:], "--rhythm", "tides"], "rhythm.kind is 'tides'"),
+        ([*SHORT.split()[1:], "--jobs", "0"], "jobs is 0"),
+    ],
+)
+def test_bad_requests_are_answered(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_errors_name_the_file_and_the_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "test.toml"
+    file.write_text('traffic_per_day = "many"\n[arms]\none_hot = ["A", "B"]\n')
+    assert main(["plan", str(file)]) == 1
+    assert f"{file}: " in capsys.readouterr().err
+
+
+def test_the_guide_documents_every_setting_and_its_question_is_one(tmp_path: Path) -> None:
+    text = GUIDE.read_text()
+    for key in (*TOP, *(key for keys in TABLES.values() for key in keys or ())):
+        assert f"`{key}`" in text, f"{key} is not documented"
+    file = tmp_path / "checkout.toml"
+    file.write_text(text.split("```toml\n")[1].split("```")[0])
+    question = sa.Question.from_file(file)
+    described = text.split("--plot plan.png\n```\n\n```text\n")[1]
+    assert described.startswith(question.describe())
+    for candidate in question.candidates:
+        assert candidate.label in described

@@ -1,0 +1,270 @@
+"""Plans are right: closed forms, independent simulation, the same seed, plain words."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+from scipy.stats import fisher_exact
+
+import steadyarm as sa
+from steadyarm.planning import Progress
+from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.planning.rhythm import CALM
+from steadyarm.planning.search import first_guess, tidy
+from steadyarm.policies.checks import CHECKS
+
+TWO: dict[str, Any] = {
+    "traffic_per_day": 500,
+    "arms": {"one_hot": ["A", "B"]},
+    "effects": {"smallest_gap": 0.2},
+    "rewards": {"sd": 1.0},
+    "policies": ["a/b-test"],
+}
+THREE: dict[str, Any] = {
+    "traffic_per_day": 100,
+    "arms": {"one_hot": ["A", "B", "C"]},
+    "effects": {"smallest_gap": 0.3},
+    "rewards": {"sd": 1.0},
+    "rhythm": {"kind": "weekend"},
+    "policies": ["g-bai", "sequential-halving"],
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_usual_test_keeps_the_rules_of_policies(check: Any) -> None:
+    check(EqualSplit())
+
+
+@pytest.mark.parametrize("policy", ["a/b-test", "g-bai", "uniform"])
+@pytest.mark.parametrize("error", [0.02, 0.1])
+def test_two_arms_in_closed_form(policy: str, error: float) -> None:
+    """Equal shares of two Gaussian arms: error Φ(-Δ √T / 2σ), so T = (2 σ z / Δ)².
+
+    The interval of the budget covers that 19 times of 20; here 4 instead of 1.96 standard errors.
+    """
+    plan = sa.plan(TWO | {"error": error, "policies": [policy]}, trials=2000, seed=1)
+    exact = (2 * ndtri(error) / 0.2) ** 2
+    need = plan.lines[0].calm.need
+    assert need.low is not None
+    assert need.high is not None
+    assert plan.budget is not None
+    scatter = (np.sqrt(need.high) - np.sqrt(need.low)) / (2 * 1.96)
+    assert abs(np.sqrt(plan.budget) - np.sqrt(exact)) < 4 * scatter
+    assert need.high / need.low < 1.3
+    low, high = need.check.interval(0.9999)
+    assert low < error < high
+
+
+@pytest.mark.parametrize("trials", [500])
+def test_intervals_of_the_budget_cover(trials: int) -> None:
+    """Twenty plans of one question; 95 % intervals that miss five times are too narrow."""
+    exact = (2 * ndtri(0.05) / 0.2) ** 2
+    needs = [sa.plan(TWO, trials=trials, seed=s).lines[0].calm.need for s in range(20)]
+    missed = [need for need in needs if not (need.low or 0) <= exact <= (need.high or 0)]
+    assert len(missed) <= 4  # 5 or more of 20: p = 0.003
+
+
+AGREE: dict[str, dict[str, Any]] = {
+    "clicks at weekends": {
+        "arms": {"one_hot": ["A", "B", "C", "D"]},
+        "effects": {"smallest_gap": 0.1},
+        "rewards": {"rate": 0.2},
+        "rhythm": {"kind": "weekend", "strength": 2.0},
+        "policies": ["steady"],
+    },
+    "layouts in a trend": {
+        "arms": {"factorial": {f: ["0", "1"] for f in "abc"}, "interactions": 1},
+        "effects": {"smallest_gap": 0.3},
+        "rewards": {"sd": 1.0, "mean": 0.5},
+        "rhythm": {"kind": "trend", "strength": 2.0, "lift": 0.5},
+        "policies": ["p1-rage"],
+    },
+    "a promotion that misleads": {
+        "arms": {"one_hot": ["A", "B", "C", "D", "E"]},
+        "effects": {"means": [0.2, 0.3, 0.5, 0.0, 0.1]},
+        "rewards": {"sd": 0.8},
+        "rhythm": {"kind": "promotion", "week": 1, "strength": 1.0},
+        "policies": ["sequential-halving"],
+    },
+    "effects that nobody knows": {
+        "error": 0.1,
+        "arms": {"one_hot": ["A", "B", "C"]},
+        "effects": {"spread": 0.05, "indifference": 0.03},
+        "rewards": {"rate": 0.3},
+        "rhythm": {"curve": [2.0, 1.0, 0.5]},
+        "policies": ["a/b-test"],
+    },
+    "leader and challenger": {
+        "arms": {"one_hot": ["A", "B", "C"]},
+        "effects": {"smallest_gap": 0.4},
+        "rewards": {"sd": 1.0},
+        "policies": ["top-two-thompson"],
+    },
+}
+
+
+@pytest.mark.parametrize("case", AGREE)
+def test_predicted_errors_agree_with_independent_simulation(case: str) -> None:
+    """Two-sample test, at another seed, round by round in `Environment` instead of pieces."""
+    question = sa.Question.from_settings({"traffic_per_day": 100, "most_days": 365} | AGREE[case])
+    plan = sa.plan(question, trials=500, seed=3)
+    need = plan.lines[0].asked.need
+    assert need.budget is not None
+    errors, trials = simulated(question, need.budget)
+    table = [[errors, trials - errors], [need.check.errors, need.check.trials - need.check.errors]]
+    assert fisher_exact(np.array(table)).pvalue > 1e-3
+    assert abs(need.check.rate - question.error) < 0.5 * question.error
+
+
+def simulated(question: sa.Question, budget: int) -> tuple[int, int]:
+    """Errors of the first candidate in independent worlds, one simulated test each if drawn."""
+    worlds, each = (700, 1) if question.effects.drawn else (4, 200)
+    errors = 0
+    for seed in range(worlds):
+        world = question.environment(budget, seed=10_000 + seed)
+        policy = question.candidates[0].policy
+        found = sa.simulate(policy, world, trials=each, seed=77 + seed, jobs=1)
+        behind = world.average.max() - world.average[found.recommended]
+        errors += int((behind > question.effects.indifference + 1e-9).sum())
+    return errors, worlds * each
+
+
+def test_the_same_seed_gives_the_same_plan_whatever_the_jobs() -> None:
+    plans = [sa.plan(THREE, trials=200, seed=5, jobs=jobs).to_dict() for jobs in (1, 3)]
+    assert plans[0] == plans[1]
+    assert sa.plan(THREE, trials=200, seed=6).to_dict() != plans[0]
+
+
+def test_a_plan_survives_json_and_says_everything() -> None:
+    plan = sa.plan(THREE, trials=200)
+    data = json.loads(json.dumps(plan.to_dict()))
+    again = sa.Plan.from_dict(data)
+    assert again == plan
+    assert str(again) == str(plan)
+    assert sa.plan(data["question"], trials=200) == plan
+    text = str(plan)
+    for word in ("G-BAI", "Sequential-Halving *", "If nothing moves", "With this rhythm", "oracle"):
+        assert word in text
+    assert repr(plan).startswith("Plan(error 0.05: G-BAI, ")
+
+
+def test_errors_fall_and_budgets_grow() -> None:
+    easy, hard = (
+        sa.plan(TWO | {"effects": {"smallest_gap": gap}, "error": e}, trials=400).budget or 0
+        for gap, e in ((0.4, 0.1), (0.2, 0.02))
+    )
+    assert hard > 4 * easy
+    rates = [point.rate for point in sa.plan(TWO, trials=1000).lines[0].calm.points]
+    assert rates[0] > 0.15
+    assert rates[-1] < 0.06
+    assert all(later < earlier + 0.06 for earlier, later in pairwise(rates))
+
+
+def test_what_robustness_costs_and_saves() -> None:
+    plan = sa.plan(THREE, trials=400)
+    robust, trusting = plan.lines
+    assert plan.choice == robust
+    assert plan.rival == trusting
+    assert plan.robustness_cost == pytest.approx(
+        (robust.calm.need.budget or 0) / (trusting.calm.need.budget or 1)
+    )
+    assert trusting.surprised is not None
+    assert trusting.surprised.rate > 0.2  # a week that begins with a weekend misleads it
+    assert robust.surprised is not None
+    assert robust.surprised.rate < 0.12
+    assert plan.robustness_saving is not None
+    assert plan.robustness_saving > 1.2
+
+
+def test_too_little_traffic_is_said() -> None:
+    short = THREE | {"most_days": 14, "effects": {"smallest_gap": 0.1}}
+    plan = sa.plan(short, trials=200)
+    assert plan.choice is None
+    assert (plan.budget, plan.days, plan.traffic_share) == (None, None, None)
+    need = plan.lines[0].asked.need
+    assert need.budget is None
+    assert need.check.budget == plan.most_rounds == 1400
+    assert need.check.interval()[0] > 0.05
+    text = str(plan)
+    assert "No robust policy gets down to" in text
+    assert "> 1,400" in text
+    assert sa.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+def test_without_a_rhythm_there_is_one_world() -> None:
+    plan = sa.plan(TWO, trials=200)
+    assert plan.lines[0].moving is None
+    assert plan.robustness_saving is None
+    assert "With this rhythm" not in str(plan)
+    assert "robustness has nothing to cost" in str(plan)
+
+
+def test_theory_stands_beside() -> None:
+    clicks = TWO | {"rewards": {"rate": 0.3}, "policies": ["g-bai", "p1-rage", "steady"]}
+    plan = sa.plan(clicks, trials=200)
+    promised = plan.line("G-BAI").guarantee
+    theta = [0.5, 0.3]
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    from steadyarm.theory import g_bai_error_bound
+
+    assert promised is not None
+    assert (
+        g_bai_error_bound(arms, theta, promised)
+        <= 0.05
+        < g_bai_error_bound(arms, theta, promised - 1)
+    )
+    assert plan.line("Steady").guarantee is None
+    assert set(plan.theory.bounds) == {"G-BAI", "P1-RAGE"}
+    exact = 4 * 0.21 * ndtri(0.05) ** 2 / 0.2**2
+    assert plan.theory.oracle == np.ceil(exact)
+    drawn = TWO | {"effects": {"spread": 0.3, "indifference": 0.1}}
+    assert sa.plan(drawn, trials=200).theory.to_dict() == {
+        "oracle": None,
+        "floor": None,
+        "bounds": {},
+    }
+
+
+def test_progress_reaches_its_end() -> None:
+    seen: list[Progress] = []
+    sa.plan(THREE, trials=200, jobs=1, progress=seen.append)
+    done = [step.done for step in seen]
+    assert done == sorted(done)
+    assert seen[-1].done == seen[-1].total
+    assert any("G-BAI" in step.doing for step in seen)
+
+
+@pytest.mark.parametrize("settings", [{"trials": 99}, {"trials": 1.5}, {"seed": -1}, {"jobs": 0}])
+def test_bad_arguments_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(sa.InvalidInputError, match=next(iter(settings))):
+        sa.plan(TWO, **settings)
+    with pytest.raises(sa.InvalidInputError, match="expected a Question, a dictionary"):
+        sa.plan(3)  # type: ignore[arg-type]
+
+
+def test_the_search_starts_near() -> None:
+    question = sa.Question.from_settings(TWO)
+    assert first_guess(question) == pytest.approx(4 * ndtri(0.05) ** 2 / 0.04, rel=0.01)
+    assert [tidy(x) for x in (5, 999.2, 12_301, 12_300)] == [5, 1000, 12_400, 12_300]
+    assert question.environment(100, CALM).is_stationary
+
+
+def test_slow_policies_and_rare_errors_have_their_own_number_of_trials() -> None:
+    few, many = (sa.ArmSet.one_hot([str(k) for k in range(K)]) for K in (4, 20))
+    names = ("steady", "a/b-test", "top-two-thompson")
+    question = sa.Question.from_settings(TWO | {"policies": names})
+    trials = {
+        (c.label, arms.size, error): c.trials(arms, error)
+        for c in question.candidates
+        for arms in (few, many)
+        for error in (0.05, 0.005)
+    }
+    assert trials["Steady", 4, 0.05] == trials["A/B-test", 20, 0.05] == 2000
+    assert trials["Steady", 20, 0.05] == 300
+    assert trials["A/B-test", 20, 0.005] == 8000
+    assert 300 < trials["Top-Two-Thompson", 20, 0.05] < 2000

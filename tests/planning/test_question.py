@@ -1,0 +1,240 @@
+"""What a question may say, how its worlds are made, and how it is answered when it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.planning.effects import Effects, flattest, has_constant
+from steadyarm.planning.rhythm import CALM, Rhythm
+
+GOOD: dict[str, Any] = {
+    "traffic_per_day": 1000,
+    "arms": {"one_hot": ["A", "B", "C"]},
+    "effects": {"smallest_gap": 0.02},
+    "rewards": {"rate": 0.1},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trafic_per_day": 3}, "'trafic_per_day'.*did you mean traffic_per_day"),
+        ({"traffic_per_day": 0}, "traffic_per_day is 0"),
+        ({"traffic_per_day": 2.5}, "traffic_per_day is 2.5"),
+        ({"error": 5}, "error is 5; expected a number between 0 and 1"),
+        ({"most_days": 0}, "most_days is 0"),
+        ({"most_days": 5, "rhythm": {"kind": "weekend"}}, "most_days is 5.*at least 7 days"),
+        ({"arms": {}}, "arms is missing"),
+        ({"arms": ["A"]}, r"arms is \['A'\]; expected a table"),
+        ({"arms": {"one_hot": ["A"]}}, "at least 2"),
+        ({"effects": {}}, "exactly one of smallest_gap"),
+        ({"effects": {"smallest_gap": 0.1, "spread": 1.0}}, "exactly one of smallest_gap"),
+        ({"effects": {"smallest_gap": -0.1}}, "effects.smallest_gap is -0.1"),
+        ({"effects": {"smallest_gap": "big"}}, "effects.smallest_gap is 'big'"),
+        ({"effects": {"smalest_gap": 0.1}}, r"\[effects\].*did you mean smallest_gap"),
+        ({"effects": {"spread": 0.01}}, "effects.indifference is missing"),
+        ({"effects": {"range": [0.1, 0.0], "indifference": 0.01}}, "effects.range is"),
+        ({"effects": {"range": [0.1], "indifference": 0.01}}, "effects.range is"),
+        ({"effects": {"spread": 0.4, "indifference": 0.01}}, "below 0 or above 1"),
+        ({"effects": {"log": 3}}, "effects.log is 3"),
+        ({"effects": {"log": "nowhere.csv"}}, "nowhere.csv cannot be read"),
+        ({"effects": {"means": [0.1, 0.2]}, "rewards": {"sd": 1}}, "effects.means has 2 values"),
+        ({"effects": {"means": [1, 1, 0]}, "rewards": {"sd": 1}}, "no arm that leads"),
+        ({"effects": {"means": [0.1, 0.2, 0.3]}}, "rewards says rate; with known means"),
+        ({"rewards": {}}, "rewards says nothing"),
+        ({"rewards": {"rate": 0.1, "sd": 1.0}}, "rewards says rate, sd"),
+        ({"rewards": {"rate": 1.2}}, "rewards.rate is 1.2"),
+        ({"rewards": {"rate": 0.99}}, "below 0 or above 1"),
+        ({"rewards": {"sd": 0}}, "rewards.sd is 0"),
+        ({"rewards": {"rate": 0.1, "mean": 0.2}}, "rewards.mean goes with sd"),
+        ({"rhythm": {"kind": "lunar"}}, "rhythm.kind is 'lunar'"),
+        ({"rhythm": {"strength": 2}}, "no kind"),
+        ({"rhythm": {"kind": "weekend", "strength": -1}}, "rhythm.strength is -1"),
+        ({"rhythm": {"kind": "weekend", "starts": "caturday"}}, "rhythm.starts is 'caturday'"),
+        ({"rhythm": {"kind": "weekend", "strength": 40}}, "below 0 or above 1"),
+        ({"rhythm": {"kind": "promotion", "week": 0}}, "rhythm.week is 0"),
+        ({"rhythm": {"curve": [1, -3]}}, "positive average"),
+        ({"rhythm": {"curve": 3}}, "rhythm.curve is 3"),
+        ({"rhythm": {"kind": "curve"}}, "curve"),
+        ({"policies": []}, r"policies is \[\]"),
+        ({"policies": "steady"}, "policies is 'steady'"),
+        ({"policies": ["oracle"]}, "policies has 'oracle'"),
+        ({"policies": [3]}, "policies has the entry 3"),
+        ({"policies": ["steady", "steady"]}, "'Steady' twice"),
+        ({"policies": [{"name": "steady", "robstness": 1}]}, "robstness"),
+        ({"policies": [{"name": "a/b-test", "block": 1}]}, "has no settings"),
+        ({"arms": {"features": [[1], [2]]}}, "add a feature that is 1"),
+    ],
+)
+def test_errors_name_the_key_and_what_was_expected(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.Question.from_settings(GOOD | change)
+
+
+def test_missing_traffic_is_asked_for() -> None:
+    rest = {key: value for key, value in GOOD.items() if key != "traffic_per_day"}
+    with pytest.raises(sa.InvalidInputError, match="traffic_per_day is missing"):
+        sa.Question.from_settings(rest)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"error": 0.2, "most_days": 30, "policies": ["g-bai", {"name": "steady", "updates": 5}]},
+        {"effects": {"spread": 0.01, "indifference": 0.002}},
+        {"effects": {"range": [-0.01, 0.02], "indifference": 0.002}},
+        {"effects": {"means": [0.1, 0.12, 0.09]}, "rewards": {"conversions": True}},
+        {"effects": {"means": [3, 2, 1]}, "rewards": {"sd": 2.0}},
+        {"arms": {"factorial": {"a": ["0", "1"], "b": ["0", "1"]}, "interactions": 1}},
+        {"rewards": {"sd": 0.5, "mean": 2.0}, "rhythm": {"kind": "trend", "lift": 0.3}},
+        {"rhythm": {"kind": "weekend", "starts": "Sunday", "strength": 1}},
+        {"rhythm": {"kind": "promotion", "week": 1}},
+        {"rhythm": {"curve": [1.0, 0.5, 2.0]}},
+    ],
+)
+def test_settings_survive_a_round_trip(change: dict[str, Any]) -> None:
+    question = sa.Question.from_settings(GOOD | change)
+    again = sa.Question.from_settings(question.to_dict())
+    assert again.to_dict() == question.to_dict()
+    assert again.describe() == question.describe()
+    assert again.environment(5000).fingerprint == question.environment(5000).fingerprint
+
+
+@pytest.mark.parametrize(
+    "rhythm",
+    [
+        Rhythm("weekend", strength=2.5, lift=0.02),
+        Rhythm("weekend", starts="wednesday"),
+        Rhythm("promotion", week=3),
+        Rhythm("trend", strength=1.0),
+        Rhythm("curve", curve=(2.0, 1.0, -0.5)),
+        CALM,
+    ],
+)
+@pytest.mark.parametrize("budget", [3, 1000, 12_345, 40_000])
+def test_stated_effects_are_averages_over_the_test(rhythm: Rhythm, budget: int) -> None:
+    days = rhythm.days(budget, 1000)
+    pieces = rhythm.pieces(budget, days)
+    lengths = np.diff(pieces.ends, prepend=0)
+    assert pieces.ends[-1] == budget
+    assert (lengths > 0).all()
+    assert lengths @ pieces.swing / budget == pytest.approx(1.0)
+    assert lengths @ pieces.level / budget == pytest.approx(0.0, abs=1e-12)
+    assert budget <= 1000 * days
+
+
+def test_tests_cover_whole_cycles() -> None:
+    assert Rhythm("weekend").days(1, 1000) == 7
+    assert Rhythm("weekend").days(7001, 1000) == 14
+    assert Rhythm("promotion", week=2).days(1, 1000) == 14
+    assert Rhythm("promotion", week=2).days(15_000, 1000) == 21
+    assert Rhythm("curve", curve=(1.0, 2.0, 3.0)).days(3001, 1000) == 6
+    assert Rhythm("trend").days(1001, 1000) == 2
+    question = sa.Question.from_settings(GOOD | {"most_days": 20, "rhythm": {"kind": "weekend"}})
+    assert question.most_rounds == 14_000
+
+
+def test_a_weekend_has_two_days_and_starts_when_told() -> None:
+    saturday = Rhythm("weekend", strength=7.0).pieces(70, days=7)
+    assert saturday.ends.tolist() == [20, 70]
+    assert saturday.swing.tolist() == pytest.approx([-4.0, 3.0])
+    monday = Rhythm("weekend", strength=7.0, starts="monday").pieces(70, days=7)
+    assert monday.ends.tolist() == [50, 70]
+
+
+def test_the_flattest_world_leads_by_the_gap_and_varies_least() -> None:
+    rng = np.random.default_rng(0)
+    arms = sa.ArmSet.from_features(np.column_stack([np.ones(12), rng.normal(size=(12, 3))]))
+    assert has_constant(arms)
+    found = [flattest(arms, k, 0.3) for k in range(12)]
+    assert any(values is None for values in found)  # arms inside the hull are never best
+    for k, values in enumerate(found):
+        if values is None:
+            continue
+        others = np.delete(values, k)
+        assert values[k] == pytest.approx(0.3)
+        assert others.max() == pytest.approx(0.0, abs=1e-9)
+        for _ in range(50):  # no other linear world that leads by the gap has less variance
+            other = arms.features @ rng.normal(size=4)
+            other += arms.features @ np.linalg.lstsq(arms.features, values, rcond=None)[0] * 3
+            gap = other[k] - np.delete(other, k).max()
+            if gap > 0:
+                assert (other * 0.3 / gap).var() >= values.var() * (1 - 1e-9)
+
+
+def test_the_best_arm_is_any_arm() -> None:
+    question = sa.Question.from_settings(GOOD)
+    world = question.world(100, CALM, np.random.default_rng(0), 600)
+    best = np.bincount(world.effects.argmax(axis=1), minlength=3)
+    assert best.min() > 150
+    assert np.sort(world.effects, axis=1)[:, -2].max() == 0.0
+
+
+def test_drawn_effects_have_the_spread_also_where_features_are_shared() -> None:
+    arms = sa.ArmSet.factorial({"a": ["0", "1", "2"], "b": ["0", "1"]}, interactions=1)
+    for effects in (
+        Effects(arms, spread=0.5, indifference=0.1),
+        Effects(arms, range=(-0.5 * 3**0.5, 0.5 * 3**0.5), indifference=0.1),
+    ):
+        drawn = effects.draw(np.random.default_rng(1), 20_000)
+        assert np.sqrt((drawn**2).mean()) == pytest.approx(0.5, rel=0.02)
+        theta = np.linalg.lstsq(arms.features, drawn.T, rcond=None)[0]
+        assert np.allclose(arms.features @ theta, drawn.T)
+
+
+def test_impossible_rates_are_drawn_anew() -> None:
+    settings = GOOD | {"effects": {"spread": 0.06, "indifference": 0.01}}
+    question = sa.Question.from_settings(settings)
+    world = question.world(100, CALM, np.random.default_rng(0), 1000)
+    assert (world.effects + question.level).min() >= 0
+
+
+def test_a_log_gives_arms_means_and_noise(tmp_path: Path) -> None:
+    log = tmp_path / "quarter.csv"
+    log.write_text("day,arm,reward\n1,A,1\n1,B,0\n2,A,0\n2,B,0\n3,A,1\n3,B,1\n3,A,1\n")
+    settings = {"traffic_per_day": 50, "effects": {"log": "quarter.csv"}}
+    question = sa.Question.from_settings(settings, tmp_path)
+    world = question.environment(10)
+    assert question.arms.names == ("A", "B")
+    assert world.average.tolist() == pytest.approx([0.75, 1 / 3])
+    assert isinstance(world.noise, sa.BernoulliReward)
+    log.write_text("arm,reward\nA,1.5\nA,2.5\nB,4\nB,6\n")
+    question = sa.Question.from_settings(settings, tmp_path)
+    assert question.sd == pytest.approx(((0.5 + 2) / 2) ** 0.5)
+    chosen = settings | {"arms": {"one_hot": ["B", "A"]}}
+    assert sa.Question.from_settings(chosen, tmp_path).environment(9).best_arm == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "has the columns a, b; expected"),
+        ("", "has the columns none"),
+        ("arm,reward\nA,1\nA,2\n", "has 1 arms"),
+        ("arm,reward\nA,1\nB,\n", "line 3: the reward is ''"),
+        ("arm,reward\nA,1\nB,nan\n", "line 3: the reward is 'nan'"),
+        ("arm,reward\nA,1\n,2\n", "line 3: the arm is empty"),
+        ("arm,reward\nA,1\nB,2\nA,1\n", "no noise"),
+    ],
+)
+def test_bad_logs_are_explained(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.Question.from_settings({"traffic_per_day": 50, "effects": {"log": "log.csv"}}, tmp_path)
+
+
+def test_a_log_must_have_the_arms_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("arm,reward\nA,1\nB,0\nA,0\n")
+    settings = {
+        "traffic_per_day": 5,
+        "effects": {"log": "log.csv"},
+        "arms": {"one_hot": ["A", "C"]},
+    }
+    with pytest.raises(sa.InvalidInputError, match="has no arm 'C'"):
+        sa.Question.from_settings(settings, tmp_path)
