@@ -53,11 +53,12 @@ def test_lists_keep_what_they_promise(seed: int, K: int, r: int, length: int) ->
         assert share(X, counts[0], weights) >= LEAST_SHARE - 1e-9
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_two_rounds_per_direction_make_a_good_list(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("K", "r"), [(30, 8), (50, 16), (60, 20), (80, 24)])
+def test_two_rounds_per_direction_make_a_good_list(seed: int, K: int, r: int) -> None:
     """What `automatic_block` counts on: with 2r rounds a list is found that will do."""
-    X, weights = random_design(seed, 30, 8)
-    for length in (16, 24, 32):
+    X, weights = random_design(seed, K, r)
+    for length in (2 * r, 3 * r):
         _, good = whole_lists(X, weights[None], length)
         assert good[0]
 
@@ -105,4 +106,4 @@ def test_independent_arms_get_a_list_as_good_as_the_best(seed: int, K: int, leng
             if len(set(chosen)) == K
         )
         assert efficiency(np.eye(K), counts[0], weights) >= min(0.9, best) - 1e-9
-    assert good[0] == (length >= K and bool((counts[0] >= 0.5 * weights * length).all()))
+    assert good[0] == (length >= K and bool((counts[0] >= LEAST_SHARE * weights * length).all()))

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.designs.dense_kernels import kernel
 from steadyarm.designs.lists import whole_lists
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import standard_errors
 from steadyarm.policies.base import State
 from steadyarm.policies.elimination import noise_elimination
 from steadyarm.policies.ips import LOOK, IPSPolicy, IPSState, g_weights
@@ -19,7 +19,7 @@ from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["Steady"]
 
-LOOKS = 80  # segments in a test, about: their differences tell the noise
+LOOKS = 48  # segments in a test, about: their differences tell the noise
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Steady(IPSPolicy[SteadyState]):
 
     def advance(self, before: SteadyState, after: SteadyState) -> SteadyState:
         """Note by how much the segment's scores differ from others."""
-        score = after.scores - before.scores
-        rounds = np.maximum(after.played - before.played, 1)[:, None, None]
-        spread = before.spread + score[:, :, None] * score[:, None, :] / rounds
+        rounds = np.maximum(after.played - before.played, 1)
+        spread = before.spread.copy()
+        _add_squares(after.scores - before.scores, 1.0 / rounds, spread)
         return replace(after, spread=spread, pieces=before.pieces + (after.played > before.played))
 
     def allocation(self, state: SteadyState) -> NDArray[np.float64]:
@@ -112,7 +112,7 @@ class Steady(IPSPolicy[SteadyState]):
         return (state.played // part + 1) * part
 
     def look(self, state: SteadyState) -> int:
-        """Whole blocks, some 80 times in a test."""
+        """Whole blocks, some 48 times in a test."""
         block = self.block_length(state.arms, state.budget)
         most = max(1, round(state.budget / LOOKS / block))
         return block * (min(most, LOOK) if self.control_variate else most)
@@ -129,9 +129,48 @@ class Steady(IPSPolicy[SteadyState]):
         mean = state.theta[:, :, None]
         scatter = state.spread - T * mean * mean.swapaxes(1, 2)
         covariance = scatter / np.maximum(state.pieces - 1, 1)[:, None, None] / T
-        leader = self.estimates(state).argmax(axis=1)
         errors = np.empty((state.trials, len(X)))
-        for arm in np.unique(leader):
-            rows = leader == arm
-            errors[rows] = standard_errors(X[arm] - X, covariance[rows])
+        _gap_errors_kernel(X, state.theta, covariance, errors)
         return errors
+
+
+@kernel
+def _add_squares(
+    score: NDArray[np.float64], weight: NDArray[np.float64], spread: NDArray[np.float64]
+) -> None:
+    """Add weight_i score_i score_i' to each spread_i (r, r)."""
+    n, r = score.shape
+    for i in range(n):
+        for a in range(r):
+            scaled = weight[i] * score[i, a]
+            for b in range(r):
+                spread[i, a, b] += scaled * score[i, b]
+
+
+@kernel
+def _gap_errors_kernel(
+    X: NDArray[np.float64],
+    theta: NDArray[np.float64],
+    covariance: NDArray[np.float64],
+    errors: NDArray[np.float64],
+) -> None:
+    """Standard errors (n, K) of x_k'θ against the largest x'θ, from covariances (n, r, r)."""
+    K, r = X.shape
+    y = np.empty(r)
+    for i in range(theta.shape[0]):
+        best, most = 0, -np.inf
+        for k in range(K):
+            value = 0.0
+            for a in range(r):
+                value += X[k, a] * theta[i, a]
+            if value > most:
+                best, most = k, value
+        for k in range(K):
+            variance = 0.0
+            for a in range(r):
+                y[a] = X[best, a] - X[k, a]
+                row = 0.5 * covariance[i, a, a] * y[a]
+                for b in range(a):
+                    row += covariance[i, a, b] * y[b]
+                variance += 2.0 * y[a] * row
+            errors[i, k] = np.sqrt(max(variance, 0.0))
