@@ -295,9 +295,10 @@ def _check_names(names: tuple[str, ...], count: int, what: str, of: str) -> None
         raise InvalidInputError(f"there are {len(names)} {what} names for {count} {of}.")
     seen: dict[str, int] = {}
     for i, name in enumerate(names):
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise InvalidInputError(
-                f"{what} name {i} is {name!r}; every name must be a non-empty string."
+                f"{what} name {i} is {name!r}; every name must be a string that can be read, in "
+                "one line and not empty."
             )
         if name in seen:
             raise InvalidInputError(

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadyarm.errors import RepeatedRewardError, UnknownAssignmentError
 from steadyarm.ledger import OpenSegment
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.validation import whole_number
+from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["Books"]
 
@@ -30,6 +31,7 @@ class Books:
     open : segments that wait for rewards, by index
     closed : segments whose rewards are in or given up, in the order of their closing
     waiting : (segment index, arm) of every assignment without a reward, by its number
+    least, largest : of the rewards told; None before the first
     """
 
     def __init__(self, arms: int, budget: int) -> None:
@@ -39,6 +41,8 @@ class Books:
         self.open: dict[int, OpenSegment] = {}
         self.closed: list[OpenSegment] = []
         self.waiting: dict[int, tuple[int, int]] = {}
+        self.least: float | None = None
+        self.largest: float | None = None
 
     def start(self, segment: Segment, carried_on: bool) -> None:
         """Open a segment and hand out from it from now on."""
@@ -73,6 +77,8 @@ class Books:
         """Count the reward of an assignment that waits for it."""
         index, arm = self.waiting.pop(number)
         self.open[index].add(arm, reward)
+        self.least = reward if self.least is None else min(self.least, reward)
+        self.largest = reward if self.largest is None else max(self.largest, reward)
 
     def forget(self, number: int) -> None:
         """Wait no longer for a reward."""
@@ -92,10 +98,29 @@ class Books:
             self.current.supersede()
         return complete
 
+    @property
+    def told(self) -> int:
+        """Rewards told."""
+        return sum(piece.told for piece in [*self.closed, *self.open.values()])
+
     def pieces(self) -> list[OpenSegment]:
         """All segments that have brought rewards, in the order of their opening."""
         both = [*self.closed, *self.open.values()]
         return sorted((piece for piece in both if piece.told), key=lambda piece: piece.index)
+
+    def missing(self) -> dict[int, NDArray[np.int64]]:
+        """(1, K) assignments without a reward of every segment that has any, by its index.
+
+        Those that were given up and those that may still come.
+        """
+        found = {
+            piece.index: piece.forgotten[None].copy()
+            for piece in [*self.closed, *self.open.values()]
+            if piece.forgotten.any() or piece.waiting
+        }
+        for index, arm in self.waiting.values():
+            found[index][0, arm] += 1
+        return found
 
     def _is_complete(self, opened: OpenSegment) -> bool:
         ended = opened is not self.current or opened.exhausted or self.asked >= self.budget
@@ -110,6 +135,8 @@ class Books:
             "open": [opened.to_dict() for opened in self.open.values()],
             "closed": [closed.to_dict() for closed in self.closed],
             "waiting": [[number, *where] for number, where in self.waiting.items()],
+            "least": self.least,
+            "largest": self.largest,
         }
 
     @classmethod
@@ -122,6 +149,7 @@ class Books:
         current = data["current"]
         books.current = None if current is None else books.open[current]
         books.waiting = {number: (index, arm) for number, index, arm in data["waiting"]}
+        books.least, books.largest = data["least"], data["largest"]
         books._check()
         return books
 
@@ -140,6 +168,14 @@ class Books:
             raise ValueError("a segment is there twice")
         if whole_number(self.asked, "asked") > self.budget:
             raise ValueError(f"{self.asked} were handed out of {self.budget}")
+        if self.asked != sum(piece.handed for piece in [*self.open.values(), *self.closed]):
+            raise ValueError(f"{self.asked} were handed out, but segments say otherwise")
+        if (self.least is None) != (self.told == 0) or (self.largest is None) != (self.told == 0):
+            raise ValueError("the range of the rewards does not fit their number")
+        if self.least is not None and self.largest is not None:
+            least, largest = (finite_number(x, "a reward") for x in (self.least, self.largest))
+            if least > largest:
+                raise ValueError("the least reward exceeds the largest")
         for piece in [*self.open.values(), *self.closed]:
             piece.segment.checked(self.arms)
             sums = (piece.stats.sums, piece.stats.squares, piece.stats.counts)

@@ -6,6 +6,8 @@ depend, not even in its last bit, on which other trials are in the batch.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,7 @@ from steadyarm.segments import Segment, SegmentStats
 
 __all__ = [
     "arm_values",
+    "fill_missing",
     "ips",
     "ips_squares",
     "least_squares",
@@ -86,6 +89,43 @@ def ips_squares(X: Floats, segment: Segment, stats: SegmentStats, squares: Float
     mixed = m[:, :, None] * c[:, None, :]
     level = segment.rounds[:, None, None] * m[:, :, None] * m[:, None, :]
     return np.asarray(out + mixed + mixed.swapaxes(1, 2) + level)
+
+
+def fill_missing(
+    X: Floats, segment: Segment, stats: SegmentStats, missing: Integers
+) -> tuple[Segment, SegmentStats]:
+    """The segment over all rounds handed out, missing rewards filled in arm by arm.
+
+    A missing reward counts as the mean of the same arm's rewards in the segment, so that an arm
+    which loses more of its rewards by chance is not taken for worse; the squares grow as the
+    variance does. An arm without any reward counts as the reference says, or not at all.
+
+    Parameters
+    ----------
+    missing : (n, K) rounds without a reward, beside the `stats.counts` with one
+
+    Examples
+    --------
+    >>> segment = Segment(np.array([[0.5, 0.5]]), np.array([4]))
+    >>> stats = SegmentStats(np.array([[2, 1]]), np.array([[1.0, 1.0]]), np.array([[1.0, 1.0]]))
+    >>> ips(np.eye(2), *fill_missing(np.eye(2), segment, stats, np.array([[0, 1]]))) / 4
+    array([[0.5, 1. ]])
+    """
+    assert stats.squares is not None
+    told, known = stats.counts, stats.counts > 0
+    mean = stats.sums / np.maximum(told, 1)
+    if segment.reference is not None:
+        mean = np.where(known, mean, arm_values(X, segment.reference))
+        known = np.ones_like(known)
+    counts = np.where(known, told + missing, 0)
+    scatter = np.maximum(stats.squares - told * mean**2, 0.0)
+    growth = (counts / np.maximum(told, 1)) ** 2
+    partial = np.asarray(missing.sum(axis=1) > 0)[:, None]
+    return replace(segment, rounds=counts.sum(axis=1)), SegmentStats(
+        counts,
+        np.where(partial, counts * mean, stats.sums),
+        np.where(partial, counts * mean**2 + growth * scatter, stats.squares),
+    )
 
 
 def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None]:

@@ -7,6 +7,7 @@ ever sees whole segments and their sums. Rewards may come late and in any order.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -21,6 +22,7 @@ from steadyarm.errors import (
     RewardsPendingError,
     UnknownAssignmentError,
 )
+from steadyarm.estimators import fill_missing
 from steadyarm.inference import (
     DriftReport,
     Evidence,
@@ -33,7 +35,8 @@ from steadyarm.inference import (
 )
 from steadyarm.ledger import OpenSegment
 from steadyarm.policies import Policy, State, policy_from_dict
-from steadyarm.segments import Direction, Segment
+from steadyarm.policies.ips import IPSPolicy
+from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, finite_number, whole_number
 from steadyarm.verdict import Verdict, evidence_of, verdict_of
 
@@ -73,9 +76,13 @@ class Session:
 
     Notes
     -----
-    Rewards should scatter around zero: those policies that weigh by inverse propensities pay for
-    every unit by which all rewards are shifted. For money, seconds or ratings subtract a typical
-    value before telling; estimates are then differences from it.
+    Any unit of reward will do for Steady. The paper's policies pay for every unit by which all
+    rewards are shifted: for money, seconds or ratings give them ``control_variate=True``, or
+    subtract a typical value before telling.
+
+    Every assignment needs its reward, the zeros too. Where some never come, `forget` them; until
+    then verdicts before the end of the test rest on the segments that are complete, as far as these
+    are the larger part, because rewards that are late are not like those that are not.
 
     A session may be used from several threads.
 
@@ -113,6 +120,12 @@ class Session:
         self.direction: Direction = direction
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
         self._books = Books(arms.size, self.budget)
+
+    def __repr__(self) -> str:
+        return (
+            f"Session({self.policy.name}, {self.arms.size} variants: {self.asked} of "
+            f"{self.budget} handed out, {len(self._books.waiting)} rewards pending)"
+        )
 
     @property
     def budget(self) -> int:
@@ -152,9 +165,10 @@ class Session:
     def forget(self, assignment: Assignment | int) -> None:
         """Say that the reward of an assignment will never come.
 
-        It is left out as if it had never been handed out, but stays spent from the budget. That
-        is right if rewards go missing by chance; if one variant loses more, which `health` tests,
-        tell a 0 instead.
+        It counts like the mean of the same variant's rewards around it. That is right if rewards
+        go missing whatever they would have been; if they are missing because there was none, such
+        as a click that did not happen, tell a 0 instead. `health` tests whether some variant
+        loses more than others.
         """
         with self._lock:
             self._books.forget(self._resolve(assignment))
@@ -177,23 +191,28 @@ class Session:
             look hold for tests of any size, else in large samples
         """
         check_fraction(level, "level")
+        self._check_range(reward_range, anytime)
         with self._lock:
-            state = self._state_so_far()
-            if not state.played[0] and (
-                self._books.waiting or self.policy.next_segment(state) is not None
+            if not self._books.told and (
+                self._books.waiting or self.policy.next_segment(self._state) is not None
             ):
                 raise RewardsPendingError(
                     "no reward has been told yet, so there is nothing to recommend from; "
                     "ask() for variants and tell() their rewards first."
                 )
+            state = self._state_so_far()
             evidence = self.evidence() if self.policy.unbiased else None
-        if evidence is None and anytime:
-            raise InvalidInputError(
-                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
-                "anytime=False, or a policy such as Steady()."
-            )
+            told, handed = self._books.told, self.asked
         return verdict_of(
-            self.policy, state, evidence, self.direction, level, anytime, reward_range
+            self.policy,
+            state,
+            evidence,
+            self.direction,
+            level,
+            anytime,
+            reward_range,
+            rewards=told,
+            missing=handed - told,
         )
 
     def evidence(self) -> Evidence:
@@ -204,10 +223,10 @@ class Session:
                 "about them; use a policy such as Steady()."
             )
         with self._lock:
-            told = [(p.segment.lasting(p.told), p.stats) for p in self._books.pieces()]
-        if not told:
-            raise RewardsPendingError("no reward has been told yet; tell() some first.")
-        return evidence_of(self.policy, self.arms, told, self.direction)
+            pieces = self._pieces_to_judge()
+            if not pieces:
+                raise RewardsPendingError("no reward has been told yet; tell() some first.")
+            return evidence_of(self.policy, self.arms, self._filled(pieces), self.direction)
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
@@ -217,20 +236,29 @@ class Session:
         """What raw means, an early look or elimination would have concluded."""
         sign = 1.0 if self.direction == "maximize" else -1.0
         with self._lock:
-            evidence, pieces = self.evidence(), self._books.pieces()
+            evidence, pieces = self.evidence(), self._pieces_to_judge()
             counts = np.concatenate([piece.stats.counts for piece in pieces])
             sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
         return what_otherwise(evidence, counts, sums, level=level)
 
     def health(self) -> HealthReport:
-        """Whether variants were handed out as planned, and whose rewards are missing."""
+        """Whether variants were handed out as planned, and whose rewards are missing.
+
+        Rewards that may still come count as missing too: look again when they have come.
+        """
         with self._lock:
-            books = self._books
-            waiting = {index: np.zeros(self.arms.size, dtype=np.int64) for index in books.open}
-            for index, arm in books.waiting.values():
-                waiting[index][arm] += 1
-            pieces = [*books.closed, *books.open.values()]
-            logged = [_logged(piece, waiting.get(piece.index)) for piece in pieces if piece.handed]
+            pieces = [*self._books.closed, *self._books.open.values()]
+            missing = self._books.missing()
+            logged = [
+                LoggedSegment(
+                    piece.segment,
+                    piece.stats.counts + missing.get(piece.index, 0),
+                    np.array([piece.handed]),
+                    piece.stats.counts.copy(),
+                )
+                for piece in sorted(pieces, key=lambda piece: piece.index)
+                if piece.handed
+            ]
         if not logged:
             raise RewardsPendingError("nothing was handed out yet; ask() first.")
         return health_report(self.arms.names, logged)
@@ -293,6 +321,9 @@ class Session:
         session._state = state
         session._books = Books.from_dict(data["books"], arms.size, budget)
         session._check_references()
+        closed = sum(int(s.rounds[0]) for s, _ in session._filled(session._books.closed))
+        if int(state.played[0]) != closed:
+            raise ValueError(f"the policy has seen {state.played[0]} rounds, segments say {closed}")
         return session
 
     def _check_references(self) -> None:
@@ -341,8 +372,10 @@ class Session:
         if not self.policy.unbiased or segment.order == "shuffled":
             return segment
         block = segment.block if segment.order == "blocks" else 1
-        part = block * max(1, round(max(LEAST_PART, self.budget / PIECES) / block))
-        return segment.lasting(min(part, int(segment.rounds[0])))
+        most = max(1, round(max(LEAST_PART, self.budget / PIECES) / block))
+        blocks = -(-int(segment.rounds[0]) // block)
+        parts = -(-blocks // most)
+        return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))
 
     def _resolve(self, assignment: Assignment | int) -> int:
         number = assignment.number if isinstance(assignment, Assignment) else assignment
@@ -365,26 +398,59 @@ class Session:
                 if opened.told:
                     self._state = self._after(self._state, opened)
 
+    def _pieces_to_judge(self) -> list[OpenSegment]:
+        """Complete segments; all that brought rewards at the end, or if most are incomplete."""
+        pieces = self._books.pieces()
+        complete = [piece for piece in pieces if not piece.waiting]
+        enough = 2 * sum(piece.told for piece in complete) >= self._books.told
+        return complete if enough and self.asked < self.budget else pieces
+
     def _state_so_far(self) -> State:
         """The state with what open segments have brought; policies that wait use whole ones."""
         state = self._state
         if not self.policy.waits or not state.played[0]:
+            judged = {piece.index for piece in self._pieces_to_judge()}
             for opened in self._books.open.values():
-                if opened.told:
+                if opened.told and opened.index in judged:
                     state = self._after(state, opened)
         return state
 
     def _after(self, state: State, opened: OpenSegment) -> State:
-        segment = opened.segment.lasting(opened.told)
-        after: State = self.policy.observe(state, segment, opened.stats)
+        ((segment, stats),) = self._filled([opened])
+        after: State = self.policy.observe(state, segment, stats)
         return after
 
+    def _filled(self, pieces: Sequence[OpenSegment]) -> list[tuple[Segment, SegmentStats]]:
+        """Segments as the policy sees them: missing rewards filled in, or left out."""
+        if not (self.policy.unbiased and isinstance(self.policy, IPSPolicy)):
+            return [(piece.segment.lasting(piece.told), piece.stats) for piece in pieces]
+        X, missing = self.policy.features(self.arms), self._books.missing()
+        none = np.zeros((1, self.arms.size), dtype=np.int64)
+        return [
+            fill_missing(X, piece.segment, piece.stats, missing.get(piece.index, none))
+            for piece in pieces
+        ]
 
-def _logged(piece: OpenSegment, waiting: Any) -> LoggedSegment:
-    """What health checks need of a segment; rewards that may still come are not missing."""
-    told = piece.stats.counts
-    handed = told + piece.forgotten
-    if waiting is not None:
-        handed = handed + waiting
-        told = told + waiting
-    return LoggedSegment(piece.segment, handed, np.array([piece.handed]), told)
+    def _check_range(self, reward_range: tuple[float, float] | None, anytime: bool) -> None:
+        if anytime and not self.policy.unbiased:
+            raise InvalidInputError(
+                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
+                "anytime=False, or a policy such as Steady()."
+            )
+        if reward_range is None:
+            return
+        if not anytime:
+            raise InvalidInputError(
+                "reward_range is used with anytime=True only; leave it out, or ask for intervals "
+                "that hold at all looks."
+            )
+        books, sign = self._books, 1.0 if self.direction == "maximize" else -1.0
+        if books.least is None or books.largest is None:
+            return
+        seen = sorted((sign * books.least, sign * books.largest))
+        low, high = (finite_number(end, "an end of reward_range") for end in reward_range)
+        if seen[0] < low or seen[1] > high:
+            raise InvalidInputError(
+                f"reward_range is ({low:g}, {high:g}), but rewards from {seen[0]:g} to "
+                f"{seen[1]:g} were told; give the range of what can occur."
+            )

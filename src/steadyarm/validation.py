@@ -31,7 +31,7 @@ def whole_number(value: Any, what: str, least: int = 0) -> int:
 def finite_number(value: Any, what: str) -> float:
     """`value` as a float, if it is a finite number."""
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):

@@ -40,8 +40,9 @@ class Verdict:
     level : that probability
     anytime : whether intervals hold at all looks at once, or at one look at the end
     method, assumption : how intervals were found, and what must be true for them, in one line
-    rewards : number of rewards the test has used so far. Policies of epochs use an epoch's
-        rewards when all of them are in, and estimate from the last epoch alone.
+    rewards : number of rewards told so far. Policies of epochs use an epoch's rewards when all of
+        them are in, and estimate from the last epoch alone.
+    missing : variants handed out whose reward has not been told, late or never to come
     """
 
     arm: int
@@ -57,6 +58,7 @@ class Verdict:
     method: str
     assumption: str
     rewards: int
+    missing: int = 0
 
     @property
     def sure(self) -> bool:
@@ -65,14 +67,19 @@ class Verdict:
 
     def __str__(self) -> str:
         k, (low, high) = self.arm, self.intervals[self.arm]
-        value = f"{self.estimates[k]:.4g} ({low:.4g} to {high:.4g})"
+        known = np.isfinite(high - low)
+        reach = f"{low:.4g} to {high:.4g}" if known else "too few rewards for an interval"
+        value = f"{self.estimates[k]:.4g} ({reach})"
+        count = f"{self.rewards} reward{'s' * (self.rewards != 1)}"
+        if self.missing:
+            count += f", {self.missing} missing"
         others = [name for name in self.plausible if name != self.name]
         rest = (
             f"All others are ruled out at {self.level:.0%}."
             if not others
             else f"Not ruled out at {self.level:.0%}: {_listed(others)}."
         )
-        return f"{self.name}: {value} after {self.rewards} rewards. {rest}"
+        return f"{self.name}: {value} after {count}. {rest}"
 
 
 def evidence_of(
@@ -83,7 +90,9 @@ def evidence_of(
 ) -> Evidence:
     """The evidence of segments as the policy saw them, in units of the rewards."""
     view = arms
-    if isinstance(policy, IPSPolicy) and policy.features(arms).shape != arms.coordinates.shape:
+    if isinstance(policy, IPSPolicy) and not np.array_equal(
+        policy.features(arms), arms.coordinates
+    ):
         view = ArmSet.one_hot(arms.names)  # a policy that ignores features
     if direction == "minimize":
         segments = [(_turned(segment), stats.negated()) for segment, stats in segments]
@@ -98,6 +107,9 @@ def verdict_of(
     level: float,
     anytime: bool = False,
     reward_range: tuple[float, float] | None = None,
+    *,
+    rewards: int,
+    missing: int = 0,
 ) -> Verdict:
     """What the policy recommends, with the intervals that the evidence allows.
 
@@ -109,16 +121,17 @@ def verdict_of(
     arm, estimates = int(found.arm[0]), sign * found.estimates[0]
     if evidence is None:
         assert found.standard_errors is not None
-        return _of_epochs(
-            state.arms, arm, estimates, found.standard_errors[0], sign, level, int(state.played[0])
-        )
+        errors = found.standard_errors[0]
+        verdict = _of_epochs(state.arms, arm, estimates, errors, sign, level)
+        return replace(verdict, rewards=int(state.played[0]), missing=missing)
     recommended = found.arm[:1]
     intervals = (
         confidence_sequence(evidence, state.budget, level, reward_range, recommended)
         if anytime
         else fixed_budget(evidence, level, recommended)
     )
-    return _of_intervals(state.arms, arm, intervals, anytime)
+    verdict = _of_intervals(state.arms, arm, intervals, anytime)
+    return replace(verdict, rewards=rewards, missing=missing)
 
 
 def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Verdict:
@@ -146,13 +159,13 @@ def _of_epochs(
     errors: Floats,
     sign: float,
     level: float,
-    rewards: int,
 ) -> Verdict:
     # Bonferroni over the arms; an unknown error leaves the whole line.
     known = np.nan_to_num(errors, nan=np.inf)
     reach = norm.isf((1 - level) / (2 * arms.size)) * known
     centre = np.nan_to_num(estimates)
-    gaps = sign * (centre[arm] - centre)
+    gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
+    middle = np.nan_to_num(gaps)
     # Errors of two arms of one fit may be correlated either way: they add up at worst.
     gap_reach = norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (known[arm] + known)
     gap_reach[arm] = 0.0
@@ -163,13 +176,13 @@ def _of_epochs(
         standard_errors=errors,
         intervals=np.column_stack([centre - reach, centre + reach]),
         gaps=gaps,
-        gap_intervals=np.column_stack([gaps - gap_reach, gaps + gap_reach]),
-        plausible=tuple(arms.names[k] for k in np.flatnonzero(gaps - gap_reach <= 0)),
+        gap_intervals=np.column_stack([middle - gap_reach, middle + gap_reach]),
+        plausible=tuple(arms.names[k] for k in np.flatnonzero(middle - gap_reach <= 0)),
         level=level,
         anytime=False,
         method="least squares of the last epoch",
         assumption=EPOCHS,
-        rewards=rewards,
+        rewards=0,
     )
 
 

@@ -236,7 +236,12 @@ def test_simpsons_paradox_is_seen() -> None:
     assert found.raw.means == (75 / 500, 228 / 500)
     assert found.raw.behind == pytest.approx(0.07)
     assert found.raw.interval[0] < 0.07 < found.raw.interval[1]
-    assert "Raw means say B, which is behind by 0.07" in str(found)
+    assert "Raw means say B, which without bias is behind by 0.07" in str(found)
+    assert "too close to tell" in str(found)
+    sure = Evidence(arms, evidence.rounds, scores, np.tile(200 * np.eye(2), (1, 2, 1, 1)))
+    told = str(what_otherwise(sure, [[450, 50], [50, 450]], [[45, 3], [30, 225]]))
+    assert "Raw means say B, which is behind by 0.07" in told
+    assert "mix of periods differs" in told
     assert json.dumps(found.to_dict(), allow_nan=False)
 
 

@@ -267,3 +267,14 @@ def test_a_shuffled_segment_is_a_block() -> None:
     assert found.method == "empirical Bernstein, lists"
     assert (found.low > -1).all()
     assert (found.high < 2).all()
+
+
+@pytest.mark.parametrize(("K", "T"), [(10, 400), (20, 1000)])
+def test_sequences_of_few_plays_an_arm_hardly_ever_fail(K: int, T: int) -> None:
+    arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
+    world = sa.Environment.from_means(arms, np.zeros((T, K)), sa.GaussianNoise(1.0))
+    evidence = Evidence.from_segments(arms, played(sa.Steady(), world, 200, seed=4))
+    ever = np.zeros(200, dtype=bool)
+    for look in confidence_path(evidence, T, 0.95):
+        ever |= ((look.low > 0) | (look.high < 0)).any(axis=1)
+    assert ever.sum() <= binom.ppf(1 - 1e-4, 200, 0.05)

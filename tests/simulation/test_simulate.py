@@ -102,6 +102,7 @@ class Broken(sa.Uniform):
         ({"jobs": "2"}, "jobs is '2'"),
         ({"seed": None}, "seed is None"),
         ({"policy": sa.GBAI}, "expected an instance of a policy"),
+        ({"environment": None}, "expected a world"),
         ({"policy": Broken()}, "weights that are no probabilities"),
     ],
 )

@@ -11,7 +11,13 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.quantiles import critical_values
-from steadyarm.inference.variance import LEAST_ROUNDS, Scatter, score_scatter, third_moments
+from steadyarm.inference.variance import (
+    LEAST_FREEDOM,
+    LEAST_ROUNDS,
+    Scatter,
+    score_scatter,
+    third_moments,
+)
 from steadyarm.validation import check_fraction
 
 __all__ = ["Intervals", "fixed_budget"]
@@ -165,7 +171,8 @@ def _error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Fl
     """(n, K) standard errors of sums d'Σs, infinite if unknown; third moment over variance."""
     variance = quadratic(D, scatter.total)
     seen = quadratic(D, evidence.squares.sum(axis=1))
-    known = (variance > 1e-14 * seen) & (evidence.played >= LEAST_ROUNDS)[:, None]
+    enough = (evidence.played >= LEAST_ROUNDS) & (scatter.freedom >= LEAST_FREEDOM)
+    known = (variance > 1e-14 * seen) & enough[:, None]
     sums = scatter.sums @ D.swapaxes(1, 2)
     parts = np.stack([quadratic(D, part) for part in scatter.variances.swapaxes(0, 1)], axis=1)
     third = third_moments(sums, parts, scatter.rounds)[:, -1]

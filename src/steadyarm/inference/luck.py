@@ -6,7 +6,7 @@ segments vary only by what was left out, rounded or cut off, and not at all if n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from steadyarm.segments import Segment
 __all__ = ["assignment_balance", "attrition_balance"]
 
 Floats = NDArray[np.float64]
+
+STRATUM = 30  # rows in which missing rewards are compared
 
 
 def assignment_balance(pieces: Iterable[LoggedSegment]) -> tuple[Balance, NDArray[np.bool_]]:
@@ -49,19 +51,35 @@ def attrition_balance(pieces: Iterable[LoggedSegment]) -> Balance:
 
     Within a segment every row is as likely to miss its reward if arms do not matter (the
     generalised test of Cochran, Mantel and Haenszel), so rates may move with the allocation.
+    Segments of fewer than 30 rows, which alone say little or nothing, are joined with the next.
     """
     total: Balance | None = None
-    for piece in pieces:
-        if piece.rewarded is None:
-            raise InvalidInputError("a segment has no rewarded counts; attrition needs them.")
-        missing = (piece.assigned - piece.rewarded).astype(np.float64)
-        rows = piece.rows.astype(np.float64)
-        share, gone = piece.assigned / np.maximum(rows, 1)[:, None], missing.sum(axis=1)
+    for assigned, missing in _strata(pieces):
+        rows = assigned.sum(axis=1)
+        share, gone = assigned / np.maximum(rows, 1)[:, None], missing.sum(axis=1)
         one = _multinomial(share)
         spread, draws, hits = _part(one, np.zeros_like(one), share, rows, gone)
         new = Balance(missing, gone[:, None] * share, spread, draws, hits)
         total = new if total is None else total + new
     return _not_empty(total)
+
+
+def _strata(pieces: Iterable[LoggedSegment]) -> Iterator[tuple[Floats, Floats]]:
+    """(n, K) rows, and rows without reward, of consecutive segments with enough rows together."""
+    assigned: Floats | None = None
+    missing: Floats | None = None
+    for piece in pieces:
+        if piece.rewarded is None:
+            raise InvalidInputError("a segment has no rewarded counts; attrition needs them.")
+        rows = piece.assigned.astype(np.float64)
+        gone = rows - piece.rewarded
+        assigned = rows if assigned is None else assigned + rows
+        missing = gone if missing is None else missing + gone
+        if (assigned.sum(axis=1) >= STRATUM).all():
+            yield assigned, missing
+            assigned = missing = None
+    if assigned is not None and missing is not None:
+        yield assigned, missing
 
 
 def _not_empty(total: Balance | None) -> Balance:

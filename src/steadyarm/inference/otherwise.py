@@ -121,6 +121,11 @@ class Otherwise:
         if not self.simpson:
             return f"Raw means agree: {raw.leader}."
         low, high = raw.interval
+        if low <= 0:
+            return (
+                f"Raw means say {raw.leader}, which without bias is behind by {raw.behind:.3g} "
+                f"[{low:.3g}, {high:.3g}]: too close to tell."
+            )
         return (
             f"Raw means say {raw.leader}, which is behind by {raw.behind:.3g} "
             f"[{low:.3g}, {high:.3g}] without bias: the mix of periods differs between arms."
@@ -158,7 +163,7 @@ def what_otherwise(
     >>> evidence = Evidence(arms, np.array([[500, 500]]), scores, squares)
     >>> print(what_otherwise(evidence, counts=[[450, 50], [50, 450]], sums=[[45, 3], [30, 225]]))
     Best by unbiased estimates over all 1000 rounds: A.
-    Raw means say B, which is behind by 0.07 [...] without bias: the mix ...
+    Raw means say B, which without bias is behind by 0.07 [...]: too close to tell.
     Ahead on the way: A after 50%.
     Elimination would have dropped B at the end; left: A.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +11,13 @@ from scipy.stats import f as f_distribution
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.variance import gathered, list_freedom
 from steadyarm.validation import whole_number
 
 __all__ = ["Periods", "Variation", "group_pieces", "variation"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Number = TypeVar("Number", np.int64, np.float64)
 
 POOLED = 0.5  # share of a period's variance taken from all periods, in case it was zero by luck
 LEAST_PIECES = 5  # in a period, whose differences tell a variance
@@ -73,18 +72,21 @@ def group_pieces(evidence: Evidence, periods: int | Sequence[Hashable] = 4) -> P
     """
     index, labels = _index(evidence, periods)
     P = len(labels)
-    rounds = _gathered(evidence.rounds, index, P)
-    pieces = _gathered((evidence.rounds > 0).astype(np.int64), index, P)
+    rounds = gathered(evidence.rounds, index, P)
+    pieces = gathered((evidence.rounds > 0).astype(np.int64), index, P)
     N = np.maximum(rounds, 1)[:, :, None]
-    theta = _gathered(evidence.scores, index, P) / N
+    theta = gathered(evidence.scores, index, P) / N
     if evidence.within is not None:
-        spread, units = _gathered(evidence.within, index, P), _list_units(evidence, index, rounds)
+        spread, units = gathered(evidence.within, index, P), rounds
+        if evidence.weights is not None:
+            freedom = list_freedom(evidence, index)
+            units = np.minimum(1 + freedom.astype(np.int64), rounds)
         return Periods(labels, rounds, theta, spread / N[..., None] ** 2, units, "lists")
     if evidence.block > 1 and (pieces[rounds > 0] >= LEAST_PIECES).all():
         spread = _scatter(evidence, theta, index)
         spread *= (pieces / np.maximum(pieces - 1, 1))[:, :, None, None]
         return Periods(labels, rounds, theta, spread / N[..., None] ** 2, pieces, "pieces")
-    squares = _gathered(evidence.squares, index, P)
+    squares = gathered(evidence.squares, index, P)
     spread = squares / N[..., None] - theta[..., :, None] * theta[..., None, :]
     spread /= np.maximum(N[..., None] - 1, 1)
     if evidence.block > 1:
@@ -142,6 +144,11 @@ def _index(
             starts = [0.0, *cuts[:-1]]
             labels = tuple(f"{a:.0%} to {b:.0%}" for a, b in zip(starts, cuts, strict=True))
         return np.searchsorted(filled, slot), labels
+    if isinstance(periods, str):
+        raise InvalidInputError(
+            f"periods is {periods!r}; expected a number of equal shares, or one label for each "
+            f"of the {J} pieces."
+        )
     if len(periods) != J:
         raise InvalidInputError(
             f"periods has {len(periods)} labels, but the evidence has {J} pieces; give one label "
@@ -152,22 +159,6 @@ def _index(
     return np.tile(index, (n, 1)), tuple(str(label) for label in places)
 
 
-def _list_units(evidence: Evidence, index: Integers, rounds: Integers) -> Integers:
-    """(n, P) parts behind the within-arm variances: one more than the arms' harmonic mean freedom.
-
-    An arm played N times in a piece has N - 1 degrees of freedom there, one if N = 1.
-    """
-    if evidence.weights is None:
-        return rounds
-    plays = np.rint(evidence.rounds[:, :, None] * evidence.weights)
-    freedom = np.where(plays > 0, np.maximum(plays - 1, 1), 0.0)
-    freedom = _gathered(freedom, index, rounds.shape[1])
-    played = freedom > 0
-    inverse = np.where(played, 1 / np.maximum(freedom, 1), 0.0).sum(axis=2)
-    mean = played.sum(axis=2) / np.where(inverse > 0, inverse, 1.0)
-    return np.asarray(np.minimum(1 + mean.astype(np.int64), rounds))
-
-
 def _scatter(evidence: Evidence, theta: Floats, index: Integers) -> Floats:
     """(n, P, r, r) sum over a period's pieces of their distance from its mean times itself."""
     n, P, r = theta.shape
@@ -175,14 +166,4 @@ def _scatter(evidence: Evidence, theta: Floats, index: Integers) -> Floats:
     for j in range(index.shape[1]):
         apart = evidence.scores[:, j] - evidence.rounds[:, j, None] * theta[rows, index[:, j]]
         out[rows, index[:, j]] += apart[:, :, None] * apart[:, None, :]
-    return out
-
-
-def _gathered(values: NDArray[Number], index: Integers, P: int) -> NDArray[Number]:
-    """Sums of (n, J, ...) over the pieces of each period: (n, P, ...)."""
-    n, J = index.shape
-    out = np.zeros((n, P, *values.shape[2:]), dtype=values.dtype)
-    rows = np.arange(n)
-    for j in range(J):
-        out[rows, index[:, j]] += values[:, j]
     return out

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+from scipy.stats import t as t_distribution
 
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
 from steadyarm.inference.bounded import bounded_terms
@@ -17,13 +19,19 @@ from steadyarm.inference.intervals import (
     recommended_arms,
     skewed_limits,
 )
-from steadyarm.inference.variance import LEAST_ROUNDS, running_variance, third_moments
+from steadyarm.inference.variance import (
+    LEAST_FREEDOM,
+    LEAST_ROUNDS,
+    running_variance,
+    third_moments,
+)
 from steadyarm.validation import check_fraction, whole_number
 
 __all__ = ["confidence_path", "confidence_sequence"]
 
 Floats = NDArray[np.float64]
 
+LEAST_LISTS = 8  # pieces by whose differences skewness is told, where variances do not show it
 FIRST_LOOK = 0.05  # share of the budget before which the asymptotic sequence says nothing
 ASYMPTOTIC = (
     "Many rounds before the first look, none dominating; drawn as recorded; variance settles."
@@ -87,6 +95,7 @@ class _Watched:
     """What all looks share: sums up to the end of every piece.
 
     variance : (n, J, r, r) of the score sum
+    freedom : (n, J) its degrees of freedom, if rewards are unbounded
     third : (n, J, K) third moments of the arms' score sums, if rewards are unbounded
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
@@ -97,6 +106,7 @@ class _Watched:
     scores: Floats
     squares: Floats
     variance: Floats
+    freedom: Floats
     third: Floats
     scale: Floats | None
     first: Floats | None
@@ -109,8 +119,9 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
     budget = whole_number(budget, "budget", least=1)
     scale = first = None
     third = np.zeros((*evidence.rounds.shape, evidence.arms.size))
+    freedom = np.full(evidence.rounds.shape, np.inf)
     if reward_range is None:
-        variance, parts, kind = running_variance(evidence)
+        variance, parts, freedom, kind = running_variance(evidence)
         X = evidence.arms.coordinates
         spreads = np.einsum("njrs,kr,ks->njk", parts, X, X, optimize=True)
         third = third_moments(evidence.scores @ X.T, spreads, evidence.rounds)
@@ -126,6 +137,7 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
         np.cumsum(evidence.scores, axis=1),
         np.cumsum(evidence.squares, axis=1),
         variance,
+        freedom,
         third,
         scale,
         first,
@@ -200,13 +212,19 @@ def _limits(
         up = bernstein_reach(variance, above, first_above, watched.budget, alpha)
         return centre - down / T, centre + up / T
     seen = quadratic(D, watched.squares[:, j])
-    enough = played >= max(LEAST_ROUNDS, FIRST_LOOK * watched.budget)
+    freedom = watched.freedom[:, j][:, None]
+    enough = (played >= max(LEAST_ROUNDS, FIRST_LOOK * watched.budget)) & (freedom >= LEAST_FREEDOM)
+    if watched.method.endswith("lists"):
+        enough &= j + 1 >= LEAST_LISTS
     known = enough & (variance > 1e-14 * seen)
     error = np.sqrt(variance)
     skew = np.zeros_like(error)
     if best is None:
         skew = watched.third[:, j] / np.where(known, variance, np.inf)
     z = normal_factor(played / watched.budget, alpha)
+    # the variance is estimated: from a normal to a t quantile
+    tail = norm.sf(np.minimum(np.where(known, z, 1.0), 37.0))  # beyond, doubles end
+    z = np.asarray(t_distribution.isf(tail, np.maximum(freedom, 1.0)))
     error = np.where(known, error, np.inf)
     return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
 

@@ -16,7 +16,14 @@ from steadyarm.inference.logged import LoggedSegment, names_of
 from steadyarm.inference.luck import assignment_balance, attrition_balance
 from steadyarm.inference.plain import plain
 
-__all__ = ["CountTest", "attrition_test", "srm_from_propensities", "srm_p_values", "srm_test"]
+__all__ = [
+    "CountTest",
+    "attrition_test",
+    "srm_from_propensities",
+    "srm_from_sums",
+    "srm_p_values",
+    "srm_test",
+]
 
 Floats = NDArray[np.float64]
 ALARM = 0.001  # below this a test has failed
@@ -155,14 +162,37 @@ def srm_from_propensities(
         raise InvalidInputError(
             f"propensities lie between {p.min():g} and {p.max():g}; expected above 0, at most 1."
         )
-    T, K = len(arms), len(names)
+    K = len(names)
     sums: Floats = np.bincount(arms, 1 / p, K).astype(np.float64)
-    seen = sums > 0
-    variance = np.bincount(arms, (1 / p - 1) / p, K) * T / np.where(seen, sums, 1.0)
+    spread: Floats = np.bincount(arms, (1 / p - 1) / p, K).astype(np.float64)
     largest = np.ones(K)
     np.maximum.at(largest, arms, 1 / p)
-    off = np.where(seen, sums - T, 0.0)
-    residuals = standardised(off, variance, 1e-6 * T)
+    return srm_from_sums(names, len(arms), sums, spread, largest)
+
+
+def srm_from_sums(
+    names: Sequence[str], rows: int, sums: Floats, spread: Floats, largest: Floats
+) -> CountTest:
+    """`srm_from_propensities`, from what a database has added up over the rows of each arm.
+
+    Parameters
+    ----------
+    rows : T, of all arms
+    sums, spread : (K,) of 1/p and of (1/p - 1) / p; 0 for an arm without rows
+    largest : (K,) largest 1/p
+
+    Examples
+    --------
+    >>> sums, spread = np.array([1200.0, 2800 / 3]), np.array([3600.0, 2800 / 9])
+    >>> found = srm_from_sums(["A", "B"], 1000, sums, spread, np.array([4.0, 4 / 3]))
+    >>> round(found.p_value, 5), found.culprit
+    (0.00052, 'B')
+    """
+    names, K = tuple(str(name) for name in names), len(names)
+    seen = sums > 0
+    variance = np.maximum(spread, 0.0) * rows / np.where(seen, sums, 1.0)
+    off = np.where(seen, sums - rows, 0.0)
+    residuals = standardised(off, variance, 1e-6 * rows)
     normal = variance >= NORMAL * largest**2
     each = 2 * norm.sf(np.abs(residuals))
     each = np.where(normal, each, bennett(np.abs(off) / largest, variance / largest**2))
@@ -170,7 +200,7 @@ def srm_from_propensities(
     p_value = float(min(1.0, each.min() * seen.sum()))
     worst = _furthest(residuals)
     verdict = (
-        f"The rows of {names[worst]} stand for {sums[worst]:.0f} and should stand for about {T} "
+        f"The rows of {names[worst]} stand for {sums[worst]:.0f} and should stand for about {rows} "
         f"({residuals[worst]:+.1f} standard deviations; p = {p_value:.2g})."
         if p_value < MENTION
         else f"The rows per arm fit the logged probabilities (p = {p_value:.2g})."
@@ -179,7 +209,7 @@ def srm_from_propensities(
         unseen = ", ".join(name for name, there in zip(names, seen, strict=True) if not there)
         verdict += f" Not in the log at all, so nothing can be said of: {unseen}."
     culprit = names[worst] if p_value < NOTICE else None
-    expected = np.full(K, float(T))
+    expected = np.full(K, float(rows))
     return CountTest(
         names, p_value, float(residuals[worst] ** 2), 1, sums, expected, residuals, culprit, verdict
     )

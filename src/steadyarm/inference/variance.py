@@ -15,12 +15,22 @@ from numpy.typing import NDArray
 
 from steadyarm.inference.evidence import Evidence
 
-__all__ = ["LEAST_ROUNDS", "Scatter", "running_variance", "score_scatter", "third_moments"]
+__all__ = [
+    "LEAST_FREEDOM",
+    "LEAST_ROUNDS",
+    "Scatter",
+    "gathered",
+    "list_freedom",
+    "running_variance",
+    "score_scatter",
+    "third_moments",
+]
 
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", np.int64, np.float64)
 
 LEAST_ROUNDS = 30  # of a group, and of a test of which anything is said
+LEAST_FREEDOM = 4.0  # degrees of freedom of a variance by which anything is said
 LEAST_PIECES = 10  # whose differences tell a variance
 GROUPS = 20  # in which scores are centred, at most: slow drift stays between them
 DIFFERENCES = 60  # pieces that are compared, at most; shorter ones are joined
@@ -59,13 +69,15 @@ def score_scatter(evidence: Evidence) -> Scatter:
       fewer than ten pieces are taken as independent rounds, times Hoeffding's B/(B-1).
     """
     group = _groups(evidence, GROUPS, LEAST_ROUNDS)
-    rounds, sums = _gathered(evidence.rounds, group), _gathered(evidence.scores, group)
+    rounds, sums = gathered(evidence.rounds, group), gathered(evidence.scores, group)
     if evidence.within is not None:
-        method, parts = "lists", _gathered(evidence.within, group)
+        method, parts = "lists", gathered(evidence.within, group)
     else:
-        squares = _gathered(evidence.squares, group)
+        squares = gathered(evidence.squares, group)
         method, parts = "rounds", _around_mean(squares, sums, rounds)
     total, freedom = parts.sum(axis=1), np.full(len(rounds), np.inf)
+    if method == "lists":
+        freedom = _coarse(list_freedom(evidence)[:, -1])
     if method == "rounds" and evidence.block > 1:
         method, parts = "differences", np.zeros_like(parts)
         apart, pieces = _differences(evidence)
@@ -75,21 +87,26 @@ def score_scatter(evidence: Evidence) -> Scatter:
     return Scatter(total, freedom, method, rounds, sums, parts)
 
 
-def running_variance(evidence: Evidence) -> tuple[Floats, Floats, str]:
-    """Variance of the sum of all scores up to the end of each piece, of each piece, the method.
+def running_variance(evidence: Evidence) -> tuple[Floats, Floats, Floats, str]:
+    """Variance of the sum of all scores up to the end of each piece, and of each piece.
 
-    Both (n, J, r, r). As `score_scatter`, but of what is known at that time.
+    Both (n, J, r, r); then the degrees of freedom (n, J) of the first, and the method. As
+    `score_scatter`, but of what is known at that time.
     """
+    n, J = evidence.rounds.shape
     if evidence.within is not None:
-        return np.cumsum(evidence.within, axis=1), evidence.within, "lists"
+        freedom = list_freedom(evidence)
+        return np.cumsum(evidence.within, axis=1), evidence.within, freedom, "lists"
     if evidence.block > 1:
         steps = _steps(evidence.scores, evidence.rounds)
         none = np.zeros_like(evidence.squares[:, :1])
         upto = np.concatenate([none, np.cumsum(steps, axis=1) + steps + steps[:, :1]], axis=1) / 2
-        return upto, np.zeros_like(evidence.squares), "differences"
+        freedom = np.tile(np.arange(J) * 2 / 3, (n, 1))
+        return upto, np.zeros_like(evidence.squares), freedom, "differences"
     sums, rounds = np.cumsum(evidence.scores, axis=1), np.cumsum(evidence.rounds, axis=1)
     upto = _around_mean(np.cumsum(evidence.squares, axis=1), sums, rounds)
-    return upto, _around_mean(evidence.squares, evidence.scores, evidence.rounds), "rounds"
+    parts = _around_mean(evidence.squares, evidence.scores, evidence.rounds)
+    return upto, parts, np.full((n, J), np.inf), "rounds"
 
 
 def third_moments(sums: Floats, variances: Floats, rounds: NDArray[np.int64]) -> Floats:
@@ -102,9 +119,10 @@ def third_moments(sums: Floats, variances: Floats, rounds: NDArray[np.int64]) ->
     Parameters
     ----------
     sums, variances : (n, G, K) of the parts, in K directions
-    rounds : (n, G) of the parts; neighbours of very different length are not compared
+    rounds : (n, G) of the parts; neighbours of very different length are not compared, others
+        stand for them
     """
-    out = np.zeros_like(sums)
+    out, covered = np.zeros_like(sums), np.zeros((*rounds.shape, 1))
     size, pairs = np.zeros_like(sums[:, 0]), np.zeros((len(sums), 1))
     N = np.maximum(rounds, 1)[:, :, None].astype(np.float64)
     for g in range(1, sums.shape[1]):
@@ -112,14 +130,15 @@ def third_moments(sums: Floats, variances: Floats, rounds: NDArray[np.int64]) ->
         step = (sums[:, g] * n - sums[:, g - 1] * m) * (
             variances[:, g] / m - variances[:, g - 1] / n
         )
-        step *= (np.minimum(n, m) >= np.maximum(n, m) / 2) & (rounds[:, g] > 0)[:, None]
+        alike = (np.minimum(n, m) >= np.maximum(n, m) / 2) & (rounds[:, g] > 0)[:, None]
+        step *= alike
         most = np.where(size > 0, SHOCK * size / np.maximum(pairs, 1), np.inf)
         step = np.clip(step, -most, most)
         out[:, g] = out[:, g - 1] + step / 2
         size += np.abs(step)
-        pairs += (rounds[:, g] > 0)[:, None]
-    parts = np.cumsum(rounds > 0, axis=1)[:, :, None]
-    return np.asarray(out * parts / np.maximum(parts - 1, 1))
+        pairs += alike
+        covered[:, g] = covered[:, g - 1] + alike * (n + m) / 2
+    return np.asarray(out * np.cumsum(rounds, axis=1)[:, :, None] / np.maximum(covered, 1.0))
 
 
 def _around_mean(squares: Floats, sums: Floats, rounds: NDArray[np.int64]) -> Floats:
@@ -132,9 +151,9 @@ def _around_mean(squares: Floats, sums: Floats, rounds: NDArray[np.int64]) -> Fl
 def _differences(evidence: Evidence) -> tuple[Floats, NDArray[np.int64]]:
     """Half the squared differences of neighbours, those at both ends whole; how many pieces."""
     group = _groups(evidence, DIFFERENCES, 1)
-    rounds = _gathered(evidence.rounds, group)
+    rounds = gathered(evidence.rounds, group)
     pieces = (rounds > 0).sum(axis=1)
-    steps = _steps(_gathered(evidence.scores, group), rounds)
+    steps = _steps(gathered(evidence.scores, group), rounds)
     if not steps.shape[1]:
         return np.zeros_like(evidence.squares[:, 0]), pieces
     last = np.maximum(pieces - 2, 0)
@@ -162,10 +181,38 @@ def _groups(evidence: Evidence, most: int, least: int) -> NDArray[np.int64]:
     return np.asarray(np.cumsum(opened, axis=1))
 
 
-def _gathered(values: NDArray[Number], group: NDArray[np.int64]) -> NDArray[Number]:
+def _coarse(freedom: Floats) -> Floats:
+    """Degrees of freedom rounded down to few distinct values; a thousand are as good as many."""
+    steps = np.floor(np.log(np.maximum(freedom, 1)) / np.log(1.1))
+    coarse = np.where(freedom < 20, np.floor(freedom), 1.1**steps)
+    return np.where(freedom >= 1000, np.inf, np.maximum(coarse, 2.0))
+
+
+def list_freedom(evidence: Evidence, index: NDArray[np.int64] | None = None) -> Floats:
+    """(n, P) degrees of freedom behind within-arm variances, the harmonic mean over arms.
+
+    An arm played N times in a piece has N - 1 of them there, one if N = 1.
+
+    Parameters
+    ----------
+    index : (n, J) which of P groups each piece belongs to; None for running sums over pieces
+    """
+    assert evidence.weights is not None
+    plays = np.rint(evidence.rounds[:, :, None] * evidence.weights)
+    freedom = np.where(plays > 0, np.maximum(plays - 1, 1), 0.0)
+    freedom = np.cumsum(freedom, axis=1) if index is None else gathered(freedom, index)
+    played = freedom > 0
+    inverse = np.where(played, 1 / np.maximum(freedom, 1), 0.0).sum(axis=2)
+    return np.asarray(played.sum(axis=2) / np.where(inverse > 0, inverse, 1.0))
+
+
+def gathered(
+    values: NDArray[Number], group: NDArray[np.int64], groups: int | None = None
+) -> NDArray[Number]:
     """Sums of (n, J, ...) over the pieces of each group: (n, G, ...)."""
     n, J = group.shape
-    out = np.zeros((n, int(group.max()) + 1, *values.shape[2:]), dtype=values.dtype)
+    G = int(group.max()) + 1 if groups is None else groups
+    out = np.zeros((n, G, *values.shape[2:]), dtype=values.dtype)
     rows = np.arange(n)
     for j in range(J):
         out[rows, group[:, j]] += values[:, j]

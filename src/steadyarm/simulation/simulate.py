@@ -50,6 +50,11 @@ def simulate(
         raise InvalidInputError(
             f"policy is {policy!r}; expected an instance of a policy, such as P1RAGE()."
         )
+    if not hasattr(environment, "play"):
+        raise InvalidInputError(
+            f"environment is {environment!r}; expected a world, such as "
+            "Environment.from_means(arms, means, budget=1000)."
+        )
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
     jobs = None if jobs is None else whole_number(jobs, "jobs", least=1)
 
