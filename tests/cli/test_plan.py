@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.main import main
-from steadyarm.cli.plan import EPILOG
+from steadyarm.cli.main import build_parser, main
+from steadyarm.cli.plan import EPILOG, _announce, _Bar
+from steadyarm.planning import Progress
 from steadyarm.planning.question import TABLES, TOP
 
 GUIDE = Path(__file__).parents[2] / "docs" / "plan.md"
@@ -25,7 +26,10 @@ def test_a_few_options_are_enough(capsys: pytest.CaptureFixture[str], tmp_path: 
     )
     assert "A/B-test" in printed.out
     assert f"The picture is in {picture}." in printed.out
-    assert printed.err == ""
+    stages = printed.err.splitlines()  # no terminal: a line a stage
+    assert stages[0].startswith("  0 %: searching the budget of ")
+    assert len({stage.split(": ")[1] for stage in stages}) == 4
+    assert stages[-1].endswith("%: comparing errors of A/B-test")
     assert picture.exists()
 
 
@@ -61,12 +65,33 @@ def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([], "--arms is missing"),
         (["--arms", "3", "--gap", "0.1"], "--traffic is missing"),
         (["--arms", "1", "--gap", "0.1", "--traffic", "5"], "--arms is 1"),
-        (["--arms", "3", "--gap", "0.1", "--traffic", "5"], "rewards says nothing"),
-        (["none.toml"], "none.toml cannot be read as TOML"),
+        (["--arms", "3", "--gap", "0.1", "--traffic", "5"], "--rate and --sd are both missing"),
+        ([*SHORT.split()[1:], "--rate", "0.1"], "--rate and --sd are both given"),
+        (["none.toml"], "none.toml does not exist"),
         (["none.toml", "--gap", "3"], "--gap is given beside none.toml"),
         ([*SHORT.split()[1:], "--plot", "plan.gif"], "--plot is plan.gif"),
-        ([*SHORT.split()[1:], "--rhythm", "tides"], "rhythm.kind is 'tides'"),
-        ([*SHORT.split()[1:], "--jobs", "0"], "jobs is 0"),
+        (
+            [*SHORT.split()[1:], "--rhythm", "tides"],
+            "--rhythm is 'tides'; expected none, weekend, promotion or trend.",
+        ),
+        ([*SHORT.split()[1:], "--rhythm", "weekends"], "did you mean weekend?"),
+        ([*SHORT.split()[1:], "--rhythm", "curve"], "a curve of your own needs a file"),
+        ([*SHORT.split()[1:], "--jobs", "0"], "--jobs is 0"),
+        ([*SHORT.split()[1:], "--gap", "-1"], "--gap is -1.0; expected a number above 0"),
+        ([*SHORT.split()[1:], "--sd", "0"], "--sd is 0; expected a number above 0"),
+        ([*SHORT.split()[1:], "--traffic", "0"], "--traffic is 0; expected"),
+        ([*SHORT.split()[1:], "--error", "0.5"], "--error is 0.5; expected less than 0.5"),
+        ([*SHORT.split()[1:], "--policies", "stedy"], "--policies has 'stedy'"),
+        ([*SHORT.split()[1:], "--trials", "5"], "--trials is 5; expected"),
+        (
+            [*SHORT.split()[1:], "--error", "0.01"],
+            "--error is 0.01, but 100 simulated tests would have only about 1 wrong verdicts, too "
+            "few to measure their share; expected --trials of at least 500, or a larger error.",
+        ),
+        (
+            ["--arms=3", "--rate=0.05", "--gap=0.1", "--traffic=9", "--rhythm=weekend"],
+            "make --gap smaller, or ask with a file",
+        ),
     ],
 )
 def test_bad_requests_are_answered(
@@ -96,3 +121,32 @@ def test_the_guide_documents_every_setting_and_its_question_is_one(tmp_path: Pat
     assert described.startswith(question.describe())
     for candidate in question.candidates:
         assert candidate.label in described
+
+
+def test_long_waits_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    args = build_parser().parse_args(["plan", "--trials", "20000", "--jobs", "1"])
+    names = [f"arm {k}" for k in range(200)]
+    settings = {
+        "traffic_per_day": 9,
+        "arms": {"one_hot": names},
+        "effects": {"smallest_gap": 0.5},
+        "rewards": {"sd": 1.0},
+    }
+    _announce(sa.Question.from_settings(settings), args)
+    assert "minutes, most of it for Steady; quicker with fewer --trials" in capsys.readouterr().err
+    few = settings | {"arms": {"one_hot": ["A", "B"]}}
+    _announce(sa.Question.from_settings(few), build_parser().parse_args(SHORT.split()))
+    assert capsys.readouterr().err == ""
+
+
+def test_what_takes_long_is_heard_of(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("steadyarm.cli.plan.time.monotonic", lambda: now[0])
+    with _Bar() as bar:
+        for done, second in enumerate((0, 1, 19, 21, 30, 42)):
+            now[0] = second
+            bar.show(Progress(done, 10, "searching"))
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["  0 %: searching", " 30 %: searching", " 50 %: searching"]

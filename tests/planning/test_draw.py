@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
-from steadyarm.planning.draw import draw_plan, panels_of
+from steadyarm.planning.draw import draw_plan, panels_of, picture_of
 
 SETTINGS: dict[str, Any] = {
     "traffic_per_day": 100,
@@ -30,7 +30,11 @@ def test_panels_hold_what_is_drawn(plan: sa.Plan) -> None:
     assert calm.lead == ()
     budgets = [point.budget for point in moving.series[0].points]
     assert budgets == sorted(budgets)
-    assert moving.series[0].budget == plan.budget
+    need = plan.lines[0].asked.need
+    assert moving.series[0].enough == need.check  # the marker is where the error was checked
+    assert need.check in moving.series[0].points
+    assert need.check.budget == plan.budget
+    assert len(set(budgets)) == len(budgets)
     days, lead = zip(*moving.lead, strict=True)
     assert days[0] == 0
     assert days[-1] == plan.days
@@ -48,6 +52,14 @@ def test_without_a_rhythm_there_is_one_panel(tmp_path: Path) -> None:
     plan = sa.plan(still, trials=100)
     assert len(panels_of(plan)) == 1
     assert draw_plan(plan, tmp_path / "plan.png").exists()
+
+
+def test_markers_are_at_the_checked_errors(plan: sa.Plan) -> None:
+    axes = picture_of(plan).axes[0]
+    large = [line for line in axes.lines if line.get_markersize() == 9]
+    drawn = [(line.get_xdata()[0], line.get_ydata()[0]) for line in large]  # type: ignore[index]
+    checks = [line.calm.need.check for line in plan.lines]
+    assert drawn == [(check.budget, check.rate) for check in checks]
 
 
 def test_a_plan_without_an_answer_is_drawn(tmp_path: Path) -> None:

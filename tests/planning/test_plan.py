@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +13,10 @@ from scipy.special import ndtri
 from scipy.stats import fisher_exact
 
 import steadyarm as sa
-from steadyarm.planning import Progress
+from steadyarm.planning import Curve, Line, Need, Point, Progress, Theory
+from steadyarm.planning.candidates import default_candidates
 from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.planning.planner import seconds_for
 from steadyarm.planning.rhythm import CALM
 from steadyarm.planning.search import first_guess, tidy
 from steadyarm.policies.checks import CHECKS
@@ -255,16 +258,131 @@ def test_the_search_starts_near() -> None:
 
 
 def test_slow_policies_and_rare_errors_have_their_own_number_of_trials() -> None:
-    few, many = (sa.ArmSet.one_hot([str(k) for k in range(K)]) for K in (4, 20))
+    few, many, most = (sa.ArmSet.one_hot([str(k) for k in range(K)]) for K in (4, 20, 200))
     names = ("steady", "a/b-test", "top-two-thompson")
     question = sa.Question.from_settings(TWO | {"policies": names})
     trials = {
         (c.label, arms.size, error): c.trials(arms, error)
         for c in question.candidates
-        for arms in (few, many)
+        for arms in (few, many, most)
         for error in (0.05, 0.005)
     }
     assert trials["Steady", 4, 0.05] == trials["A/B-test", 20, 0.05] == 2000
-    assert trials["Steady", 20, 0.05] == 300
+    assert trials["Steady", 20, 0.05] == 2000  # designs of arms on their own are closed forms
+    assert trials["Steady", 200, 0.05] == 300
+    assert trials["Steady", 200, 0.005] == 1000  # of which 5 go wrong
     assert trials["A/B-test", 20, 0.005] == 8000
     assert 300 < trials["Top-Two-Thompson", 20, 0.05] < 2000
+
+
+def test_errors_too_small_to_measure_are_refused() -> None:
+    with pytest.raises(sa.InvalidInputError, match="expected trials of at least 50000, or a la"):
+        sa.plan(TWO | {"error": 0.0001})
+    with pytest.raises(sa.InvalidInputError, match=r"only about 2 wrong.*trials of at least 500"):
+        sa.plan(TWO | {"error": 0.01}, trials=200)
+
+
+def test_many_arms_are_compared_without_thompson_unless_named() -> None:
+    labels = [
+        [c.label for c in default_candidates(sa.ArmSet.one_hot(list(map(str, range(K)))), 1.0)]
+        for K in (50, 51)
+    ]
+    assert labels[0][:-1] == labels[1]
+    assert labels[0][-1] == "Top-Two-Thompson"
+    few = TWO | {"arms": {"one_hot": ["A", "B"]}, "policies": None}
+    slow = few | {"arms": {"one_hot": list(map(str, range(50)))}}
+    quick, long = (seconds_for(sa.Question.from_settings(s)) for s in (few, slow))
+    assert 1 < quick < 60 < long
+
+
+def line_of(
+    label: str, budget: int | None, low: int | None, high: int | None, robust: bool = True
+) -> Line:
+    days = None if budget is None else 7
+    curve = Curve(Need(budget, low, high, days, Point(budget or 9000, 100, 2000)), ())
+    return Line(label, robust, curve, curve, Point(1000, 100, 2000), None)
+
+
+def plan_of(*lines: Line, bounds: dict[str, tuple[float, ...]] | None = None) -> sa.Plan:
+    return sa.Plan(
+        question={"traffic_per_day": 1000},
+        summary="A question.",
+        error=0.05,
+        most_days=90,
+        most_rounds=90_000,
+        budgets=(),
+        lines=lines,
+        theory=Theory(None, None, bounds or {}),
+        trials=None,
+        seed=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "choice", "alike"),
+    [
+        ((950, 910, 990), "Steady", ["Other"]),  # within a tenth, though intervals are apart
+        ((850, 780, 960), "Steady", ["Other"]),  # intervals overlap
+        ((850, 780, 940), "Other", []),  # clearly fewer
+        ((850, None, None), "Other", []),  # fewer, and no interval says otherwise
+        ((1200, 1100, 1300), "Steady", []),  # clearly more
+        ((None, None, None), "Steady", []),
+    ],
+)
+def test_the_first_that_is_not_clearly_beaten_is_taken(
+    other: tuple[Any, ...], choice: str, alike: list[str]
+) -> None:
+    starred = line_of("Fast", 500, 450, 550, robust=False)
+    plan = plan_of(line_of("Steady", 1000, 950, 1050), line_of("Other", *other), starred)
+    assert plan.choice is not None
+    assert plan.choice.label == choice
+    assert [line.label for line in plan.alike] == plan.to_dict()["about_the_same"] == alike
+    text = str(plan)
+    assert ("That is about the same as Other (" in text) == bool(alike)
+    assert "Chosen: the first in the list that stays unbiased whatever moves" in text
+    assert "Fast * needs fewer visits here, but can be misled where rewards drift" in text
+
+
+def test_without_a_robust_policy_one_that_trusts_is_taken_and_said_to() -> None:
+    plan = plan_of(line_of("Fast", 500, 450, 550, robust=False))
+    assert plan.choice is not None
+    assert "Every policy here trusts that nothing moves (*)" in str(plan)
+
+
+def test_the_choice_does_not_hang_on_luck() -> None:
+    """Equal shares in random order and in independent draws need nearly the same."""
+    both = TWO | {"policies": ["a/b-test", "uniform"]}
+    choices = {getattr(sa.plan(both, trials=300, seed=s).choice, "label", "") for s in range(6)}
+    assert choices == {"A/B-test"}
+
+
+def test_the_text_says_the_same_number_in_the_same_way() -> None:
+    need = Need(1000, None, None, 7, Point(1000, 0, 10_000))
+    point = Point(1000, 0, 10_000)
+    line = Line("Steady", True, Curve(need, (point,)), None, None, 2 * 10**15)
+    plan = replace(plan_of(line, bounds={"Steady": (1.0,)}), budgets=(1000,))
+    text = str(plan)
+    assert "0 % (95 % interval 0 to 0.04 %)" in text
+    assert " 0 to 0.04 % " in text
+    assert "0 (0-0.04)" in text
+    assert "unclear" in text  # no interval of zero width
+    assert "more than 10^15" in text
+    assert "about 5 % wrong verdicts or fewer need" in text
+    assert "bound" not in text  # 100 says nothing
+    assert "guaranteed" not in str(plan_of(line_of("Steady", 1000, 900, 1100)))
+    assert "bound, Steady" in str(
+        replace(plan_of(line, bounds={"Steady": (0.4,)}), budgets=(1000,))
+    )
+
+
+def test_budgets_have_intervals_and_what_is_printed_is_not_contradicted() -> None:
+    plan = sa.plan(THREE, trials=200, seed=2)
+    for line in plan.lines:
+        for curve in (line.calm, line.asked):
+            need = curve.need
+            assert need.low is not None
+            assert need.high is not None
+            assert need.budget is not None
+            assert need.low <= need.budget <= need.high
+            assert need.low < need.high
+            assert need.check.interval()[0] <= plan.error

@@ -29,7 +29,33 @@ GOOD: dict[str, Any] = {
         ({"error": 5}, "error is 5; expected a number between 0 and 1"),
         ({"most_days": 0}, "most_days is 0"),
         ({"most_days": 5, "rhythm": {"kind": "weekend"}}, "most_days is 5.*at least 7 days"),
-        ({"arms": {}}, "arms is missing"),
+        ({"arms": {}}, r"\[arms\] is missing"),
+        ({"error": "0.05"}, "error is '0.05'; expected a finite number"),
+        ({"error": 0.67}, "error is 0.67; expected less than 0.667, the error of guessing"),
+        ({"traffic_per_day": "1000"}, "traffic_per_day is '1000'; expected a whole number"),
+        ({"traffic_per_day": 10**15}, r"expected no more than 1e\+12 visits in all"),
+        ({"effects": {"smallest_gap": "0.02"}}, "effects.smallest_gap is '0.02'; expected a fin"),
+        ({"effects": {"spread": "0.02", "indifference": 0.1}}, "effects.spread is '0.02'"),
+        ({"effects": {"range": ["0", 1], "indifference": 0.1}}, "effects.range is '0'; expected"),
+        ({"effects": {"smallest_gap": 0.02, "indifference": "0"}}, "effects.indifference is '0'"),
+        ({"effects": {"smallest_gap": 0.02, "indifference": 0.02}}, "no verdict could be wrong"),
+        ({"effects": {"range": [0, 0.1], "indifference": 0.1}}, "no verdict could be wrong"),
+        ({"rewards": {"rate": "0.1"}}, "rewards.rate is '0.1'; expected a finite number"),
+        ({"rewards": {"sd": "1"}}, "rewards.sd is '1'; expected a finite number"),
+        ({"rewards": {"sd": 1, "mean": "2"}}, "rewards.mean is '2'; expected a finite number"),
+        (
+            {"effects": {"means": [0.1, 0.2, 0.3]}, "rewards": {"conversions": False}},
+            "rewards.conversions is False; expected true",
+        ),
+        ({"rhythm": {"kind": "trend", "strength": "3"}}, "rhythm.strength is '3'; expected a fin"),
+        ({"rhythm": {"kind": "trend", "lift": "0"}}, "rhythm.lift is '0'; expected a finite"),
+        ({"rhythm": {"curve": ["1", 2]}}, "rhythm.curve is '1'; expected a finite number"),
+        ({"rhythm": {"kind": "none", "strength": 3}}, "rhythm.strength is given, but.*no use of"),
+        ({"rhythm": {"kind": "weekend", "week": 3}}, "rhythm.week is given.*kind promotion"),
+        ({"rhythm": {"kind": "weekends"}}, "rhythm.kind is 'weekends'.*did you mean weekend"),
+        ({"rhythm": {"kind": "weekend", "starts": "sonday"}}, "starts.*did you mean sunday"),
+        ({"policies": ["stedy"]}, "policies has 'stedy'.*did you mean steady"),
+        ({"policies": [{"name": "steady", "robustness": "0.8"}]}, "robustness"),
         ({"arms": ["A"]}, r"arms is \['A'\]; expected a table"),
         ({"arms": {"one_hot": ["A"]}}, "at least 2"),
         ({"effects": {}}, "exactly one of smallest_gap"),
@@ -42,7 +68,7 @@ GOOD: dict[str, Any] = {
         ({"effects": {"range": [0.1], "indifference": 0.01}}, "effects.range is"),
         ({"effects": {"spread": 0.4, "indifference": 0.01}}, "below 0 or above 1"),
         ({"effects": {"log": 3}}, "effects.log is 3"),
-        ({"effects": {"log": "nowhere.csv"}}, "nowhere.csv cannot be read"),
+        ({"effects": {"log": "nowhere.csv"}}, "effects.log: nowhere.csv does not exist"),
         ({"effects": {"means": [0.1, 0.2]}, "rewards": {"sd": 1}}, "effects.means has 2 values"),
         ({"effects": {"means": [1, 1, 0]}, "rewards": {"sd": 1}}, "no arm that leads"),
         ({"effects": {"means": [0.1, 0.2, 0.3]}}, "rewards says rate; with known means"),
@@ -76,10 +102,32 @@ def test_errors_name_the_key_and_what_was_expected(change: dict[str, Any], messa
         sa.Question.from_settings(GOOD | change)
 
 
-def test_missing_traffic_is_asked_for() -> None:
-    rest = {key: value for key, value in GOOD.items() if key != "traffic_per_day"}
-    with pytest.raises(sa.InvalidInputError, match="traffic_per_day is missing"):
+@pytest.mark.parametrize("key", GOOD)
+def test_what_is_missing_is_asked_for(key: str) -> None:
+    rest = {k: value for k, value in GOOD.items() if k != key}
+    name = key if key == "traffic_per_day" else rf"\[{key}\]"
+    with pytest.raises(sa.InvalidInputError, match=f"{name} is missing; "):
         sa.Question.from_settings(rest)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(sa.InvalidInputError, match=r"nofile.toml does not exist\."):
+        sa.Question.from_file(tmp_path / "nofile.toml")
+    with pytest.raises(sa.InvalidInputError, match="cannot be read: "):
+        sa.Question.from_file(tmp_path)
+    (tmp_path / "bad.toml").write_text("a = = 1")
+    with pytest.raises(sa.InvalidInputError, match=r"bad\.toml cannot be read as TOML: "):
+        sa.Question.from_file(tmp_path / "bad.toml")
+
+
+def test_quoted_numbers_in_a_file_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "quoted.toml"
+    file.write_text(
+        'error = "0.05"\ntraffic_per_day = 5\n[arms]\none_hot = ["A", "B"]\n'
+        "[effects]\nsmallest_gap = 0.1\n[rewards]\nsd = 1.0\n"
+    )
+    with pytest.raises(sa.InvalidInputError, match=r"quoted\.toml: error is '0\.05'; expected"):
+        sa.Question.from_file(file)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.planning import Progress, Question, plan
+from steadyarm.planning.planner import seconds_for
+from steadyarm.planning.rhythm import KINDS
+from steadyarm.planning.words import check_word
 
 __all__ = ["add_parser", "run"]
+
+LONG = 60  # seconds from which on a wait is announced
+SILENT = 20  # seconds after which a step is told although nothing new begins
+RHYTHMS = tuple(kind for kind in KINDS if kind != "curve")  # a curve needs a file
+OPTIONS = {  # what settings are called here
+    "effects.smallest_gap": "--gap",
+    "rewards.rate": "--rate",
+    "rewards.sd": "--sd",
+    "rhythm.kind": "--rhythm",
+    "traffic_per_day": "--traffic",
+    "error": "--error",
+    "policies": "--policies",
+    "make the effects, rhythm.strength or rhythm.lift smaller": "make --gap smaller, or ask with a "
+    "file and a smaller rhythm.strength",
+}
+RUNNING = {"trials": "--trials", "seed": "--seed", "jobs": "--jobs"}
 
 EPILOG = """\
 A usual question fits in a few options:
@@ -78,7 +101,9 @@ def run(args: argparse.Namespace) -> None:
     """Answer the question and print the plan."""
     question = _question(args)
     draw = _drawing(args.plot)
-    with _Bar() as bar:
+    _announce(question, args)
+    names = RUNNING if args.file is not None else RUNNING | OPTIONS
+    with _naming(names), _Bar() as bar:
         found = plan(question, args.trials, args.seed, args.jobs, progress=bar.show)
     if draw is not None:
         draw(found, args.plot)
@@ -114,19 +139,70 @@ def _question(args: argparse.Namespace) -> Question:
                 f"{option} is missing; without a file say at least --arms, --gap, --traffic and "
                 "--rate or --sd."
             )
+    names = _names(args.arms)
+    if (args.rate is None) == (args.sd is None):
+        both = "are both given" if args.sd is not None else "are both missing"
+        raise InvalidInputError(
+            f"--rate and --sd {both}; expected one of them: --rate for conversions at that rate, "
+            "--sd for rewards with that standard deviation."
+        )
     settings: dict[str, Any] = {
         "traffic_per_day": args.traffic,
-        "arms": {"one_hot": _names(args.arms)},
+        "arms": {"one_hot": names},
         "effects": {"smallest_gap": args.gap},
         "rewards": {k: v for k, v in (("rate", args.rate), ("sd", args.sd)) if v is not None},
     }
     if args.rhythm is not None:
+        if args.rhythm == "curve":
+            raise InvalidInputError(
+                "--rhythm is 'curve'; a curve of your own needs a file, with [rhythm] and "
+                f"curve = [1.5, 1.2, 0.3]. Without one expected {', '.join(RHYTHMS)}."
+            )
+        check_word(args.rhythm, "--rhythm", RHYTHMS)
         settings["rhythm"] = {"kind": args.rhythm}
     if args.error is not None:
         settings["error"] = args.error
     if args.policies is not None:
-        settings["policies"] = args.policies.split(",")
-    return Question.from_settings(settings)
+        settings["policies"] = [name.strip() for name in args.policies.split(",")]
+    with _naming(OPTIONS):
+        return Question.from_settings(settings)
+
+
+@contextmanager
+def _naming(names: dict[str, str]) -> Iterator[None]:
+    """Have errors name the options that were typed, not the settings they stand for."""
+    try:
+        yield
+    except InvalidInputError as error:
+        message = str(error)
+        for key, option in names.items():
+            if "." in key:
+                message = message.replace(key, option)
+            else:  # a word, so only where it is the subject or is asked for
+                message = re.sub(rf"(^|expected ){key}(?= (is|has|of) )", rf"\1{option}", message)
+        raise InvalidInputError(message) from None
+
+
+def _announce(question: Question, args: argparse.Namespace) -> None:
+    """Say that an answer takes long, and what would be quicker."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        cores = os.cpu_count() or 1
+    workers = min(args.jobs or cores, cores)
+    seconds = seconds_for(question, args.trials) / max(workers, 1)
+    if seconds < LONG:
+        return
+    arms, error = question.arms, question.error
+    slowest = max(
+        question.candidates,
+        key=lambda c: (args.trials or c.trials(arms, error)) * c.milliseconds(arms),
+    )
+    print(
+        f"This takes about {seconds / 60:.1f} minutes, most of it for {slowest.label}; quicker "
+        "with fewer --trials, or without some of the policies.",
+        file=sys.stderr,
+    )
 
 
 def _names(count: int) -> list[str]:
@@ -151,10 +227,12 @@ def _drawing(path: Path | None) -> Any:
 
 
 class _Bar:
-    """A bar on a terminal's standard error, if rich is there; else nothing."""
+    """A bar on a terminal's standard error, if rich is there; else lines."""
 
     def __enter__(self) -> _Bar:
         self.bar: Any = None
+        self.said: set[str] = set()
+        self.last = time.monotonic()
         self.context: AbstractContextManager[Any] = nullcontext()
         if sys.stderr.isatty():
             try:
@@ -184,7 +262,11 @@ class _Bar:
         self.context.__exit__(*problem)
 
     def show(self, progress: Progress) -> None:
-        """Move the bar."""
+        """Move the bar, or say what begins."""
+        done, total, doing = progress
         if self.bar is not None:
-            done, total, doing = progress
             self.bar.update(self.task, completed=done, total=total, description=doing)
+        elif doing not in self.said or time.monotonic() - self.last > SILENT:
+            self.said.add(doing)
+            self.last = time.monotonic()
+            print(f"{100 * done // total:3d} %: {doing}", file=sys.stderr, flush=True)

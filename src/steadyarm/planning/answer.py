@@ -11,6 +11,8 @@ from steadyarm.simulation.results import clopper_pearson
 
 __all__ = ["Curve", "Line", "Need", "Plan", "Point", "Theory"]
 
+ALIKE = 1.1  # budgets within this ratio are about the same
+
 
 @dataclass(frozen=True)
 class Point:
@@ -46,7 +48,8 @@ class Need:
     Attributes
     ----------
     budget : smallest budget that gives the wanted error; None if the most days are not enough
-    low, high : 95 % interval of that budget, from the simulation's own noise
+    low, high : 95 % interval of that budget, from the simulation's own noise; None if the
+        simulation does not tell
     days : how long the test takes; None without a budget
     check : errors in fresh simulated tests with this budget, or with the largest possible one
     """
@@ -207,24 +210,31 @@ class Plan:
 
     @property
     def choice(self) -> Line | None:
-        """The robust policy that needs the fewest rounds in the question's world.
+        """The first robust policy in the list that no other robust one clearly beats, as asked.
 
-        Among those that the simulation cannot tell from it, and that take no more days, the one
-        that needs the fewest if nothing moves. If the question names no robust policy, the best
-        of all; None if none is enough.
+        To beat clearly is to need more than a tenth fewer rounds, with an interval that lies
+        apart: what is less could be luck. If the question names no robust policy, all are
+        compared; None if none is enough.
         """
-        pool = [line for line in self.lines if line.robust] or list(self.lines)
-        best = _fewest(pool, moving=True)
-        if best is None:
-            return None
-        need = best.asked.need
-        alike = [
+        pool = self._pool
+        unbeaten = (line for line in pool if not any(_beats(other, line) for other in pool))
+        return next(unbeaten, None)
+
+    @property
+    def alike(self) -> tuple[Line, ...]:
+        """The policies compared with the choice that need about as many rounds as it does."""
+        chosen = self.choice
+        return tuple(
             line
-            for line in pool
-            if (line.asked.need.low or inf) <= (need.budget or 0)
-            and (line.asked.need.days or inf) <= (need.days or 0)
-        ]
-        return _fewest(alike, moving=False) or best
+            for line in self._pool
+            if chosen not in (None, line) and not _beats(chosen, line) and not _beats(line, chosen)
+        )
+
+    @property
+    def _pool(self) -> list[Line]:
+        """Those among which is chosen: robust ones that are enough."""
+        pool = [line for line in self.lines if line.robust] or list(self.lines)
+        return [line for line in pool if line.asked.need.budget is not None]
 
     @property
     def budget(self) -> int | None:
@@ -275,6 +285,7 @@ class Plan:
             "most_days": self.most_days,
             "most_rounds": self.most_rounds,
             "choice": None if self.choice is None else self.choice.label,
+            "about_the_same": [line.label for line in self.alike],
             "budget": self.budget,
             "days": self.days,
             "traffic_share": self.traffic_share,
@@ -310,6 +321,16 @@ class Plan:
         if self.choice is not None:
             found = f"{self.choice.label}, {self.budget:,} rounds, {self.days} days"
         return f"Plan(error {self.error:g}: {found})"
+
+
+def _beats(one: Line | None, other: Line | None) -> bool:
+    """Whether one clearly needs fewer rounds than another, as asked."""
+    if one is None or other is None:
+        return False
+    mine, its = one.asked.need, other.asked.need
+    if mine.budget is None or its.budget is None or its.budget <= ALIKE * mine.budget:
+        return False
+    return mine.high is None or its.low is None or mine.high < its.low
 
 
 def _fewest(lines: list[Line], moving: bool) -> Line | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
+from math import ceil
 from typing import Any
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.planning.words import did_you_mean
 from steadyarm.policies import (
     GBAI,
     POLICIES,
@@ -26,9 +29,11 @@ from steadyarm.policies.thompson import ThompsonPolicy
 __all__ = ["Candidate", "candidate_from_settings", "default_candidates"]
 
 AB_TEST = EqualSplit.name
-FEWEST, USUAL = 300, 2000  # simulated tests behind each error
+FEWEST, USUAL, MOST = 300, 2000, 8000  # simulated tests behind each error
 RARE = 0.02  # below this error more tests are simulated
-QUICK = 1.2  # milliseconds a simulated test may take before there are fewer of them
+SEEN = 5  # wrong verdicts that have to be expected, or their share cannot be measured
+QUICK = 1.5  # milliseconds a simulated test may take before there are fewer of them
+MANY = 50  # arms beyond which Thompson sampling, at minutes a policy, is compared only if named
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,9 @@ class Candidate:
 
     def arms(self, arms: ArmSet) -> ArmSet:
         """The arms as the policy sees them: an A/B test knows no features."""
-        return ArmSet.one_hot(arms.names) if isinstance(self.policy, EqualSplit) else arms
+        if not isinstance(self.policy, EqualSplit) or arms.rank == arms.size:
+            return arms
+        return _separate(arms.names)
 
     def trials(self, arms: ArmSet, error: float) -> int:
         """Simulated tests behind each error unless told.
@@ -53,27 +60,39 @@ class Candidate:
         More for small errors, fewer where a test takes long to simulate; by a rule, not by
         measuring, so that a plan does not depend on the machine.
         """
+        wanted = min(USUAL * max(RARE / error, 1.0), MOST)
+        affordable = USUAL * QUICK / self.milliseconds(arms)
+        least = min(max(FEWEST, ceil(SEEN / error)), MOST)
+        return round(max(least, min(wanted, affordable)))
+
+    def milliseconds(self, arms: ArmSet) -> float:
+        """What a simulated test takes, about, on a machine of 2025."""
         K, r = arms.size, arms.rank
         if isinstance(self.policy, ThompsonPolicy):
-            milliseconds = 0.2 * K
-        elif isinstance(self.policy, (GBAI, Uniform)):
-            milliseconds = 0.01
-        elif isinstance(self.policy, (IPSPolicy, Peace)):  # designs for subsets of the arms
-            milliseconds = (0.5 if isinstance(self.policy, Steady) else 0.15) * (K * r / 64) ** 2
-        else:
-            milliseconds = 0.1
-        wanted = USUAL * min(max(RARE / error, 1.0), 4.0)
-        return round(max(FEWEST, min(wanted, USUAL * QUICK / milliseconds)))
+            return 0.2 * K + 0.004 * K**2
+        if isinstance(self.policy, (GBAI, Uniform)):
+            return 0.01 + 0.0001 * K**2
+        steady = isinstance(self.policy, Steady)
+        if isinstance(self.policy, (IPSPolicy, Peace)) and r < K:  # designs for subsets of arms
+            return (0.5 if steady else 0.15) * (K * r / 64) ** 2
+        return 0.25 + 0.0012 * K**2 if steady else 0.05 + 0.0002 * K**2
 
     def to_dict(self) -> dict[str, Any]:
         """Name, settings and label."""
         return self.policy.to_dict() | {"label": self.label}
 
 
+@lru_cache(maxsize=8)
+def _separate(names: tuple[str, ...]) -> ArmSet:
+    return ArmSet.one_hot(names)
+
+
 def default_candidates(arms: ArmSet, sd: float) -> tuple[Candidate, ...]:
     """Ours, the paper's, the usual test, and two adaptive ones that trust the world."""
     eliminating = "Sequential-Halving" if arms.rank == arms.size else "OD-LinBAI"
-    names = ("Steady", "P1-RAGE", AB_TEST, eliminating, "Top-Two-Thompson")
+    names = ["Steady", "P1-RAGE", AB_TEST, eliminating]
+    if arms.size <= MANY:
+        names.append("Top-Two-Thompson")
     return tuple(candidate_from_settings(name, sd) for name in names)
 
 
@@ -105,8 +124,11 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
     try:
         name = policy_named(typed)
     except InvalidInputError:
-        known = ", ".join([AB_TEST, *POLICIES]).lower()
-        raise InvalidInputError(f"policies has {typed!r}; expected some of {known}.") from None
+        known = [name.lower() for name in (AB_TEST, *POLICIES)]
+        raise InvalidInputError(
+            f"policies has {typed!r}; expected some of {', '.join(known)}"
+            f"{did_you_mean(typed.lower().replace('_', '-'), known)}"
+        ) from None
     told = ", ".join(f"{key}={value}" for key, value in rest.items())
     if "noise_sd" in {f.name for f in fields(POLICIES[name])}:
         rest = {"noise_sd": sd} | rest

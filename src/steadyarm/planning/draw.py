@@ -35,11 +35,11 @@ _STYLES: tuple[tuple[str, str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Series:
-    """One policy: points by rising budget, its budget for the wanted error, and what to call it."""
+    """One policy: points by rising budget, the one that is enough, and what to call it."""
 
     label: str
     points: tuple[Point, ...]
-    budget: int | None
+    enough: Point | None
     style: int
 
 
@@ -102,7 +102,7 @@ def _title(plan: Plan) -> str:
     if plan.choice is None:
         return f"No robust policy errs in only {100 * plan.error:g} % within {plan.most_days} days"
     return (
-        f"{plan.choice.label}: {plan.budget:,} visits in {plan.days} days for "
+        f"{plan.choice.label}: {plan.budget:,} visits in {plan.days} days for about "
         f"{100 * plan.error:g} % wrong verdicts"
     )
 
@@ -111,11 +111,11 @@ def _series(plan: Plan, moving: bool) -> tuple[Series, ...]:
     made = []
     for i, line in enumerate(plan.lines):
         curve = line.asked if moving else line.calm
-        points = list(curve.points)
-        if all(point.budget != curve.need.check.budget for point in points):
-            points.append(curve.need.check)
+        check = curve.need.check  # of more tests than the others
+        points = [point for point in curve.points if point.budget != check.budget] + [check]
         ordered = tuple(sorted(points, key=lambda point: point.budget))
-        made.append(Series(_name(line), ordered, curve.need.budget, i % len(_STYLES)))
+        enough = None if curve.need.budget is None else check
+        made.append(Series(_name(line), ordered, enough, i % len(_STYLES)))
     return tuple(made)
 
 
@@ -162,10 +162,10 @@ def _draw_errors(axes: Axes, panel: Panel, wanted: float, bottom: float, top: fl
         seen = [point.rate > 0 for point in series.points]  # bands to zero cover each other
         axes.fill_between(x, low, high, where=seen, color=colour, alpha=0.10, linewidth=0)
         axes.plot(x, y, color=colour, linestyle=line, linewidth=1.4, marker=marker, markersize=3.5)
-        if series.budget is not None:
+        if series.enough is not None:
             axes.plot(
-                series.budget, wanted, marker, color=colour, markersize=9, zorder=4,
-                markeredgecolor="white", markeredgewidth=1,
+                series.enough.budget, max(series.enough.rate, zero), marker, color=colour,
+                markersize=9, zorder=4, markeredgecolor="white", markeredgewidth=1,
             )  # fmt: skip
     axes.set(xscale="log", yscale="log", ylim=(bottom / 1.7, top), xlabel="visits")
     ticks = [t for t in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if bottom <= t]
@@ -204,7 +204,7 @@ def _legend(axes: Axes, panel: Panel, plan: Plan, inside: bool = False) -> None:
         )
     handles.append(
         Line2D([], [], color=_GREY, marker="o", linestyle="none", markersize=8,
-               label="smallest budget for the wanted error")
+               label="budget for about the wanted error")
     )  # fmt: skip
     place: Any = {"loc": "lower left"} if inside else {"loc": "center left", "ncols": 2}
     note = "* trusts that nothing moves; bands: exact 95 % intervals"

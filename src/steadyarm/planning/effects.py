@@ -69,9 +69,20 @@ class Effects:
                 f"effects.means has {len(self.means)} values; expected {self.arms.size}, one per "
                 "arm in the order of the arms."
             )
+        if self.smallest_gap is not None and self.indifference >= self.smallest_gap:
+            raise InvalidInputError(
+                f"effects.indifference is {self.indifference:g}; expected less than "
+                f"effects.smallest_gap, which is {self.smallest_gap:g}, or no verdict could be "
+                "wrong."
+            )
         if self.range is not None and not (len(self.range) == 2 and self.range[0] < self.range[1]):
             raise InvalidInputError(
                 f"effects.range is {list(self.range)}; expected [lowest, highest]."
+            )
+        if self.range is not None and self.indifference >= self.range[1] - self.range[0]:
+            raise InvalidInputError(
+                f"effects.indifference is {self.indifference:g}; expected less than the width of "
+                f"effects.range {list(self.range)}, or no verdict could be wrong."
             )
         if self.drawn and self.indifference == 0:
             raise InvalidInputError(
@@ -110,7 +121,7 @@ class Effects:
     def reference_gap(self) -> float:
         """The smallest lead whose loss would be an error, from which a search starts."""
         if self.smallest_gap is not None:
-            return max(self.smallest_gap, self.indifference)
+            return self.smallest_gap
         if self.means is None:
             return self.indifference
         values = self.shapes[0]

@@ -53,6 +53,8 @@ def read_log(path: Path) -> LogSummary:
                 delta = reward - seen[1]  # Welford's running mean and squares
                 seen[1] += delta / seen[0]
                 seen[2] += delta * (reward - seen[1])
+    except FileNotFoundError:
+        raise InvalidInputError(f"effects.log: {path} does not exist.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError(f"the log {path} cannot be read: {error}") from None
     if len(sums) < 2:

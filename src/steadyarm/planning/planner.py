@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from steadyarm.errors import InvalidInputError
 from steadyarm.planning.answer import Curve, Line, Need, Plan, Point
 from steadyarm.planning.bounds import guarantee, theory_of
-from steadyarm.planning.candidates import Candidate
+from steadyarm.planning.candidates import SEEN, Candidate
 from steadyarm.planning.question import Question
 from steadyarm.planning.rhythm import CALM, Rhythm
 from steadyarm.planning.search import STEPS, first_guess, least_budget, measure, search, tidy
@@ -20,10 +22,11 @@ from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.simulation.engines import LocalEngine
 from steadyarm.validation import whole_number
 
-__all__ = ["Progress", "plan"]
+__all__ = ["Progress", "plan", "seconds_for"]
 
 LEAST_TRIALS = 100
 GRID = 7  # budgets at which all policies are compared
+EFFORT = 6.0  # simulated tests of a policy in one kind of world, per one behind its printed error
 Key = tuple[str, bool]  # a candidate's label, and whether the world moves
 
 
@@ -48,10 +51,11 @@ def plan(
     ----------
     question : a `Question`, its settings as a dictionary, or a TOML file; see docs/plan.md
     trials : simulated tests behind each reported error; by default 2000, up to 8000 for errors
-        below 0.02, down to 300 for policies that take long to simulate. The search itself adapts
+        below 0.02, down to 300 for policies that take long to simulate. At least five of them
+        have to be expected to go wrong
     seed : the same seed gives the same plan, whatever the number of jobs
     jobs : threads; by default one per core
-    progress : called after each step, from any of the threads
+    progress : called when a policy's turn comes and after each step, from any of the threads
 
     Examples
     --------
@@ -72,6 +76,7 @@ def plan(
         question = Question.from_settings(question)
     if trials is not None:
         trials = whole_number(trials, "trials", least=LEAST_TRIALS)
+    _check_measurable(question, trials)
     seed = whole_number(seed, "seed")
     work = _Work(question, trials, seed, LocalEngine(jobs), progress)
     needs = work.searches()
@@ -89,6 +94,32 @@ def plan(
         trials=trials,
         seed=seed,
     )
+
+
+def seconds_for(question: Question, trials: int | None = None) -> float:
+    """Processor time that the answer takes, about; give or take a factor of two."""
+    worlds = 2 if question.rhythm.moves else 1
+    return sum(
+        (trials or candidate.trials(question.arms, question.error))
+        * candidate.milliseconds(question.arms) * worlds * EFFORT / 1000
+        for candidate in question.candidates
+    )  # fmt: skip
+
+
+def _check_measurable(question: Question, trials: int | None) -> None:
+    """Refuse an error so small that hardly any simulated test would go wrong."""
+    fewest = min(
+        trials or candidate.trials(question.arms, question.error)
+        for candidate in question.candidates
+    )
+    expected = fewest * question.error
+    if expected < SEEN * (1 - 1e-9):
+        needed = math.ceil(SEEN / question.error * (1 - 1e-9))
+        raise InvalidInputError(
+            f"error is {question.error:g}, but {fewest:,} simulated tests would have only about "
+            f"{expected:.2g} wrong verdicts, too few to measure their share; expected trials of "
+            f"at least {needed}, or a larger error."
+        )
 
 
 class _Work:
@@ -128,6 +159,7 @@ class _Work:
                 if steps <= STEPS:
                     self._step(f"searching the budget of {candidate.label}")
 
+            self._step(f"searching the budget of {candidate.label}", 0)
             trials = self.trials_of(candidate)
             found = search(self.question, candidate, rhythm, guess, trials, self.seed, step)
             self._step(f"searching the budget of {candidate.label}", max(STEPS - steps, 0))
@@ -153,6 +185,7 @@ class _Work:
                 )
 
         def run(candidate: Candidate, rhythm: Rhythm, budget: int, trials: int) -> Point:
+            self._step(f"comparing errors of {candidate.label}", 0)
             point = measure(self.question, candidate, rhythm, budget, trials, self.seed)
             self._step(f"comparing errors of {candidate.label}")
             return point

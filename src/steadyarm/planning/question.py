@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from steadyarm.planning.candidates import (
 )
 from steadyarm.planning.effects import Effects, has_constant
 from steadyarm.planning.log import LogSummary, read_log
-from steadyarm.planning.rhythm import CALM, Rhythm
+from steadyarm.planning.rhythm import CALM, KINDS, Rhythm
+from steadyarm.planning.words import check_word, did_you_mean
 from steadyarm.planning.worlds import BatchWorld
 from steadyarm.validation import check_fraction, finite_number, whole_number
 
@@ -36,6 +36,7 @@ TABLES = {
     "rewards": ("rate", "sd", "mean", "conversions"),
     "rhythm": ("kind", "strength", "lift", "starts", "week", "curve"),
 }
+MOST_VISITS = 10**12  # whoever has more mistyped
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +86,18 @@ class Question:
         """
         _check_keys(settings)
         given = {table: dict(settings.get(table, {})) for table in TABLES}
+        if "effects" not in settings:
+            raise InvalidInputError(
+                "[effects] is missing; say what the arms are worth, such as [effects] with "
+                "smallest_gap = 0.01."
+            )
         log = _log(given["effects"], folder)
         arms = _arms(given["arms"], log)
+        if log is None and "rewards" not in settings:
+            raise InvalidInputError(
+                "[rewards] is missing; say how rewards scatter, such as [rewards] with "
+                "rate = 0.05, or with sd = 1.0."
+            )
         noise, level, effects = _rewards(arms, given["effects"], given["rewards"], log)
         if isinstance(noise, GaussianNoise):
             sd = noise.sd
@@ -121,7 +132,11 @@ class Question:
         """The question in a TOML file."""
         try:
             settings = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except FileNotFoundError:
+            raise InvalidInputError(f"{path} does not exist.") from None
+        except OSError as error:
+            raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
         try:
             return cls.from_settings(settings, path.parent)
@@ -129,9 +144,19 @@ class Question:
             raise InvalidInputError(f"{path}: {error}") from None
 
     def __post_init__(self) -> None:
-        check_fraction(self.error, "error")
+        guessing = 1 - 1 / self.arms.size
+        if check_fraction(self.error, "error") >= guessing:
+            raise InvalidInputError(
+                f"error is {self.error:g}; expected less than {guessing:.3g}, the error of "
+                f"guessing among {self.arms.size} arms."
+            )
         whole_number(self.traffic_per_day, "traffic_per_day", least=1)
         whole_number(self.most_days, "most_days", least=1)
+        if self.traffic_per_day * self.most_days > MOST_VISITS:
+            raise InvalidInputError(
+                f"traffic_per_day is {self.traffic_per_day:.3g} and most_days {self.most_days}; "
+                f"expected no more than {MOST_VISITS:.0e} visits in all."
+            )
         labels = [candidate.label for candidate in self.candidates]
         for label in labels:
             if labels.count(label) > 1:
@@ -258,10 +283,9 @@ def _check_keys(settings: Any) -> None:
 def _check_known(settings: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in settings:
         if key not in known:
-            near = get_close_matches(str(key), known, 1)
-            hint = f"; did you mean {near[0]}?" if near else "."
             raise InvalidInputError(
-                f"{where} has the key {key!r}; expected some of {', '.join(known)}{hint}"
+                f"{where} has the key {key!r}; expected some of {', '.join(known)}"
+                f"{did_you_mean(str(key), known)}"
             )
 
 
@@ -280,7 +304,7 @@ def _arms(settings: dict[str, Any], log: LogSummary | None) -> ArmSet:
     if log is not None:
         return ArmSet.one_hot(log.names)
     raise InvalidInputError(
-        'arms is missing; describe them, such as [arms] with one_hot = ["A", "B"].'
+        '[arms] is missing; describe them, such as [arms] with one_hot = ["A", "B"].'
     )
 
 
@@ -302,6 +326,10 @@ def _rewards(
     known = "means" in effects
     ways = [way for way in ("rate", "sd", "conversions") if way in rewards]
     allowed = ("sd", "conversions") if known else ("rate", "sd")
+    if rewards.get("conversions", True) is not True:
+        raise InvalidInputError(
+            f"rewards.conversions is {rewards['conversions']!r}; expected true, or leave it out."
+        )
     if len(ways) != 1 or ways[0] not in allowed:
         raise InvalidInputError(
             f"rewards says {', '.join(ways) or 'nothing'}; with "
@@ -351,6 +379,15 @@ def _rhythm(settings: dict[str, Any]) -> Rhythm:
             f"rhythm has {', '.join(settings)} but no kind; expected none, weekend, promotion, "
             "trend or curve."
         )
+    if settings:
+        check_word(settings["kind"], "rhythm.kind", tuple(KINDS))
+        idle = [key for key in settings if key not in ("kind", *KINDS[settings["kind"]])]
+        if idle:
+            kinds = [kind for kind, keys in KINDS.items() if idle[0] in keys]
+            raise InvalidInputError(
+                f'rhythm.{idle[0]} is given, but kind = "{settings["kind"]}" makes no use of it; '
+                f"leave it out, or choose the kind {' or '.join(kinds)}."
+            )
     if isinstance(settings.get("starts"), str):
         settings = settings | {"starts": settings["starts"].lower()}
     return Rhythm(**settings)

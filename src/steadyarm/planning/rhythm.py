@@ -11,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.planning.words import check_word
+from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["CALM", "Pieces", "Rhythm"]
+__all__ = ["CALM", "KINDS", "Pieces", "Rhythm"]
 
-KINDS = ("none", "weekend", "promotion", "trend", "curve")
+KINDS: dict[str, tuple[str, ...]] = {  # and the settings that matter for each
+    "none": (),
+    "weekend": ("strength", "lift", "starts"),
+    "promotion": ("strength", "lift", "week"),
+    "trend": ("strength", "lift"),
+    "curve": ("curve",),
+}
 WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 STEPS = 56  # of a trend, at least
 
@@ -72,8 +79,8 @@ class Rhythm:
     curve: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        check_choice(self.kind, "rhythm.kind", KINDS)
-        check_choice(self.starts, "rhythm.starts", WEEK)
+        check_word(self.kind, "rhythm.kind", tuple(KINDS))
+        check_word(self.starts, "rhythm.starts", WEEK)
         whole_number(self.week, "rhythm.week", least=1)
         finite_number(self.lift, "rhythm.lift")
         if finite_number(self.strength, "rhythm.strength") < 0:
@@ -132,14 +139,7 @@ class Rhythm:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings that matter for this kind."""
-        keys = {
-            "none": (),
-            "weekend": ("strength", "lift", "starts"),
-            "promotion": ("strength", "lift", "week"),
-            "trend": ("strength", "lift"),
-            "curve": ("curve",),
-        }[self.kind]
-        values = {key: getattr(self, key) for key in keys}
+        values = {key: getattr(self, key) for key in KINDS[self.kind]}
         if self.curve:
             values["curve"] = list(self.curve)
         return {"kind": self.kind} | values

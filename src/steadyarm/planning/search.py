@@ -89,7 +89,7 @@ class Search:
         """Bracket, refine, check."""
         first = max(80, self.trials // 8)
         if not self._bracket(guess, first):
-            return self._not_enough()
+            return self._not_enough(self._fresh(self.question.most_rounds))
         for trials in (first, self.trials // 4, self.trials // 2, self.trials):
             self._measure(self._proposal(), max(trials, first))
         return self._checked()
@@ -101,7 +101,8 @@ class Search:
         found by halving, since no budget has just the wanted error.
         """
         wanted, most = self.question.error, self.question.most_rounds
-        low, high, best = least_budget(self.question) / CLOSE, float(most) * CLOSE, None
+        least = least_budget(self.question)
+        low, high, best = least / CLOSE, float(most) * CLOSE, None
         for _ in range(CHECKS):
             budget = self._proposal()
             if not low * CLOSE <= budget <= high / CLOSE:
@@ -110,16 +111,22 @@ class Search:
             check = self._fresh(budget)
             if check.interval()[0] > wanted:
                 if budget == most:
-                    return Need(None, None, None, None, check)
+                    return self._not_enough(check)
                 low = max(low, budget)
             elif check.interval()[1] < wanted:
-                high, best = min(high, budget), self._need(budget, check)
+                if budget <= high:
+                    high, best = float(budget), check
             else:
                 return self._need(budget, check)
             self._remember(check)
             if high / low < CLOSE**2:
                 break
-        return self._need(budget, check) if best is None else best
+        if best is not None:  # at a jump: more than what is too few, no more than what is enough
+            need = self._need(best.budget, best)
+            known = least <= low < best.budget
+            return replace(need, low=round(low), high=best.budget) if known else need
+        check = self._fresh(most)
+        return self._not_enough(check) if check.interval()[0] > wanted else self._need(most, check)
 
     def _bracket(self, guess: int, trials: int) -> bool:
         """Measure until budgets on both sides are known; False if even the largest is too small."""
@@ -212,15 +219,15 @@ class Search:
 
     def _need(self, budget: int, check: Point) -> Need:
         line = self._fit(float(budget))
-        low = high = budget
+        low = high = None
         if line is not None:
             root, error = math.sqrt(budget), 1.96 * line[1]
-            low, high = round(max(root - error, 0.0) ** 2), round((root + error) ** 2)
+            low, high = math.floor(max(root - error, 1.0) ** 2), math.ceil((root + error) ** 2)
         days = self.rhythm.days(budget, self.question.traffic_per_day)
-        return Need(budget, min(low, budget), max(high, budget), days, check)
+        return Need(budget, low, high, days, check)
 
-    def _not_enough(self) -> Need:
-        return Need(None, None, None, None, self._fresh(self.question.most_rounds))
+    def _not_enough(self, check: Point) -> Need:
+        return Need(None, None, None, None, check)
 
     def _measure(self, budget: int, trials: int) -> Point:
         known = self.points.get(budget)
