@@ -1,5 +1,6 @@
 """SteadyArm: find the best of many variants, and stay right when the world moves."""
 
+from steadyarm.analysis import Analysis, analyze
 from steadyarm.arms import ArmSet
 from steadyarm.designs import (
     Design,
@@ -99,6 +100,9 @@ __all__ = [
     "Results",
     "RewardSource",
     "simulate",
+    # logs of tests that ran elsewhere
+    "Analysis",
+    "analyze",
     # errors
     "BudgetSpentError",
     "InvalidInputError",

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 
 import steadyarm
-from steadyarm.cli import data, demo, plan, reproduce, simulate
+from steadyarm.cli import analyze, data, demo, plan, reproduce, simulate
 from steadyarm.errors import SteadyArmError
 
 __all__ = ["build_parser", "main"]
 
-COMMANDS = (demo, plan, reproduce, simulate, data)
+COMMANDS = (demo, plan, analyze, reproduce, simulate, data)
 
 
 def build_parser() -> argparse.ArgumentParser:

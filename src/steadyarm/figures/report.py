@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import quote, unquote
-
-from markdown_it import MarkdownIt
+from urllib.parse import quote
 
 from steadyarm.figures.beyond import BASELINE, EASY, Beyond, Row
 from steadyarm.figures.catalogue import BEYOND_PAPER
@@ -18,6 +13,7 @@ from steadyarm.figures.journal import CellResult
 from steadyarm.figures.specification import Figure
 from steadyarm.figures.tables import format_value
 from steadyarm.files import write_atomically
+from steadyarm.pages import code_block, html_page, markdown_table, plain_text
 
 __all__ = ["markdown_report", "write_report"]
 
@@ -50,7 +46,7 @@ def write_report(
     pictures = [name for name in names if (folder / f"{name}.png").exists()]
     text = markdown_report(figures, cells, command, settings or {}, seconds, pictures, beyond)
     write_atomically(folder / "report.md", text.encode())
-    write_atomically(folder / "report.html", _html(text, folder).encode())
+    write_atomically(folder / "report.html", html_page(text, TITLE, folder).encode())
     return _in_short(summarise(cells))
 
 
@@ -67,11 +63,10 @@ def markdown_report(
     summary, shown = summarise(cells), set(pictures)
     blocks = [f"# {TITLE}"]
     if command:
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
-        blocks.append(f"{fence}console\n{command}\n{fence}")
+        blocks.append(code_block(command))
     if settings:
-        rows = [[_plain(name), _plain(value)] for name, value in settings.items()]
-        blocks.append(_table(["setting", "value"], "ll", rows))
+        rows = [[plain_text(name), plain_text(value)] for name, value in settings.items()]
+        blocks.append(markdown_table(["setting", "value"], "ll", rows))
     blocks += ["## Summary", *_summary(cells, summary, seconds)]
     if beyond is not None:
         blocks += _beyond(beyond, BEYOND_PAPER in shown)
@@ -120,7 +115,7 @@ def _summary(cells: Sequence[CellResult], summary: Summary, seconds: float | Non
         "z is ours minus published in standard errors, over cells with enough errors for a normal"
         " approximation. Its mean should be near 0 and its root mean square near 1; the last"
         " column is the probability of a root mean square as large as this by chance.",
-        _table(["figure", "cells", "mean z", "rms z", "by chance"], "lrrrr", rows),
+        markdown_table(["figure", "cells", "mean z", "rms z", "by chance"], "lrrrr", rows),
     ]
     return blocks
 
@@ -134,13 +129,13 @@ def _disagreeing(summary: Summary) -> list[str]:
         row = [
             f"`{c.ours.figure}`",
             _where(c) or "-",
-            _plain(c.ours.policy),
+            plain_text(c.ours.policy),
             *counts,
             _p(c.p_value),
         ]
         rows.append([*row, ", ".join(why) or "not known"])
     header = ["figure", "setting", "policy", "ours", "published", "p-value", "reason"]
-    blocks = ["These do not:", _table(header, "lllrrrl", rows)]
+    blocks = ["These do not:", markdown_table(header, "lllrrrl", rows)]
     if summary.reasons:
         blocks.append("\n".join(f"{i}. {why}" for i, why in enumerate(summary.reasons, 1)))
     return blocks
@@ -154,7 +149,7 @@ def _scatter(name: str, scatter: Scatter) -> list[str]:
 
 
 def _figure(figure: Figure, cells: list[CellResult], summary: Summary, picture: bool) -> list[str]:
-    name, title = figure.name, _plain(figure.title)
+    name, title = figure.name, plain_text(figure.title)
     blocks = [f"## {title} (`{name}`)"]
     if picture:
         blocks.append(f"![{title}: probability of error of each policy]({quote(name)}.png)")
@@ -162,7 +157,7 @@ def _figure(figure: Figure, cells: list[CellResult], summary: Summary, picture: 
     rows = [_row(cell, found.get(cell)) for cell in cells]
     header = [cells[0].parameter or "setting", "policy", "errors", "trials", "error rate"]
     header += ["95 % interval", "published", "p-value"]
-    blocks.append(_table(header, "rlrrrrrr", rows))
+    blocks.append(markdown_table(header, "rlrrrrrr", rows))
     return blocks
 
 
@@ -171,7 +166,9 @@ def _beyond(beyond: Beyond, picture: bool) -> list[str]:
     blocks = [f"## {title} (`{BEYOND_PAPER}`)"]
     if picture:
         blocks.append(f"![{title}]({BEYOND_PAPER}.png)")
-    blocks.append("\n".join(f"- {_plain(beyond.verdict(policy))}" for policy in beyond.policies))
+    blocks.append(
+        "\n".join(f"- {plain_text(beyond.verdict(policy))}" for policy in beyond.policies)
+    )
     blocks.append(
         "Errors are counts, no errors count as half of one, and ratios have 95 % score intervals."
         f" Ratios in parentheses are not in the mean: {BASELINE} errs in at most {EASY:g} there."
@@ -180,15 +177,15 @@ def _beyond(beyond: Beyond, picture: bool) -> list[str]:
     )
     header = ["figure", "setting", "trials", BASELINE]
     for policy in beyond.policies:
-        header += [_plain(policy), "ratio", "95 % interval"]
+        header += [plain_text(policy), "ratio", "95 % interval"]
     align = "llrr" + "rrr" * len(beyond.policies) + "r"
     rows = [_beyond_row(row, beyond.policies) for row in beyond.rows]
-    return [*blocks, _table([*header, "floor"], align, rows)]
+    return [*blocks, markdown_table([*header, "floor"], align, rows)]
 
 
 def _beyond_row(row: Row, policies: Sequence[str]) -> list[str]:
     base = row.base
-    setting = f"{_plain(base.parameter)} {format_value(base.value)}".strip() or "-"
+    setting = f"{plain_text(base.parameter)} {format_value(base.value)}".strip() or "-"
     entries = [f"`{base.figure}`", setting, f"{base.trials:,}", f"{base.errors:,}"]
     for policy in policies:
         if (ratio := row.ratios.get(policy)) is None:
@@ -208,7 +205,7 @@ def _row(cell: CellResult, found: Comparison | None) -> list[str]:
     theirs, p_value = (
         ("-", "-") if found is None else (_rate(found.theirs.error_rate), _p(found.p_value))
     )
-    row = [format_value(cell.value) or "-", _plain(cell.policy), f"{cell.errors:,}"]
+    row = [format_value(cell.value) or "-", plain_text(cell.policy), f"{cell.errors:,}"]
     row += [f"{cell.trials:,}", _rate(cell.error_rate), f"{_rate(low)} to {_rate(high)}"]
     row += [theirs, p_value]
     return row if found is None or found.agrees else [f"**{entry}**" for entry in row]
@@ -220,50 +217,3 @@ def _rate(rate: float) -> str:
 
 def _p(p_value: float) -> str:
     return f"{p_value:.3f}" if p_value >= 0.001 else f"{p_value:.1e}"
-
-
-def _table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]]) -> str:
-    rules = ["---:" if side == "r" else ":---" for side in align]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rules, *rows))
-
-
-def _plain(text: object) -> str:
-    """Text that means itself in Markdown, also in a table."""
-    return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(str(text).split()))
-
-
-def _html(text: str, folder: Path) -> str:
-    """One file that can be mailed: styles and pictures are inside."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(text)
-    for inline in (child for token in tokens for child in token.children or []):
-        if inline.type == "image":
-            picture = (folder / unquote(str(inline.attrs["src"]))).read_bytes()
-            inline.attrs["src"] = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
-    body = parser.renderer.render(tokens, parser.options, {})
-    return _PAGE.format(title=html.escape(TITLE), style=_STYLE, body=body)
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-{body}</body>
-</html>
-"""
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
-h2 { margin-top: 3rem; border-bottom: 1px solid #ccc; }
-img { max-width: 100%; height: auto; }
-table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.15rem 0.7rem; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
-thead th { border-bottom: 2px solid #888; background: #fff; position: sticky; top: 0; }
-td strong { color: #b00020; }
-pre { background: #f4f4f4; padding: 0.7rem 1rem; overflow-x: auto; }
-@media print { body { max-width: none; } img, tr { break-inside: avoid; } }
-"""

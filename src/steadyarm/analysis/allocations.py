@@ -1,0 +1,251 @@
+"""Evidence from logs that tell the whole allocation: a vector a row, or segments that fix it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.analysis.check import Fault
+from steadyarm.analysis.source import PREFIX
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.logged import LoggedSegment
+from steadyarm.segments import Direction, Segment, SegmentStats
+
+__all__ = ["Piece", "allocation_evidence", "allocation_pieces", "vector_of"]
+
+Floats = NDArray[np.float64]
+SUM_TO_ONE = 1e-6
+MOST_PIECES = 400  # of evidence; more are put together
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows with one allocation.
+
+    Attributes
+    ----------
+    order : pieces with a smaller one ended before this one began
+    first : time of the first row
+    weights : (K,) the allocation
+    n, m, s, ss : (K,) rows, rows with reward, sums of rewards and of their squares
+    block : length of permuted blocks; 1 if rows were drawn independently
+    """
+
+    order: Any
+    first: Any
+    weights: Floats
+    n: NDArray[np.int64]
+    m: NDArray[np.int64]
+    s: Floats
+    ss: Floats
+    block: int = 1
+
+    @property
+    def segment(self) -> Segment:
+        """The allocation over the rows with a reward."""
+        order, block = ("blocks", self.block) if self.block > 1 else ("iid", 1)
+        rounds = np.array([self.m.sum()])
+        return Segment(self.weights[None], rounds, order, block)  # type: ignore[arg-type]  # one of two literals
+
+    @property
+    def logged(self) -> LoggedSegment:
+        """What health checks need."""
+        segment = replace(self.segment, rounds=np.array([self.n.sum()]))
+        return LoggedSegment(segment, self.n[None], None, self.m[None])
+
+
+def vector_of(row: dict[str, Any], arms: ArmSet) -> tuple[Floats | None, str]:
+    """The allocation that a row of sums has in its keys, or what is wrong with it."""
+    names = arms.names
+    if "probabilities" in row:
+        value = row["probabilities"]
+        try:
+            value = json.loads(value) if isinstance(value, str) else value
+            if isinstance(value, dict):
+                unknown = set(value) - set(names)
+                if unknown:
+                    return None, f"has the arm {sorted(unknown)[0]!r}, which is not one of the test"
+                value = [value.get(name, 0.0) for name in names]
+            weights = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            return None, "is not a list of numbers"
+    else:
+        values = [row[PREFIX + name] for name in names]
+        weights = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+    if weights.shape != (len(names),):
+        return None, f"has {weights.size} entries for {len(names)} arms"
+    if not ((weights >= 0) & (weights <= 1)).all():
+        return None, "has an entry that is not between 0 and 1"
+    if abs(weights.sum() - 1) > SUM_TO_ONE:
+        return None, f"sums to {weights.sum():.6g}, not to 1"
+    arm = row["arm"]
+    if arm in names and weights[names.index(arm)] <= 0:
+        return None, f"gives the row's own arm {arm!r} probability 0: it was never possible"
+    if arm in names and row.get("least") is not None:
+        own = weights[names.index(arm)]
+        if max(own - row["least"], row["largest"] - own) > SUM_TO_ONE:
+            other = row["least"] if own - row["least"] > SUM_TO_ONE else row["largest"]
+            return None, f"gives the row's arm {own:g}, but its probability is {other:g}"
+    return weights / weights.sum(), ""
+
+
+def vector_fault(row: dict[str, Any], problem: str) -> Fault:
+    """The fault that names the rows with this vector and arm."""
+    keys = [key for key in row if key == "probabilities" or key.startswith(PREFIX)]
+
+    def where(t: Any) -> Any:
+        same = t.arm == row["arm"]
+        for key in keys:
+            same &= t[key].isnull() if row[key] is None else t[key] == row[key]
+        return same
+
+    text = str(row["probabilities"]) if "probabilities" in row else ""
+    return Fault(
+        f"the probabilities {text[:60]}{' ' if text else ''}".replace("{", "{{").replace("}", "}}")
+        + problem,
+        "expected one probability for every arm, in order of the arms or by name",
+        "probabilities",
+        where,
+    )
+
+
+def allocation_pieces(
+    rows: list[dict[str, Any]], arms: ArmSet, segments: bool
+) -> tuple[list[Piece], list[tuple[Fault, int]]]:
+    """Pieces in order of time, and the faults of vectors found on the way."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    faults: list[tuple[Fault, int]] = []
+    vectors: dict[Any, Floats] = {}
+    with_vector = bool(rows) and any(k == "probabilities" or k.startswith(PREFIX) for k in rows[0])
+    for row in rows:
+        key: tuple[Any, ...] = (row["segment"],) if segments else (row["bucket"],)
+        if with_vector:
+            weights, problem = vector_of(row, arms)
+            if weights is None:
+                faults.append((vector_fault(row, problem), int(row["n"])))
+                continue
+            key += (tuple(weights),)
+            vectors[key] = weights
+        groups.setdefault(key, []).append(row)
+    if faults:
+        return [], faults
+    pieces = [_piece(key, group, arms, vectors.get(key), segments) for key, group in groups.items()]
+    return sorted(pieces, key=lambda piece: (piece.first, piece.order)), []
+
+
+def _piece(
+    key: Any, group: list[dict[str, Any]], arms: ArmSet, weights: Floats | None, segments: bool
+) -> Piece:
+    K = arms.size
+    n, m = np.zeros(K, dtype=np.int64), np.zeros(K, dtype=np.int64)
+    s, ss, least, largest = np.zeros(K), np.zeros(K), np.full(K, np.inf), np.zeros(K)
+    for row in group:
+        k = arms.names.index(row["arm"])
+        n[k] += int(row["n"])
+        m[k] += int(row["m"])
+        s[k] += row["s"] or 0.0
+        ss[k] += row["ss"] or 0.0
+        if weights is None:
+            least[k], largest[k] = min(least[k], row["least"]), max(largest[k], row["largest"])
+    if weights is None:
+        weights = _recovered(key[0], arms, n, least, largest)
+    first = min(row["first"] for row in group)
+    blocks = {int(row.get("block") or 1) for row in group}
+    if len(blocks) > 1 or min(blocks) < 1:
+        raise InvalidInputError(
+            f"segment {key[0]} has blocks of lengths {sorted(blocks)}; expected one length, or 1 "
+            "for independent draws."
+        )
+    return Piece(first if segments else key[0], first, weights, n, m, s, ss, blocks.pop())
+
+
+def _recovered(
+    segment: Any, arms: ArmSet, n: NDArray[np.int64], least: Floats, largest: Floats
+) -> Floats:
+    """The allocation of a segment from the probabilities of its rows."""
+    seen = n > 0
+    for k in np.flatnonzero(seen & (largest - least > SUM_TO_ONE)):
+        raise InvalidInputError(
+            f"segment {segment}: the probability of {arms.names[k]!r} goes from {least[k]:g} to "
+            f"{largest[k]:g}; within a segment it must be one. Give every allocation its own "
+            "segment, or the whole vector in a column probabilities."
+        )
+    weights = np.where(seen, largest, 0.0)
+    if abs(weights.sum() - 1) > SUM_TO_ONE:
+        unseen = [name for name, there in zip(arms.names, seen, strict=True) if not there]
+        raise InvalidInputError(
+            f"segment {segment}: the probabilities of the arms seen in it sum to "
+            f"{weights.sum():.6g}, not to 1"
+            + (f" (not seen: {', '.join(unseen[:8])})" if unseen else "")
+            + "; give the whole vector in a column probabilities, or one column p_NAME for every "
+            "arm."
+        )
+    return np.asarray(weights / weights.sum())
+
+
+def allocation_evidence(
+    arms: ArmSet, pieces: list[Piece], direction: Direction, reference: bool
+) -> tuple[Evidence, list[Piece]]:
+    """The evidence of the pieces that have a reward, and which these are.
+
+    The reference is the least-squares fit to earlier pieces, as far as they tell; before there
+    are any, and for what they do not tell, the mean reward.
+    """
+    X = arms.coordinates
+    told = [piece for piece in pieces if piece.m.sum()]
+    gram, moment = np.zeros((arms.rank, arms.rank)), np.zeros(arms.rank)
+    flat, *_ = np.linalg.lstsq(X, np.ones(arms.size), rcond=None)
+    seen, total = 0, 0.0
+    played: list[tuple[Segment, SegmentStats]] = []
+    waiting: list[Piece] = []
+    order, m = None, np.zeros(arms.rank)
+    for piece in told:
+        if piece.order != order:  # what came before is known now
+            for done in waiting:
+                gram += (X * done.m[:, None]).T @ X
+                moment += X.T @ done.s
+                seen, total = seen + int(done.m.sum()), total + done.s.sum()
+            waiting, order = [], piece.order
+            if reference:
+                common = total / seen if seen else piece.s.sum() / piece.m.sum()
+                m = np.asarray(common * flat)
+                inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+                m = np.asarray(m + inverse @ (moment - gram @ m))
+        waiting.append(piece)
+        segment = replace(piece.segment, reference=m[None] if reference else None)
+        played.append((segment, SegmentStats(piece.m[None], piece.s[None], piece.ss[None])))
+    return _gathered(Evidence.from_segments(arms, played, direction)), told
+
+
+def _gathered(evidence: Evidence) -> Evidence:
+    """Neighbouring pieces put together until there are at most `MOST_PIECES`."""
+    J = evidence.rounds.shape[1]
+    if J <= MOST_PIECES:
+        return evidence
+    starts = (np.arange(MOST_PIECES) * J) // MOST_PIECES
+
+    def add(values: Floats) -> Floats:
+        return np.asarray(np.add.reduceat(values, starts, axis=1))
+
+    return replace(
+        evidence,
+        rounds=np.asarray(np.add.reduceat(evidence.rounds, starts, axis=1)),
+        scores=add(evidence.scores),
+        squares=add(evidence.squares),
+        within=None if evidence.within is None else add(evidence.within),
+        weights=None,
+        references=None,
+    )
+
+
+def piece_labels(labels: Iterable[str], pieces: int) -> list[str] | int:
+    """Labels for a drift report, or a number of shares where pieces were put together."""
+    found = list(labels)
+    return found if len(found) == pieces else 20

@@ -1,0 +1,391 @@
+"""analyze: the verdict on a test that ran elsewhere, from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.analysis import check
+from steadyarm.analysis.allocations import (
+    Piece,
+    allocation_evidence,
+    allocation_pieces,
+    piece_labels,
+)
+from steadyarm.analysis.columns import as_number, readable
+from steadyarm.analysis.duplicates import duplicate_finding, order_finding
+from steadyarm.analysis.periods import Plan, plan_periods
+from steadyarm.analysis.propensities import (
+    assignment_finding,
+    logged_segments,
+    tally_evidence,
+    tally_rows,
+)
+from steadyarm.analysis.result import Analysis
+from steadyarm.analysis.source import PREFIX, Log, open_log
+from steadyarm.analysis.sums import FEW, SAMPLE, allocation_sums, propensity_sums
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.drift import drift_report
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
+from steadyarm.inference.intervals import fixed_budget
+from steadyarm.inference.otherwise import what_otherwise
+from steadyarm.segments import Direction
+from steadyarm.validation import check_choice, check_fraction, finite_number
+
+__all__ = ["Missing", "analyze"]
+
+Missing = Literal["fail", "drop", "zero"]
+Rows = list[dict[str, Any]]
+Faults = list[tuple[check.Fault, int]]
+SMALL = 5_000_000  # rows up to which order and duplicates are looked at unless told otherwise
+MOST_GROUPS = 1_000_000
+MOST_ARMS = 2_000
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked of a log, and what is known of it before its sums."""
+
+    log: Log
+    table: Any
+    plan: Plan
+    rows: int
+    arms: ArmSet | None
+    faults: Faults
+    direction: Direction
+    level: float
+    span: tuple[float, float] | None
+    missing: Missing
+    reference: bool
+    thorough: bool
+
+
+def analyze(
+    source: Any,
+    *,
+    arms: ArmSet | Sequence[str] | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    period: str = "auto",
+    direction: Direction = "maximize",
+    level: float = 0.95,
+    reward_range: tuple[float, float] | None = None,
+    missing: Missing = "fail",
+    reference: bool = True,
+    thorough: bool | None = None,
+    memory: str = "2GB",
+) -> Analysis:
+    """The verdict on a test that ran elsewhere, from its log, wherever that lives.
+
+    Parameters
+    ----------
+    source : a CSV or Parquet file, a folder or pattern or list of them, a SQLite or DuckDB file,
+        the URL of a database, or an Ibis table
+    arms : the variants; by default every arm in the log, each by itself. Arms with features need
+        the whole allocation of every row: a column `probabilities` (JSON or a list), a column
+        p_NAME for every arm, or a column `segment` within which probabilities are fixed
+    table, query : what to read from a database; a query on files calls them log
+    columns : our names of columns to theirs, such as {"arm": "variant"}
+    period : "hour", "day", "week", "month", "shares:20" or "auto", for the drift report
+    direction : "maximize" or "minimize" the reward
+    level : of the intervals
+    reward_range : the least and the largest reward that can occur; others are refused
+    missing : what to do with rows without a reward: "fail", "drop" them, or count them as "zero"
+    reference : compare rewards with the means of earlier periods, which keeps estimates unbiased
+        and takes away the noise that a common level of the rewards would bring
+    thorough : look for unsorted and duplicate rows; by default up to five million rows. The order
+        of row groups of Parquet files is looked at always
+    memory : that DuckDB may use
+
+    Examples
+    --------
+    >>> import random, tempfile, pathlib
+    >>> import steadyarm as sa
+    >>> visits, lines = random.Random(1), ["timestamp,unit,arm,probability,reward"]
+    >>> for i in range(4000):
+    ...     arm = visits.choice("AB")
+    ...     click = int(visits.random() < {"A": 0.2, "B": 0.3}[arm])
+    ...     lines.append(f"2026-03-{1 + i // 400:02} 12:00:00,{i},{arm},0.5,{click}")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = pathlib.Path(folder, "log.csv")
+    ...     _ = log.write_text(chr(10).join(lines))
+    ...     found = sa.analyze(log)
+    >>> found.recommended, found.plausible, found.rows
+    ('B', ('B',), 4000)
+    """
+    check_choice(direction, "direction", ("maximize", "minimize"))
+    check_choice(missing, "missing", ("fail", "drop", "zero"))
+    check_fraction(level, "level")
+    span = _range(reward_range)
+    given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
+    log = open_log(source, table=table, query=query, columns=columns, memory=memory)
+    try:
+        return _answer(log, given, period, direction, level, span, missing, reference, thorough)
+    finally:
+        log.close()
+
+
+def _answer(
+    log: Log,
+    given: ArmSet | None,
+    period: str,
+    direction: Direction,
+    level: float,
+    span: tuple[float, float] | None,
+    missing: Missing,
+    reference: bool,
+    thorough: bool | None,
+) -> Analysis:
+    frame = readable(log, log.table, missing == "zero")
+    rows, plan, faults = _look(log, frame, period)
+    asked = _Question(
+        log,
+        frame,
+        plan,
+        rows,
+        given,
+        faults,
+        direction,
+        level,
+        span,
+        missing,
+        reference,
+        rows <= SMALL if thorough is None else thorough,
+    )
+    linear = given is not None and not _separate(given)
+    vector = log.has("probabilities") or (bool(log.vector) and not log.has("probability"))
+    if vector or linear or (log.has("segment") and log.has("block")):
+        return _by_allocation(asked, vector)
+    return _by_propensity(asked)
+
+
+def _look(log: Log, table: Any, period: str) -> tuple[int, Plan, Faults]:
+    """How many rows there are, from when to when; rows without a time are a fault."""
+    [found] = log.fetch(
+        table.aggregate(
+            rows=table.count(),
+            timed=table.time.count(),
+            first=table.time.min(),
+            last=table.time.max(),
+        )
+    )
+    if not found["rows"]:
+        raise InvalidInputError(f"{log.name} has no rows.")
+    broken = found["rows"] - found["timed"]
+    faults = [(check.no_time(), broken)] if broken else []
+    if not found["timed"]:
+        check.refuse(log, faults)
+    return found["rows"], plan_periods(period, found["first"], found["last"]), faults
+
+
+def _by_propensity(asked: _Question) -> Analysis:
+    """Separate arms: sums by period and arm, each row weighed by one over its own probability."""
+    log, table = asked.log, asked.table
+    some = table.limit(SAMPLE)
+    [sample] = log.fetch(some.aggregate(kinds=some.p.nunique()))
+    bucket = asked.plan.bucket(table.time, log.backend)
+    rows = log.fetch(propensity_sums(table, bucket, sample["kinds"] <= FEW, asked.span))
+    check.refuse(log, asked.faults + _faults(asked, rows))
+    arms = asked.arms or _arms_of(rows, log)
+    tally = tally_rows(rows, arms.names)
+    period, labels = asked.plan.periods(tally.buckets, tally.n.sum(axis=1))
+    _check_size(len(labels), arms)
+    evidence = tally_evidence(arms, tally, period, asked.direction, asked.reference)
+    found = health_report(arms.names, logged_segments(tally, period, asked.missing != "zero"))
+    rest = [finding for finding in found.findings if finding.name == "missing rewards"]
+    findings = [assignment_finding(arms.names, tally), *rest]
+    sums = tally.sums["s"].sum(axis=0)
+    return _analysis(asked, arms, evidence, labels, findings, tally.m.sum(axis=0), sums, rows)
+
+
+def _by_allocation(asked: _Question, vector: bool) -> Analysis:
+    """Rows whose whole allocation is known: by segment, or by period and vector."""
+    log, table = asked.log, asked.table
+    segments = log.has("segment")
+    if not vector and not segments:
+        raise InvalidInputError(
+            f"the arms have features in common, but {log.name} tells only the probability of each "
+            "row's own arm; give the whole vector in a column probabilities, a column p_NAME for "
+            "every arm, or a column segment within which probabilities are fixed."
+        )
+    keys: dict[str, Any] = {"arm": table.arm}
+    keys |= (
+        {"segment": table.segment}
+        if segments
+        else {"bucket": asked.plan.bucket(table.time, log.backend)}
+    )
+    if log.has("block"):
+        keys["block"] = as_number(log, table.block, log.backend)
+    if log.has("probabilities"):
+        keys["probabilities"] = table.probabilities
+    elif vector:
+        keys |= {name: as_number(log, table[name], log.backend) for name in log.vector}
+    rows = log.fetch(allocation_sums(table, keys, asked.span).limit(MOST_GROUPS + 1))
+    if len(rows) > MOST_GROUPS:
+        raise InvalidInputError(
+            f"{log.name} has more than {MOST_GROUPS:,} combinations of allocation and arm; "
+            "analyse the arms each by itself, which needs only their own probability."
+        )
+    faults = asked.faults + _faults(asked, rows)
+    check.refuse(log, faults)
+    arms = asked.arms or _vector_arms(log) or _arms_of(rows, log)
+    if vector and not log.has("probabilities"):
+        _check_vector(log, arms)
+    pieces, wrong = allocation_pieces(rows, arms, segments)
+    check.refuse(log, wrong[: check.SHOWN])
+    evidence, told = allocation_evidence(arms, pieces, asked.direction, asked.reference)
+    _check_size(evidence.rounds.shape[1], arms)
+    labels = piece_labels(_labels_of(asked.plan, told), evidence.rounds.shape[1])
+    found = health_report(arms.names, [piece.logged for piece in pieces])
+    findings = [finding for finding in found.findings if finding.name != "lost rows"]
+    counts = np.sum([piece.m for piece in pieces], axis=0)
+    sums = np.sum([piece.s for piece in pieces], axis=0)
+    return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
+
+
+def _analysis(
+    asked: _Question,
+    arms: ArmSet,
+    evidence: Evidence,
+    labels: list[str] | int,
+    findings: list[Finding],
+    counts: NDArray[np.int64],
+    sums: NDArray[np.float64],
+    rows: Rows,
+) -> Analysis:
+    log = asked.log
+    if not evidence.played[0]:
+        raise InvalidInputError(f"{log.name} has {asked.rows:,} rows, but not one reward.")
+    if asked.span is not None:
+        findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.span)
+    notes = [_period_note(asked.plan)]
+    missing = asked.rows - sum(int(row["given"] if "given" in row else row["m"]) for row in rows)
+    if missing:
+        how = "left out" if asked.missing == "drop" else "counted as 0"
+        notes.append(f"{missing:,} rows without reward were {how}.")
+    if asked.thorough:
+        if log.ordered:
+            findings.append(order_finding(check.unordered(log)))
+        if log.has("unit"):
+            findings.append(duplicate_finding(log, asked.table))
+    elif (groups := check.unordered_groups(log)) is not None:
+        findings.append(order_finding(groups, groups=True))
+        notes.append("Duplicates were not looked for.")
+    else:
+        notes.append("Order of rows and duplicates were not looked at.")
+    with np.errstate(invalid="ignore"):
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    if isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > 60:
+        labels = 60
+    return Analysis(
+        log=log.name,
+        arms=arms,
+        rows=asked.rows,
+        rewards=int(counts.sum()),
+        counts=counts,
+        means=means,
+        intervals=fixed_budget(evidence, asked.level),
+        drift=drift_report(evidence, labels, asked.level),
+        health=HealthReport(tuple(findings)),
+        otherwise=what_otherwise(evidence, counts, sums, level=asked.level),
+        evidence=evidence,
+        notes=tuple(notes),
+    )
+
+
+def _faults(asked: _Question, rows: Rows) -> Faults:
+    """What the sums say is wrong."""
+
+    def count(name: str, among: Rows = rows) -> int:
+        return sum(int(row.get(name) or 0) for row in among)
+
+    faults: Faults = []
+    if nameless := count("n", [row for row in rows if row["arm"] is None]):
+        faults.append((check.no_arm(), nameless))
+    if asked.arms is not None:
+        names = {None, *asked.arms.names}
+        if strange := count("n", [row for row in rows if row["arm"] not in names]):
+            faults.append((check.unknown_arm(asked.arms.names), strange))
+    if unusable := count("unusable"):
+        faults.append((check.no_probability(), unusable))
+    n, m = count("n"), count("m")
+    given = sum(int(row["given"] if "given" in row else row["m"]) for row in rows)
+    broken = n - m if asked.missing == "zero" else given - m
+    if broken:
+        faults.append((check.no_number(), broken))
+    if any(not np.isfinite([row["s"] or 0.0, row["ss"] or 0.0]).all() for row in rows):
+        faults.append((check.infinite(), 1))
+    elif outside := count("beyond"):
+        assert asked.span is not None
+        faults.append((check.beyond(*asked.span), outside))
+    if asked.missing == "fail" and n > given:
+        faults.append((check.missing(), n - given))
+    return faults
+
+
+def _range(span: tuple[float, float] | None) -> tuple[float, float] | None:
+    if span is None:
+        return None
+    low, high = (finite_number(end, "an end of reward_range") for end in span)
+    if low >= high:
+        raise InvalidInputError(f"reward_range is ({low:g}, {high:g}); expected low < high.")
+    return low, high
+
+
+def _separate(arms: ArmSet) -> bool:
+    return arms.size == arms.rank and bool(np.array_equal(arms.coordinates, np.eye(arms.size)))
+
+
+def _arms_of(rows: Rows, log: Log) -> ArmSet:
+    names = sorted({row["arm"] for row in rows})
+    if not 2 <= len(names) <= MOST_ARMS:
+        raise InvalidInputError(
+            f"{log.name} has {len(names):,} arms ({', '.join(names[:5])}); expected 2 to "
+            f"{MOST_ARMS:,}. Is {log.theirs['arm']} the right column?"
+        )
+    return ArmSet.one_hot(names)
+
+
+def _vector_arms(log: Log) -> ArmSet | None:
+    """The arms that columns p_NAME name, or None."""
+    names = [name.removeprefix(PREFIX) for name in log.vector]
+    return ArmSet.one_hot(names) if len(names) > 1 and not log.has("probabilities") else None
+
+
+def _check_vector(log: Log, arms: ArmSet) -> None:
+    lacking = [PREFIX + name for name in arms.names if PREFIX + name not in log.vector]
+    if lacking:
+        raise InvalidInputError(
+            f"{log.name} has no column {', '.join(lacking[:8])}; expected one for every arm."
+        )
+
+
+def _check_size(pieces: int, arms: ArmSet) -> None:
+    if pieces * arms.rank**2 > 50_000_000:
+        raise InvalidInputError(
+            f"{pieces:,} periods of {arms.size:,} arms are too many to keep; take fewer, such as "
+            'period="shares:10".'
+        )
+
+
+def _labels_of(plan: Plan, pieces: list[Piece]) -> list[str]:
+    """The period of each piece, by its first row."""
+    if plan.name == "shares":
+        rows = np.array([piece.m.sum() for piece in pieces])
+        middle = np.cumsum(rows) - rows / 2
+        share = (middle * plan.shares / max(int(rows.sum()), 1)).astype(np.int64)
+        return [f"share {min(int(s), plan.shares - 1) + 1}" for s in share]
+    _, labels = plan.periods([piece.first for piece in pieces], np.ones(len(pieces), np.int64))
+    return labels
+
+
+def _period_note(plan: Plan) -> str:
+    name = f"{plan.shares} equal shares" if plan.name == "shares" else f"{plan.name}s"
+    return f"Periods are {name}; times are in UTC."

@@ -1,0 +1,197 @@
+"""What is wrong with a log, with the numbers of the rows: looked for only if sums say that it is.
+
+Nothing is repaired or guessed; all that is found is said at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from steadyarm.analysis.columns import readable
+from steadyarm.analysis.source import Log
+from steadyarm.errors import InvalidInputError
+
+__all__ = ["SHOWN", "Fault", "find", "refuse", "unordered", "unordered_groups"]
+
+SHOWN = 5  # rows that a message names
+LARGEST = 1.7976931348623157e308
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes
+    ----------
+    says : what is wrong, with {value} for what stands there
+    advice : what to do
+    column : whose value is shown
+    where : the rows that have it, as a function of the table
+    """
+
+    says: str
+    advice: str
+    column: str
+    where: Callable[[Any], Any]
+
+
+def no_time() -> Fault:
+    """Time stamps that are null or no times."""
+    return Fault(
+        "the time stamp is {value}",
+        "expected ISO 8601 such as 2026-03-01T12:30:00Z in every row; turn seconds since 1970 in "
+        'a CSV file into times by the query "select * replace (to_timestamp(timestamp::double) '
+        'as timestamp) from log"',
+        "timestamp",
+        lambda t: t.time.isnull(),
+    )
+
+
+def no_arm() -> Fault:
+    """Rows without an arm."""
+    return Fault("the arm is {value}", "every row needs one", "arm", lambda t: t.arm.isnull())
+
+
+def unknown_arm(names: tuple[str, ...]) -> Fault:
+    """Arms that are not among those given."""
+    some = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return Fault(
+        "the arm {value} was never possible",
+        f"the arms are {some}",
+        "arm",
+        lambda t: t.arm.notnull() & t.arm.notin(names),
+    )
+
+
+def no_probability() -> Fault:
+    """Probabilities that are none."""
+    return Fault(
+        "the probability is {value}",
+        "expected a number above 0 and at most 1: the one with which the row's arm was drawn",
+        "probability",
+        lambda t: t.p.isnull() | (t.p <= 0) | (t.p > 1),
+    )
+
+
+def no_number() -> Fault:
+    """Rewards that are something, but no number."""
+    return Fault(
+        "the reward is {value}",
+        "expected a number, or nothing if it is missing",
+        "reward",
+        lambda t: t.reward.notnull() & t.r.isnull(),
+    )
+
+
+def infinite() -> Fault:
+    """Rewards that are nan or infinite; nan counts as larger than any number."""
+    return Fault(
+        "the reward is {value}",
+        "expected a finite number below 1e150 in size",
+        "reward",
+        lambda t: t.r.abs() > 1e150,
+    )
+
+
+def missing() -> Fault:
+    """Rows without reward."""
+    return Fault(
+        "the reward is missing",
+        'say missing="drop" to leave such rows out, or missing="zero" to count them as 0',
+        "reward",
+        lambda t: t.reward.isnull(),
+    )
+
+
+def beyond(low: float, high: float) -> Fault:
+    """Rewards outside of their range."""
+    return Fault(
+        "the reward is {value}",
+        f"expected {low:g} to {high:g}; correct it or widen the range",
+        "reward",
+        lambda t: (t.r < low) | (t.r > high),
+    )
+
+
+def find(log: Log, fault: Fault, most: int = SHOWN) -> list[tuple[str, Any]]:
+    """Where the first rows with a fault are, and what stands there."""
+    found: list[tuple[str, Any]] = []
+    for part in log.parts:
+        table = readable(log, part.table.mutate(row=part.number(part.table)))
+        shown: dict[str, Any] = {"row": table.row}
+        if fault.column in table.columns:
+            value = table[fault.column]  # SQLite may hold text in a column of numbers
+            shown["value"] = value.cast("string") if log.backend == "sqlite" else value
+        if "unit" in table.columns and not log.ordered:
+            shown["unit"] = table.unit.cast("string")
+        rows = table.filter(fault.where(table)).select(**shown)
+        for row in log.fetch(rows.order_by("row").limit(most - len(found))):
+            place = f"row {row['row']}"
+            if row.get("unit") is not None:
+                place += f" (unit {row['unit']})"
+            found.append((f"{part.name} {place}".strip(), row.get("value")))
+        if len(found) >= most:
+            break
+    return found
+
+
+def refuse(log: Log, faults: list[tuple[Fault, int]]) -> None:
+    """Raise one error that names all faults, each with its number of rows and the first of them."""
+    lines = []
+    for fault, count in faults:
+        rows = find(log, fault)
+        groups: dict[str, list[str]] = {}
+        for place, value in rows:
+            groups.setdefault("missing" if value is None else repr(value), []).append(place)
+        for value, places in groups.items():
+            lines.append(f"{', '.join(places)}: {fault.says.format(value=value)}")
+        if not rows:
+            lines.append(f"{fault.says.format(value='not usable')} somewhere")
+        rest = f" {count:,} rows in all." if count > len(rows) else ""
+        lines[-1] += f"; {fault.advice}.{rest}"
+    if lines:
+        raise InvalidInputError(
+            f"{log.name} cannot be analysed (rows are {log.counted}).\n  " + "\n  ".join(lines)
+        )
+
+
+def unordered(log: Log, most: int = SHOWN) -> list[str]:
+    """The first rows whose time stamp is earlier than that of the row before, in files."""
+    found = []
+    for part in log.parts:
+        table = readable(log, part.table.mutate(row=part.number(part.table)))
+        back = table.select(table.row, back=table.time < table.time.lag())
+        rows = log.fetch(back.filter(back.back).select("row").order_by("row").limit(most))
+        found += [f"{part.name} row {row['row']}".strip() for row in rows]
+    return found[:most]
+
+
+def unordered_groups(log: Log, most: int = SHOWN) -> list[str] | None:
+    """The first row groups of Parquet files that begin before an earlier one ends.
+
+    Read from the files' statistics, at no cost whatever their size; None if there are none.
+    """
+    if not all(part.path for part in log.parts):
+        return None
+    time = log.table["timestamp"].type()
+    kind = "DOUBLE" if time.is_numeric() else "VARCHAR" if time.is_string() else "TIMESTAMP"
+    found: list[str] = []
+    for part in log.parts:
+        groups = log.sql(_GROUPS.format(kind=kind), [str(part.path), log.theirs["timestamp"]])
+        latest, first = None, 1
+        for low, high, rows in groups:
+            if low is None or high is None:
+                return None
+            if latest is not None and low < latest:
+                found.append(f"{part.name} rows {first} to {first + rows - 1}".strip())
+            latest = high if latest is None else max(latest, high)
+            first += rows
+    return found[:most]
+
+
+_GROUPS = """
+    SELECT TRY_CAST(stats_min_value AS {kind}), TRY_CAST(stats_max_value AS {kind}),
+      row_group_num_rows
+    FROM parquet_metadata(?) WHERE path_in_schema = ? ORDER BY row_group_id"""

@@ -1,0 +1,159 @@
+"""Analysis: what a log says, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.inference.drift import DriftReport
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.health import HealthReport
+from steadyarm.inference.intervals import Intervals
+from steadyarm.inference.otherwise import Otherwise
+
+__all__ = ["Analysis"]
+
+MOST_LINES = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The verdict on a log.
+
+    Attributes
+    ----------
+    log : what was analysed
+    arms : the variants
+    rows, rewards : in the log, and used for estimates
+    counts, means : (K,) rows with a reward and their plain mean, which drift can mislead
+    intervals : estimates, intervals, gaps and the plausible set
+    drift : did the world move?
+    health : can the log be trusted?
+    otherwise : what plain means, an early look or elimination would have concluded
+    evidence : the scores behind it, for further analyses
+    notes : how the log was read, one sentence each
+    """
+
+    log: str
+    arms: ArmSet
+    rows: int
+    rewards: int
+    counts: NDArray[np.int64]
+    means: NDArray[np.float64]
+    intervals: Intervals
+    drift: DriftReport
+    health: HealthReport
+    otherwise: Otherwise
+    evidence: Evidence
+    notes: tuple[str, ...]
+
+    @property
+    def recommended(self) -> str:
+        """The arm with the best estimate."""
+        return self.arms.names[int(self.intervals.recommended[0])]
+
+    @property
+    def plausible(self) -> tuple[str, ...]:
+        """Arms that cannot be ruled out as the best."""
+        return self.intervals.plausible_names()
+
+    @property
+    def estimates(self) -> NDArray[np.float64]:
+        """(K,) estimated time-averaged reward of every arm."""
+        return np.asarray(self.intervals.estimates[0])
+
+    @property
+    def verdict(self) -> str:
+        """One or two sentences."""
+        level = f"{self.intervals.level:.0%}".replace("%", " %")
+        others = [name for name in self.plausible if name != self.recommended]
+        if not others:
+            sure = f"At level {level} it is the only arm that can be the best."
+        elif len(others) == self.arms.size - 1:
+            sure = f"At level {level} no arm can be ruled out as the best."
+        else:
+            some = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if others[8:] else "")
+            sure = f"At level {level} these may be the best, too: {some}."
+        trust = (
+            ""
+            if self.health.status != "fail"
+            else " The log fails a health check; find out why before you rely on it."
+        )
+        return f"The best arm is {self.recommended}. {sure}{trust}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is unknown or infinite is None."""
+        i = self.intervals
+        arms = [
+            {
+                "arm": name,
+                "rows": int(self.counts[k]),
+                "mean": _plain(self.means[k]),
+                "estimate": _plain(i.estimates[0, k]),
+                "standard_error": _plain(i.standard_errors[0, k]),
+                "interval": [_plain(i.low[0, k]), _plain(i.high[0, k])],
+                "gap": _plain(i.gaps[0, k]),
+                "gap_interval": [_plain(i.gap_low[0, k]), _plain(i.gap_high[0, k])],
+                "plausible": bool(i.plausible[0, k]),
+            }
+            for k, name in enumerate(self.arms.names)
+        ]
+        return {
+            "log": self.log,
+            "rows": self.rows,
+            "rewards": self.rewards,
+            "recommended": self.recommended,
+            "plausible": list(self.plausible),
+            "verdict": self.verdict,
+            "level": i.level,
+            "direction": self.evidence.direction,
+            "method": i.method,
+            "assumption": i.assumption,
+            "arms": arms,
+            "health": {
+                "status": self.health.status,
+                "findings": [asdict(finding) for finding in self.health.findings],
+            },
+            "drift": _finite(self.drift.to_dict()),
+            "otherwise": _finite(self.otherwise.to_dict()),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        i = self.intervals
+        level = f"{i.level:.0%}".replace("%", " %")
+        width = max(6, *(len(name) for name in self.arms.names)) + 2
+        lines = [self.verdict, "", f"{self.log}: {self.rows:,} rows, {self.rewards:,} rewards."]
+        head = f"{'arm':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
+        lines.append(f"{head}{'behind by':>11}{'plain mean':>12}")
+        sign = 1 if self.evidence.direction == "maximize" else -1
+        order = np.argsort(-sign * i.estimates[0], kind="stable")
+        for k in order[:MOST_LINES]:
+            reach = f"{i.low[0, k]:.4g} to {i.high[0, k]:.4g}"
+            gap = "" if k == order[0] else f"{i.gaps[0, k]:.4g}"
+            mark = "*" if i.plausible[0, k] else " "
+            lines.append(
+                f"{self.arms.names[k]:<{width}}{self.counts[k]:>12,}{i.estimates[0, k]:>11.4g}"
+                f"{reach:>24}{gap:>11}{self.means[k]:>12.4g} {mark}"
+            )
+        if len(order) > MOST_LINES:
+            lines.append(f"… and {len(order) - MOST_LINES} more arms, see the JSON output")
+        lines += ["* may be the best", "", str(self.health), "", f"Drift: {self.drift.verdict}"]
+        return "\n".join([*lines, "", *self.notes])
+
+
+def _plain(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    return _plain(value) if isinstance(value, float) else value

@@ -1,0 +1,176 @@
+"""`steadyarm analyze`: the verdict on a test that ran elsewhere, from its log."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import steadyarm as sa
+from steadyarm.analysis.report import check_path, write_report
+from steadyarm.environments.named import arms_from_settings
+
+__all__ = ["add_parser", "read_arms", "run"]
+
+EPILOG = """\
+A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward and,
+if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue.
+
+  steadyarm analyze log.parquet
+  steadyarm analyze logs/ --period week --direction minimize
+  steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
+  steadyarm analyze log.csv --arms layouts.toml --report report.html
+
+Arms with features in common (--arms) need the whole allocation of every row: a column
+probabilities (JSON), a column p_NAME for every arm, or a column segment within which
+probabilities are fixed. The file is TOML with a table [arms], as for steadyarm simulate, or CSV
+with the columns arm and one for every feature.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser(
+        "analyze",
+        help="the verdict on a test that ran elsewhere, from its log",
+        description="Reads a log where it lives and says which arm is the best on average, how "
+        "sure that is, whether the log can be trusted and whether the world moved.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "log",
+        nargs="+",
+        metavar="LOG",
+        help="CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
+    )
+    parser.add_argument("--table", metavar="NAME", help="the table of a database")
+    parser.add_argument("--query", metavar="SQL", help="or a query; files are the table log in it")
+    parser.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="OURS=THEIRS",
+        help="another name of a column, such as arm=variant; may be repeated",
+    )
+    parser.add_argument("--arms", type=Path, metavar="FILE", help="the variants, see below")
+    parser.add_argument(
+        "--period",
+        default="auto",
+        help="hour, day, week, month or shares:20, for the drift report (default: days if there "
+        "are some)",
+    )
+    parser.add_argument("--direction", choices=["maximize", "minimize"], default="maximize")
+    parser.add_argument(
+        "--level", type=float, default=0.95, help="of the intervals (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--reward-range",
+        type=float,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="rewards that can occur; others are refused",
+    )
+    parser.add_argument(
+        "--missing",
+        choices=["fail", "drop", "zero"],
+        default="fail",
+        help="what to do with rows without a reward (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-reference",
+        action="store_true",
+        help="do not compare rewards with the means of earlier periods",
+    )
+    parser.add_argument(
+        "--thorough",
+        action=argparse.BooleanOptionalAction,
+        help="look for unsorted and duplicate rows (default: up to five million rows)",
+    )
+    parser.add_argument(
+        "--memory", default="2GB", help="that DuckDB may use (default: %(default)s)"
+    )
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write a report, too: FILE.md, or FILE.html that can be mailed",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Analyse the log and print what was found."""
+    if args.report is not None:
+        check_path(args.report)
+    found = sa.analyze(
+        args.log[0] if len(args.log) == 1 else args.log,
+        arms=read_arms(args.arms) if args.arms else None,
+        table=args.table,
+        query=args.query,
+        columns=_columns(args.column),
+        period=args.period,
+        direction=args.direction,
+        level=args.level,
+        reward_range=tuple(args.reward_range) if args.reward_range else None,
+        missing=args.missing,
+        reference=not args.no_reference,
+        thorough=args.thorough,
+        memory=args.memory,
+    )
+    print(json.dumps(found.to_dict(), default=str) if args.format == "json" else found)
+    if args.report is not None:
+        command = shlex.join(["steadyarm", *map(_without_password, args.typed)])
+        try:
+            write_report(found, args.report, command)
+        except OSError as error:
+            raise sa.InvalidInputError(f"{args.report} cannot be written: {error}") from None
+
+
+def _without_password(word: str) -> str:
+    """A word of the command line as it may be shown to others."""
+    word = re.sub(r"(://[^/@:]*):[^/]*@", r"\1:***@", word)
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", word)
+
+
+def _columns(pairs: list[str]) -> dict[str, str]:
+    columns = {}
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not equals:
+            raise sa.InvalidInputError(f"--column {pair!r} is not of the form OURS=THEIRS.")
+        columns[ours] = theirs
+    return columns
+
+
+def read_arms(path: Path) -> sa.ArmSet:
+    """The variants that a TOML or CSV file describes."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise sa.InvalidInputError(f"{path} cannot be read: {error}") from None
+    if path.suffix == ".toml":
+        try:
+            settings = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise sa.InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+        if not isinstance(settings.get("arms"), dict):
+            raise sa.InvalidInputError(f"{path} has no table [arms].")
+        return arms_from_settings(settings["arms"])
+    rows = list(csv.reader(text.splitlines()))
+    if not rows or rows[0][0] != "arm" or len(rows[0]) < 2:
+        raise sa.InvalidInputError(
+            f"{path} does not begin with arm and the names of features; expected a header such as "
+            "arm,price,size and one row for every arm."
+        )
+    try:
+        features = [[float(value) for value in row[1:]] for row in rows[1:] if row]
+    except ValueError as error:
+        raise sa.InvalidInputError(f"{path}: {error}; features must be numbers.") from None
+    return sa.ArmSet.from_features(features, [row[0] for row in rows[1:] if row], rows[0][1:])
