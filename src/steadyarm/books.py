@@ -6,17 +6,38 @@ Knows nothing of policies: it is told which segment to open, and says which are 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import RepeatedRewardError, UnknownAssignmentError
+from steadyarm.inference import LoggedSegment
 from steadyarm.ledger import OpenSegment
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["Books"]
+__all__ = ["Assignment", "Books"]
+
+PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One variant handed out.
+
+    Attributes
+    ----------
+    number : counts the assignments of the session from 0; give it back with the reward
+    arm, name : the variant
+    probability : with which it was drawn
+    """
+
+    number: int
+    arm: int
+    name: str
+    probability: float
 
 
 class Books:
@@ -43,6 +64,16 @@ class Books:
         self.waiting: dict[int, tuple[int, int]] = {}
         self.least: float | None = None
         self.largest: float | None = None
+
+    def part_of(self, segment: Segment) -> Segment:
+        """The first of equal parts of a long segment, in whole blocks: their sums show drift."""
+        if segment.order == "shuffled":
+            return segment
+        block = segment.block if segment.order == "blocks" else 1
+        most = max(1, round(max(LEAST_PART, self.budget / PIECES) / block))
+        blocks = -(-int(segment.rounds[0]) // block)
+        parts = -(-blocks // most)
+        return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))
 
     def start(self, segment: Segment, carried_on: bool) -> None:
         """Open a segment and hand out from it from now on."""
@@ -107,6 +138,28 @@ class Books:
         """All segments that have brought rewards, in the order of their opening."""
         both = [*self.closed, *self.open.values()]
         return sorted((piece for piece in both if piece.told), key=lambda piece: piece.index)
+
+    def pieces_to_judge(self) -> list[OpenSegment]:
+        """Complete segments; all that brought rewards at the end, or if most are incomplete."""
+        pieces = self.pieces()
+        complete = [piece for piece in pieces if not piece.waiting]
+        enough = 2 * sum(piece.told for piece in complete) >= self.told
+        return complete if enough and self.asked < self.budget else pieces
+
+    def logged(self) -> list[LoggedSegment]:
+        """All segments that were handed out from, as health checks want them."""
+        missing = self.missing()
+        pieces = sorted([*self.closed, *self.open.values()], key=lambda piece: piece.index)
+        return [
+            LoggedSegment(
+                piece.segment,
+                piece.stats.counts + missing.get(piece.index, 0),
+                np.array([piece.handed]),
+                piece.stats.counts.copy(),
+            )
+            for piece in pieces
+            if piece.handed
+        ]
 
     def missing(self) -> dict[int, NDArray[np.int64]]:
         """(1, K) assignments without a reward of every segment that has any, by its index.

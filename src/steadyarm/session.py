@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from steadyarm.arms import ArmSet
-from steadyarm.books import Books
+from steadyarm.books import Assignment, Books
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
     RewardsPendingError,
     UnknownAssignmentError,
 )
-from steadyarm.estimators import fill_missing
 from steadyarm.inference import (
     DriftReport,
     Evidence,
     HealthReport,
-    LoggedSegment,
     Otherwise,
     drift_report,
     health_report,
@@ -35,32 +32,13 @@ from steadyarm.inference import (
 )
 from steadyarm.ledger import OpenSegment
 from steadyarm.policies import Policy, State, policy_from_dict
-from steadyarm.policies.ips import IPSPolicy
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, finite_number, whole_number
-from steadyarm.verdict import Verdict, evidence_of, verdict_of
+from steadyarm.verdict import Verdict, as_seen, check_range, evidence_of, verdict_of
 
 __all__ = ["Assignment", "Session"]
 
 FORMAT = 2
-PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """One variant handed out.
-
-    Attributes
-    ----------
-    number : counts the assignments of the session from 0; give it back with the reward
-    arm, name : the variant
-    probability : with which it was drawn
-    """
-
-    number: int
-    arm: int
-    name: str
-    probability: float
 
 
 class Session:
@@ -191,7 +169,18 @@ class Session:
             look hold for tests of any size, else in large samples
         """
         check_fraction(level, "level")
-        self._check_range(reward_range, anytime)
+        if anytime and not self.policy.unbiased:
+            raise InvalidInputError(
+                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
+                "anytime=False, or a policy such as Steady()."
+            )
+        if reward_range is not None and not anytime:
+            raise InvalidInputError(
+                "reward_range is used with anytime=True only; leave it out, or ask for intervals "
+                "that hold at all looks."
+            )
+        if reward_range is not None:
+            check_range(reward_range, self._books.least, self._books.largest, self.direction)
         with self._lock:
             if not self._books.told and (
                 self._books.waiting or self.policy.next_segment(self._state) is not None
@@ -223,10 +212,10 @@ class Session:
                 "about them; use a policy such as Steady()."
             )
         with self._lock:
-            pieces = self._pieces_to_judge()
+            pieces = self._books.pieces_to_judge()
             if not pieces:
                 raise RewardsPendingError("no reward has been told yet; tell() some first.")
-            return evidence_of(self.policy, self.arms, self._filled(pieces), self.direction)
+            return evidence_of(self.policy, self.arms, self._seen(pieces), self.direction)
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
@@ -236,7 +225,7 @@ class Session:
         """What raw means, an early look or elimination would have concluded."""
         sign = 1.0 if self.direction == "maximize" else -1.0
         with self._lock:
-            evidence, pieces = self.evidence(), self._pieces_to_judge()
+            evidence, pieces = self.evidence(), self._books.pieces_to_judge()
             counts = np.concatenate([piece.stats.counts for piece in pieces])
             sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
         return what_otherwise(evidence, counts, sums, level=level)
@@ -247,18 +236,7 @@ class Session:
         Rewards that may still come count as missing too: look again when they have come.
         """
         with self._lock:
-            pieces = [*self._books.closed, *self._books.open.values()]
-            missing = self._books.missing()
-            logged = [
-                LoggedSegment(
-                    piece.segment,
-                    piece.stats.counts + missing.get(piece.index, 0),
-                    np.array([piece.handed]),
-                    piece.stats.counts.copy(),
-                )
-                for piece in sorted(pieces, key=lambda piece: piece.index)
-                if piece.handed
-            ]
+            logged = self._books.logged()
         if not logged:
             raise RewardsPendingError("nothing was handed out yet; ask() first.")
         return health_report(self.arms.names, logged)
@@ -321,7 +299,7 @@ class Session:
         session._state = state
         session._books = Books.from_dict(data["books"], arms.size, budget)
         session._check_references()
-        closed = sum(int(s.rounds[0]) for s, _ in session._filled(session._books.closed))
+        closed = sum(int(s.rounds[0]) for s, _ in session._seen(session._books.closed))
         if int(state.played[0]) != closed:
             raise ValueError(f"the policy has seen {state.played[0]} rounds, segments say {closed}")
         return session
@@ -365,17 +343,9 @@ class Session:
                     "assignments; call recommend()."
                 )
             segment = planned.checked(self.arms.size)
-        self._books.start(self._part_of(segment), carried_on=current is not None)
-
-    def _part_of(self, segment: Segment) -> Segment:
-        """A long segment is played in parts of whole blocks, whose sums show drift."""
-        if not self.policy.unbiased or segment.order == "shuffled":
-            return segment
-        block = segment.block if segment.order == "blocks" else 1
-        most = max(1, round(max(LEAST_PART, self.budget / PIECES) / block))
-        blocks = -(-int(segment.rounds[0]) // block)
-        parts = -(-blocks // most)
-        return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))
+        if self.policy.unbiased:
+            segment = self._books.part_of(segment)
+        self._books.start(segment, carried_on=current is not None)
 
     def _resolve(self, assignment: Assignment | int) -> int:
         number = assignment.number if isinstance(assignment, Assignment) else assignment
@@ -398,59 +368,20 @@ class Session:
                 if opened.told:
                     self._state = self._after(self._state, opened)
 
-    def _pieces_to_judge(self) -> list[OpenSegment]:
-        """Complete segments; all that brought rewards at the end, or if most are incomplete."""
-        pieces = self._books.pieces()
-        complete = [piece for piece in pieces if not piece.waiting]
-        enough = 2 * sum(piece.told for piece in complete) >= self._books.told
-        return complete if enough and self.asked < self.budget else pieces
-
     def _state_so_far(self) -> State:
         """The state with what open segments have brought; policies that wait use whole ones."""
         state = self._state
         if not self.policy.waits or not state.played[0]:
-            judged = {piece.index for piece in self._pieces_to_judge()}
+            judged = {piece.index for piece in self._books.pieces_to_judge()}
             for opened in self._books.open.values():
                 if opened.told and opened.index in judged:
                     state = self._after(state, opened)
         return state
 
     def _after(self, state: State, opened: OpenSegment) -> State:
-        ((segment, stats),) = self._filled([opened])
+        ((segment, stats),) = self._seen([opened])
         after: State = self.policy.observe(state, segment, stats)
         return after
 
-    def _filled(self, pieces: Sequence[OpenSegment]) -> list[tuple[Segment, SegmentStats]]:
-        """Segments as the policy sees them: missing rewards filled in, or left out."""
-        if not (self.policy.unbiased and isinstance(self.policy, IPSPolicy)):
-            return [(piece.segment.lasting(piece.told), piece.stats) for piece in pieces]
-        X, missing = self.policy.features(self.arms), self._books.missing()
-        none = np.zeros((1, self.arms.size), dtype=np.int64)
-        return [
-            fill_missing(X, piece.segment, piece.stats, missing.get(piece.index, none))
-            for piece in pieces
-        ]
-
-    def _check_range(self, reward_range: tuple[float, float] | None, anytime: bool) -> None:
-        if anytime and not self.policy.unbiased:
-            raise InvalidInputError(
-                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
-                "anytime=False, or a policy such as Steady()."
-            )
-        if reward_range is None:
-            return
-        if not anytime:
-            raise InvalidInputError(
-                "reward_range is used with anytime=True only; leave it out, or ask for intervals "
-                "that hold at all looks."
-            )
-        books, sign = self._books, 1.0 if self.direction == "maximize" else -1.0
-        if books.least is None or books.largest is None:
-            return
-        seen = sorted((sign * books.least, sign * books.largest))
-        low, high = (finite_number(end, "an end of reward_range") for end in reward_range)
-        if seen[0] < low or seen[1] > high:
-            raise InvalidInputError(
-                f"reward_range is ({low:g}, {high:g}), but rewards from {seen[0]:g} to "
-                f"{seen[1]:g} were told; give the range of what can occur."
-            )
+    def _seen(self, pieces: Sequence[OpenSegment]) -> list[tuple[Segment, SegmentStats]]:
+        return as_seen(self.policy, self.arms, pieces, self._books.missing())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.estimators import fill_missing
 from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_budget
+from steadyarm.ledger import OpenSegment
 from steadyarm.policies import Policy, State
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.validation import finite_number
 
-__all__ = ["Verdict", "evidence_of", "verdict_of"]
+__all__ = ["Verdict", "as_seen", "check_range", "evidence_of", "verdict_of"]
 
 Floats = NDArray[np.float64]
 
@@ -80,6 +84,41 @@ class Verdict:
             else f"Not ruled out at {self.level:.0%}: {_listed(others)}."
         )
         return f"{self.name}: {value} after {count}. {rest}"
+
+
+def as_seen(
+    policy: Policy[Any],
+    arms: ArmSet,
+    pieces: Iterable[OpenSegment],
+    missing: Mapping[int, NDArray[np.int64]],
+) -> list[tuple[Segment, SegmentStats]]:
+    """Segments as the policy sees them, missing rewards (by index) filled in or left out."""
+    if not isinstance(policy, IPSPolicy):
+        return [(piece.segment.lasting(piece.told), piece.stats) for piece in pieces]
+    X, none = policy.features(arms), np.zeros((1, arms.size), dtype=np.int64)
+    return [
+        fill_missing(X, piece.segment, piece.stats, missing.get(piece.index, none))
+        for piece in pieces
+    ]
+
+
+def check_range(
+    reward_range: tuple[float, float],
+    least: float | None,
+    largest: float | None,
+    direction: Direction,
+) -> None:
+    """Refuse a range that rewards lie outside of; least and largest as the policy saw them."""
+    low, high = (finite_number(end, "an end of reward_range") for end in reward_range)
+    if least is None or largest is None:
+        return
+    sign = 1.0 if direction == "maximize" else -1.0
+    seen = sorted((sign * least, sign * largest))
+    if seen[0] < low or seen[1] > high:
+        raise InvalidInputError(
+            f"reward_range is ({low:g}, {high:g}), but rewards from {seen[0]:g} to {seen[1]:g} "
+            "were told; give the range of what can occur."
+        )
 
 
 def evidence_of(
