@@ -199,7 +199,7 @@ def main() -> None:
         for policy in POLICIES:
             sizes = [CHUNK] * (options.trials // CHUNK)
             with ThreadPoolExecutor(2) as pool:
-                runs = list(pool.map(lambda i: measure(policy, made, CHUNK, i), range(len(sizes))))  # noqa: B023
+                runs = list(pool.map(lambda i: measure(policy, made, CHUNK, i), range(len(sizes))))  # noqa: B023  # used up in the loop
             found = {key: np.concatenate([run[key] for run in runs]) for key in runs[0]}
             for kind, least in (("fixed", 0.94), ("asymptotic", 0.95), ("bernstein", 0.95)):
                 if kind not in found:

@@ -268,9 +268,9 @@ def test_bounds_by_hand() -> None:
     assert halved == pytest.approx(theory.g_bai_error_bound(arms, theta, 500))
     T = 60_000
     for reading, count in (("proof", 2), ("paper", 2)):
-        H = theory.h_p1_rage_exact(arms, theta, reading=reading)  # type: ignore[arg-type]
+        H = theory.h_p1_rage_exact(arms, theta, reading=reading)  # type: ignore[arg-type]  # a plain str
         bound = 2 * count * 3 * T * math.exp(-T / H)
-        found = theory.p1_rage_error_bound(arms, theta, T, reading=reading)  # type: ignore[arg-type]
+        found = theory.p1_rage_error_bound(arms, theta, T, reading=reading)  # type: ignore[arg-type]  # a plain str
         assert found == pytest.approx(bound)
 
 
@@ -411,6 +411,6 @@ def test_what_is_given_is_checked() -> None:
     with pytest.raises(sa.InvalidInputError, match=r"epsilon is -0\.1"):
         theory.h_p1_rage_exact(arms, [0.5, 0.4], epsilon=-0.1)
     with pytest.raises(sa.InvalidInputError, match="reading is 'mine'"):
-        theory.h_p1_rage_ceiling(arms, [0.5, 0.4], reading="mine")  # type: ignore[arg-type]
+        theory.h_p1_rage_ceiling(arms, [0.5, 0.4], reading="mine")  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(sa.InvalidInputError, match="effect is 0"):
         theory.phases_for(0.0)

@@ -20,6 +20,7 @@ __all__ = [
     "fill_missing",
     "ips",
     "ips_squares",
+    "is_one_hot",
     "least_squares",
     "least_squares_errors",
     "standard_errors",
@@ -62,7 +63,7 @@ def ips(X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
 
 def _weighed(X: Floats, segment: Segment, sums: Floats) -> Floats:
     """A(λ)⁻¹ times the sum over arms of x_k sums_k."""
-    if _is_one_hot(X) and (segment.weights > 0).all():
+    if is_one_hot(X) and (segment.weights > 0).all():
         return np.asarray(sums / segment.weights)
     out = np.empty((segment.trials, X.shape[1]))
     _check_span(_ips_kernel(X, segment.weights, sums, out))
@@ -180,7 +181,8 @@ def standard_errors(X: Floats, covariance: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
-def _is_one_hot(X: Floats) -> bool:
+def is_one_hot(X: Floats) -> bool:
+    """Whether arms share nothing: each has a coordinate of its own."""
     return X.shape[0] == X.shape[1] and np.array_equal(X, np.eye(len(X)))
 
 

@@ -130,7 +130,7 @@ def test_lists_in_parquet_and_postgres(tmp_path: Path, postgres: str) -> None:
             )
     truth = session.recommend().estimates
     for source, options in ((path, {}), (postgres, {"table": "vectors"})):
-        found = sa.analyze(source, arms=LAYOUTS, reference=False, **options)  # type: ignore[arg-type]
+        found = sa.analyze(source, arms=LAYOUTS, reference=False, **options)  # type: ignore[arg-type]  # options of several types
         np.testing.assert_allclose(found.estimates, truth, rtol=1e-9)
 
 

@@ -58,7 +58,7 @@ def by_hand(direction: str = "maximize") -> Evidence:
     scores = np.array([[[10.0, 30.0], [20.0, 30.0], [60.0, 10.0], [80.0, 20.0]]])
     squares = np.tile(400 * np.eye(2), (1, 4, 1, 1))
     arms = sa.ArmSet.one_hot(["A", "B"])
-    return Evidence(arms, np.full((1, 4), 100), scores, squares, direction=direction)  # type: ignore[arg-type]
+    return Evidence(arms, np.full((1, 4), 100), scores, squares, direction=direction)  # type: ignore[arg-type]  # a plain str
 
 
 def test_estimates_of_periods_are_mean_scores() -> None:
@@ -287,7 +287,7 @@ def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
     [
         (lambda: drift_report(by_hand(), periods=["a"]), "1 labels, but the evidence has 4"),
         (lambda: drift_report(by_hand(), periods=0), "at least 1"),
-        (lambda: drift_report(by_hand(), periods=2.5), "whole number"),  # type: ignore[arg-type]
+        (lambda: drift_report(by_hand(), periods=2.5), "whole number"),  # type: ignore[arg-type]  # the point of the test
         (lambda: drift_report(by_hand(), level=95), "between 0 and 1"),
         (lambda: drift_report(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "batch of 2"),
         (lambda: what_otherwise(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "of 2 tests"),

@@ -57,7 +57,7 @@ def test_without_a_rhythm_there_is_one_panel(tmp_path: Path) -> None:
 def test_markers_are_at_the_checked_errors(plan: sa.Plan) -> None:
     axes = picture_of(plan).axes[0]
     large = [line for line in axes.lines if line.get_markersize() == 9]
-    drawn = [(line.get_xdata()[0], line.get_ydata()[0]) for line in large]  # type: ignore[index]
+    drawn = [(line.get_xdata()[0], line.get_ydata()[0]) for line in large]  # type: ignore[index]  # arrays here
     checks = [line.calm.need.check for line in plan.lines]
     assert drawn == [(check.budget, check.rate) for check in checks]
 

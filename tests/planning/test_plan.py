@@ -247,7 +247,7 @@ def test_bad_arguments_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(sa.InvalidInputError, match=next(iter(settings))):
         sa.plan(TWO, **settings)
     with pytest.raises(sa.InvalidInputError, match="expected a Question, a dictionary"):
-        sa.plan(3)  # type: ignore[arg-type]
+        sa.plan(3)  # type: ignore[arg-type]  # the point of the test
 
 
 def test_the_search_starts_near() -> None:

@@ -178,8 +178,8 @@ def what_otherwise(
     if (counts is None) != (sums is None):
         raise InvalidInputError("give both counts and sums for raw means, or neither.")
     if counts is not None and sums is not None:
-        raw = _raw(evidence, _per_arm(counts, evidence, "counts"),
-                   _per_arm(sums, evidence, "sums"), level)  # fmt: skip
+        plays, rewards = _per_arm(counts, evidence, "counts"), _per_arm(sums, evidence, "sums")
+        raw = _raw(evidence, plays, rewards, level)
     dropped, winner = _eliminate(evidence, sign)
     return Otherwise(
         names=tuple(names),

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from scipy.stats import t as t_distribution
 
+from steadyarm.estimators import is_one_hot
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
 from steadyarm.inference.bounded import bounded_terms
 from steadyarm.inference.evidence import Evidence
@@ -205,7 +206,8 @@ def _limits(
     if watched.scale is not None and watched.first is not None:
         below, above = _scales(watched, watched.scale[:, :, j], best)
         first_below, first_above = _scales(watched, watched.first, best)
-        if watched.method.endswith("lists") and (best is not None or not _is_one_hot(watched)):
+        one_hot = is_one_hot(watched.evidence.arms.coordinates)
+        if watched.method.endswith("lists") and (best is not None or not one_hot):
             variance, below, above = 2 * variance, 2 * below, 2 * above
         # the sum is too large only as far as terms can lie below their predictions make it
         down = bernstein_reach(variance, below, first_below, watched.budget, alpha)
@@ -227,11 +229,6 @@ def _limits(
     z = np.asarray(t_distribution.isf(tail, np.maximum(freedom, 1.0)))
     error = np.where(known, error, np.inf)
     return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
-
-
-def _is_one_hot(watched: _Watched) -> bool:
-    X = watched.evidence.arms.coordinates
-    return X.shape[0] == X.shape[1] and np.array_equal(X, np.eye(len(X)))
 
 
 def _scales(

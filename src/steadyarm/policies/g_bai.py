@@ -18,7 +18,7 @@ class GBAI(IPSPolicy[IPSState]):
     """Draw from the G-optimal design λ* and recommend the largest inverse-propensity estimate.
 
     Minimax optimal when the world may move arbitrarily: error at most
-    K exp(-T Δ²/(12 d)) (Theorem 1). It learns nothing on the way.
+    K exp(-T Δ²/(12 d)) (Theorem 1) for rewards of at most 1 in size. It learns nothing on the way.
 
     Examples
     --------
