@@ -13,6 +13,8 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
+from steadyarm.judgement import Judgement
+from steadyarm.ledger import OpenSegment
 
 ARMS = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]})
 VALUES = np.linspace(0.2, 0.7, ARMS.size)
@@ -398,8 +400,8 @@ def test_a_session_goes_on_with_the_policy_it_was_run_with() -> None:
         ("[]", "but 'list'"),
         (None, "not the JSON of a session"),
         ('{"format": 99}', "but 99"),
-        ('{"format": 2}', "incomplete or damaged"),
-        ('{"format": 1}', "but 1"),
+        ('{"format": 3}', "incomplete or damaged"),
+        ('{"format": 2}', "but 2"),
     ],
 )
 def test_bad_json_is_refused(text: Any, message: str) -> None:
@@ -634,3 +636,75 @@ def test_strings_are_no_rewards() -> None:
         session.tell(a, "1")  # type: ignore[arg-type]  # the point of the test
     assert session.pending == (a.number,)
     assert "1 of 30 handed out, 1 rewards pending" in repr(session)
+
+
+def test_segments_without_any_reward_are_read_again() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=60, seed=1)
+    for number in range(40):
+        a = session.ask()
+        if number < 25:
+            session.forget(a)
+        else:
+            session.tell(a, reward(a))
+    assert not session._books.closed[0].told
+    again = sa.Session.from_json(session.to_json())
+    assert again.to_json() == session.to_json()
+    assert np.array_equal(again.recommend().intervals, session.recommend().intervals)
+
+
+@pytest.mark.parametrize("tally", ["assigned", "forgotten", "counts"])
+def test_tallies_that_do_not_fit_the_assignments_are_refused(tally: str) -> None:
+    """One of an arm's tally goes to another arm, so that the sum is still right."""
+    session = sa.Session(sa.Steady(), ARMS, budget=60, seed=1)
+    for _ in range(60):
+        a = session.ask()
+        if a.number % 3 == 0:
+            session.tell(a, reward(a))
+        elif a.number % 3 == 1:
+            session.forget(a)
+    data = json.loads(session.to_json())
+    piece = data["books"]["open"][0]
+    giver = next(k for k in range(ARMS.size) if piece[tally][k])
+    piece[tally][giver] -= 1
+    piece[tally][(giver + 1) % ARMS.size] += 1
+    with pytest.raises(sa.InvalidInputError, match="do not fit its assignments"):
+        sa.Session.from_json(json.dumps(data))
+
+
+def test_a_judgement_is_of_the_moment() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=300, seed=1)
+    for _ in range(137):
+        a = session.ask()
+        session.tell(a, reward(a))
+    judgement, before = session._judgement(), session.recommend()
+    for _ in range(163):
+        a = session.ask()
+        session.tell(a, -reward(a))
+    assert (judgement.told, judgement.handed) == (137, 137)
+    assert np.array_equal(judgement.recommend().intervals, before.intervals)
+    assert session.recommend().rewards == 300
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.GBAI()])
+@pytest.mark.parametrize("ended", [True, False])
+def test_records_of_segments_are_judged_as_the_session_is(
+    policy: sa.Policy[Any], ended: bool
+) -> None:
+    """What a policy has not observed yet is observed for the verdict, each piece once."""
+    session = sa.Session(policy, ARMS, budget=240, seed=1, direction="minimize")
+    for _ in range(240 if ended else 200):
+        a = session.ask()
+        if a.number % 9 == 4:
+            session.forget(a)
+        elif a.number < 190:  # the last ones are late
+            session.tell(a, reward(a))
+    pieces = [OpenSegment.from_dict(piece.to_dict()) for piece in session._books.pieces()]
+    state = policy.start(ARMS, 240, seed=1)
+    judged = Judgement(policy, ARMS, "minimize", state, tuple(pieces), ended)
+    mine, theirs = session.recommend(), judged.recommend()
+    assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
+    assert np.array_equal(mine.intervals, theirs.intervals)
+    assert mine.arm == theirs.arm
+    assert judged.health() == session.health()
+    assert str(judged.drift()) == str(session.drift())
+    assert str(judged.otherwise()) == str(session.otherwise())

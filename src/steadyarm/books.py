@@ -6,21 +6,18 @@ Knows nothing of policies: it is told which segment to open, and says which are 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steadyarm.errors import RepeatedRewardError, UnknownAssignmentError
-from steadyarm.inference import LoggedSegment
 from steadyarm.ledger import OpenSegment
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["Assignment", "Books"]
-
-PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Books:
     opened : segments opened, numbered from 0
     current : the segment that positions are handed out from; None if one must be opened
     open : segments that wait for rewards, by index
-    closed : segments whose rewards are in or given up, in the order of their closing
+    closed : segments whose rewards are in or given up, in the order of their closing; observed
     waiting : (segment index, arm) of every assignment without a reward, by its number
     least, largest : of the rewards told; None before the first
     """
@@ -64,16 +61,6 @@ class Books:
         self.waiting: dict[int, tuple[int, int]] = {}
         self.least: float | None = None
         self.largest: float | None = None
-
-    def part_of(self, segment: Segment) -> Segment:
-        """The first of equal parts of a long segment, in whole blocks: their sums show drift."""
-        if segment.order == "shuffled":
-            return segment
-        block = segment.block if segment.order == "blocks" else 1
-        most = max(1, round(max(LEAST_PART, self.budget / PIECES) / block))
-        blocks = -(-int(segment.rounds[0]) // block)
-        parts = -(-blocks // most)
-        return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))
 
     def start(self, segment: Segment, carried_on: bool) -> None:
         """Open a segment and hand out from it from now on."""
@@ -104,23 +91,30 @@ class Books:
             f"assignment {number} was never handed out; {self.asked} have been, numbered from 0."
         )
 
-    def tell(self, number: int, reward: float) -> None:
-        """Count the reward of an assignment that waits for it."""
+    def tell(self, number: int, reward: float) -> OpenSegment:
+        """Count the reward of an assignment that waits for it; its segment."""
         index, arm = self.waiting.pop(number)
         self.open[index].add(arm, reward)
         self.least = reward if self.least is None else min(self.least, reward)
         self.largest = reward if self.largest is None else max(self.largest, reward)
+        return self.open[index]
 
-    def forget(self, number: int) -> None:
-        """Wait no longer for a reward."""
+    def forget(self, number: int) -> OpenSegment:
+        """Wait no longer for a reward; its segment."""
         index, arm = self.waiting.pop(number)
         self.open[index].forget(arm)
+        return self.open[index]
 
-    def close_complete(self) -> list[OpenSegment]:
-        """Segments that wait for nothing any more; they are closed by this."""
-        complete = [opened for opened in self.open.values() if self._is_complete(opened)]
+    def close_complete(self, changed: OpenSegment) -> list[OpenSegment]:
+        """Close what waits for nothing any more, now that a segment has changed.
+
+        That is this one or the current one; whoever calls hands them to the policy.
+        """
+        both = [self.open.get(changed.index), self.current]
+        complete = [piece for piece in dict.fromkeys(both) if piece and self._is_complete(piece)]
         for opened in complete:
             del self.open[opened.index]
+            opened.observed = True
         self.closed += complete
         # A regular segment runs to its end; one that only carried on makes way for news.
         if self.current in complete:
@@ -129,51 +123,11 @@ class Books:
             self.current.supersede()
         return complete
 
-    @property
-    def told(self) -> int:
-        """Rewards told."""
-        return sum(piece.told for piece in [*self.closed, *self.open.values()])
-
-    def pieces(self) -> list[OpenSegment]:
-        """All segments that have brought rewards, in the order of their opening."""
-        both = [*self.closed, *self.open.values()]
-        return sorted((piece for piece in both if piece.told), key=lambda piece: piece.index)
-
-    def pieces_to_judge(self) -> list[OpenSegment]:
-        """Complete segments; all that brought rewards at the end, or if most are incomplete."""
-        pieces = self.pieces()
-        complete = [piece for piece in pieces if not piece.waiting]
-        enough = 2 * sum(piece.told for piece in complete) >= self.told
-        return complete if enough and self.asked < self.budget else pieces
-
-    def logged(self) -> list[LoggedSegment]:
-        """All segments that were handed out from, as health checks want them."""
-        missing = self.missing()
-        pieces = sorted([*self.closed, *self.open.values()], key=lambda piece: piece.index)
-        return [
-            LoggedSegment(
-                piece.segment,
-                piece.stats.counts + missing.get(piece.index, 0),
-                np.array([piece.handed]),
-                piece.stats.counts.copy(),
-            )
-            for piece in pieces
-            if piece.handed
-        ]
-
-    def missing(self) -> dict[int, NDArray[np.int64]]:
-        """(1, K) assignments without a reward of every segment that has any, by its index.
-
-        Those that were given up and those that may still come.
-        """
-        found = {
-            piece.index: piece.forgotten[None].copy()
-            for piece in [*self.closed, *self.open.values()]
-            if piece.forgotten.any() or piece.waiting
-        }
-        for index, arm in self.waiting.values():
-            found[index][0, arm] += 1
-        return found
+    def pieces(self) -> tuple[OpenSegment, ...]:
+        """All segments that were handed out from, by index, as they are now."""
+        both = [*self.closed, *deepcopy(list(self.open.values()))]  # closed ones change no more
+        handed = (piece for piece in both if piece.handed)
+        return tuple(sorted(handed, key=lambda piece: piece.index))
 
     def _is_complete(self, opened: OpenSegment) -> bool:
         ended = opened is not self.current or opened.exhausted or self.asked >= self.budget
@@ -198,7 +152,7 @@ class Books:
         books = cls(arms, budget)
         books.asked, books.opened = data["asked"], data["opened"]
         books.open = {entry["index"]: OpenSegment.from_dict(entry) for entry in data["open"]}
-        books.closed = [OpenSegment.from_dict(entry) for entry in data["closed"]]
+        books.closed = [OpenSegment.from_dict(entry, observed=True) for entry in data["closed"]]
         current = data["current"]
         books.current = None if current is None else books.open[current]
         books.waiting = {number: (index, arm) for number, index, arm in data["waiting"]}
@@ -207,38 +161,45 @@ class Books:
         return books
 
     def _check(self) -> None:
-        waiting = dict.fromkeys(self.open, 0)
+        none = np.zeros(self.arms, dtype=np.int64)
+        waiting = {index: none.copy() for index in self.open}
         for number, (index, arm) in self.waiting.items():
             whole_number(arm, "a waiting arm")
             if not 0 <= whole_number(number, "a waiting number") < self.asked:
                 raise ValueError(f"assignment {number} waits but was never handed out")
             if arm >= self.arms:
                 raise ValueError(f"arm {arm} waits, but there are {self.arms} arms")
-            waiting[index] += 1
-        indices = [*self.open, *(closed.index for closed in self.closed)]
+            waiting[index][arm] += 1
+        pieces = [*self.open.values(), *self.closed]
+        indices = [piece.index for piece in pieces]
         whole_number(self.opened, "opened", least=max(indices, default=-1) + 1)
         if len(set(indices)) < len(indices):
             raise ValueError("a segment is there twice")
         if whole_number(self.asked, "asked") > self.budget:
             raise ValueError(f"{self.asked} were handed out of {self.budget}")
-        if self.asked != sum(piece.handed for piece in [*self.open.values(), *self.closed]):
+        if self.asked != sum(piece.handed for piece in pieces):
             raise ValueError(f"{self.asked} were handed out, but segments say otherwise")
-        if (self.least is None) != (self.told == 0) or (self.largest is None) != (self.told == 0):
+        untold = not any(piece.told for piece in pieces)
+        if (self.least is None) != untold or (self.largest is None) != untold:
             raise ValueError("the range of the rewards does not fit their number")
         if self.least is not None and self.largest is not None:
             least, largest = (finite_number(x, "a reward") for x in (self.least, self.largest))
             if least > largest:
                 raise ValueError("the least reward exceeds the largest")
-        for piece in [*self.open.values(), *self.closed]:
+        for piece in pieces:
             piece.segment.checked(self.arms)
             sums = (piece.stats.sums, piece.stats.squares, piece.stats.counts)
-            fits = piece.forgotten.shape == (self.arms,) and all(
+            fits = piece.assigned.shape == piece.forgotten.shape == (self.arms,) and all(
                 part is not None and part.shape == (1, self.arms) and np.isfinite(part).all()
                 for part in sums
             )
-            told = piece.told + int(piece.forgotten.sum()) + piece.waiting
-            fits = fits and _can_be(piece.stats)
-            if not fits or piece.waiting != waiting.get(piece.index, 0) or told != piece.handed:
+            if not (
+                fits
+                and _can_be(piece.stats)
+                and (piece.forgotten >= 0).all()
+                and int(piece.assigned.sum()) == piece.handed
+                and np.array_equal(piece.missing, piece.forgotten + waiting.get(piece.index, none))
+            ):
                 raise ValueError(f"the sums of segment {piece.index} do not fit its assignments")
 
 

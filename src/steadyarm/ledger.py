@@ -12,22 +12,24 @@ from numpy.typing import NDArray
 from steadyarm.segments import Order, Segment, SegmentStats, arms_between
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = ["OpenSegment"]
+__all__ = ["OpenSegment", "part_of"]
 
 BUFFER = 1024  # positions drawn ahead at a time
+PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
 
 
 @dataclass(eq=False)
 class OpenSegment:
-    """A live segment of which rewards are still to come.
+    """A live segment: what was handed out, and what has come of it.
 
     Attributes
     ----------
     index : of the segment in its test
     carried_on : with an old allocation, until the rewards that it waits for have come
     superseded : carried on, and they have come; it only finishes its block
-    handed : positions handed out
-    waiting : of these, without a reward yet
+    observed : its sums were handed to the policy
+    handed : the next position to hand out
+    assigned : (K,) how often each arm was handed out
     forgotten : (K,) of these, whose reward will never come
     ahead : arms of the positions drawn ahead
     """
@@ -37,19 +39,34 @@ class OpenSegment:
     stats: SegmentStats
     carried_on: bool = False
     superseded: bool = False
+    observed: bool = False
     handed: int = 0
-    waiting: int = 0
-    forgotten: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    assigned: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    forgotten: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     ahead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
+        arms = self.stats.counts.shape[1]
+        if not len(self.assigned):
+            self.assigned = np.zeros(arms, dtype=np.int64)
         if not len(self.forgotten):
-            self.forgotten = np.zeros(self.stats.counts.shape[1], dtype=np.int64)
+            self.forgotten = np.zeros(arms, dtype=np.int64)
 
     @property
     def told(self) -> int:
         """Rewards told."""
         return int(self.stats.counts.sum())
+
+    @property
+    def missing(self) -> NDArray[np.int64]:
+        """(K,) assignments without a reward: given up, or it may still come."""
+        without: NDArray[np.int64] = self.assigned - self.stats.counts[0]
+        return without
+
+    @property
+    def waiting(self) -> int:
+        """Assignments whose reward may still come."""
+        return int((self.missing - self.forgotten).sum())
 
     @property
     def exhausted(self) -> bool:
@@ -65,9 +82,10 @@ class OpenSegment:
             first = self.handed - position
             last = min(first + buffer, rounds)
             self.ahead = arms_between(self.segment, seed, self.index, first, last)
+        arm = int(self.ahead[position])
         self.handed += 1
-        self.waiting += 1
-        return int(self.ahead[position])
+        self.assigned[arm] += 1
+        return arm
 
     def add(self, arm: int, reward: float) -> None:
         """Count a reward."""
@@ -75,7 +93,6 @@ class OpenSegment:
         self.stats.counts[0, arm] += 1
         self.stats.sums[0, arm] += reward
         self.stats.squares[0, arm] += reward * reward
-        self.waiting -= 1
 
     def supersede(self) -> None:
         """Make way for a new allocation at the end of the block."""
@@ -86,7 +103,6 @@ class OpenSegment:
     def forget(self, arm: int) -> None:
         """Count a reward that will never come."""
         self.forgotten[arm] += 1
-        self.waiting -= 1
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers and lists only."""
@@ -102,7 +118,7 @@ class OpenSegment:
             "carried_on": self.carried_on,
             "superseded": self.superseded,
             "handed": self.handed,
-            "waiting": self.waiting,
+            "assigned": self.assigned.tolist(),
             "forgotten": self.forgotten.tolist(),
             "counts": self.stats.counts[0].tolist(),
             "sums": self.stats.sums[0].tolist(),
@@ -110,11 +126,11 @@ class OpenSegment:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The segment that `to_dict` wrote."""
+    def from_dict(cls, data: Mapping[str, Any], observed: bool = False) -> Self:
+        """The segment that `to_dict` wrote; whether it was observed is for its keeper to know."""
         check_choice(data["order"], "order", get_args(Order))
-        index, rounds, handed, waiting = (
-            whole_number(data[name], name) for name in ("index", "rounds", "handed", "waiting")
+        index, rounds, handed = (
+            whole_number(data[name], name) for name in ("index", "rounds", "handed")
         )
         reference = data["reference"]
         segment = Segment(
@@ -129,6 +145,25 @@ class OpenSegment:
             np.array([data["sums"]], dtype=np.float64),
             np.array([data["squares"]], dtype=np.float64),
         )
-        forgotten = np.array(data["forgotten"], dtype=np.int64)
-        carried_on, superseded = bool(data["carried_on"]), bool(data["superseded"])
-        return cls(index, segment, stats, carried_on, superseded, handed, waiting, forgotten)
+        return cls(
+            index,
+            segment,
+            stats,
+            carried_on=bool(data["carried_on"]),
+            superseded=bool(data["superseded"]),
+            observed=observed,
+            handed=handed,
+            assigned=np.array(data["assigned"], dtype=np.int64),
+            forgotten=np.array(data["forgotten"], dtype=np.int64),
+        )
+
+
+def part_of(segment: Segment, budget: int) -> Segment:
+    """The first of equal parts of a long segment, in whole blocks: their sums show drift."""
+    if segment.order == "shuffled":
+        return segment
+    block = segment.block if segment.order == "blocks" else 1
+    most = max(1, round(max(LEAST_PART, budget / PIECES) / block))
+    blocks = -(-int(segment.rounds[0]) // block)
+    parts = -(-blocks // most)
+    return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))

@@ -7,7 +7,6 @@ ever sees whole segments and their sums. Rewards may come late and in any order.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from threading import RLock
 from typing import Any
 
@@ -21,24 +20,17 @@ from steadyarm.errors import (
     RewardsPendingError,
     UnknownAssignmentError,
 )
-from steadyarm.inference import (
-    DriftReport,
-    Evidence,
-    HealthReport,
-    Otherwise,
-    drift_report,
-    health_report,
-    what_otherwise,
-)
-from steadyarm.ledger import OpenSegment
+from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
+from steadyarm.judgement import Judgement, state_after
+from steadyarm.ledger import OpenSegment, part_of
 from steadyarm.policies import Policy, State, policy_from_dict
-from steadyarm.segments import Direction, Segment, SegmentStats
-from steadyarm.validation import check_choice, check_fraction, finite_number, whole_number
-from steadyarm.verdict import Verdict, as_seen, check_range, evidence_of, verdict_of
+from steadyarm.segments import Direction
+from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.verdict import Verdict, as_seen
 
 __all__ = ["Assignment", "Session"]
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Session:
@@ -137,8 +129,8 @@ class Session:
         value = finite_number(reward, "the reward")
         with self._lock:
             number = self._resolve(assignment)
-            self._books.tell(number, value if self.direction == "maximize" else -value)
-            self._observe_complete_segments()
+            sign = 1.0 if self.direction == "maximize" else -1.0
+            self._observe_complete_segments(self._books.tell(number, sign * value))
 
     def forget(self, assignment: Assignment | int) -> None:
         """Say that the reward of an assignment will never come.
@@ -149,8 +141,7 @@ class Session:
         loses more than others.
         """
         with self._lock:
-            self._books.forget(self._resolve(assignment))
-            self._observe_complete_segments()
+            self._observe_complete_segments(self._books.forget(self._resolve(assignment)))
 
     def recommend(
         self,
@@ -168,78 +159,26 @@ class Session:
         reward_range : (least, largest) reward that can occur; if given, intervals of an anytime
             look hold for tests of any size, else in large samples
         """
-        check_fraction(level, "level")
-        if anytime and not self.policy.unbiased:
-            raise InvalidInputError(
-                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
-                "anytime=False, or a policy such as Steady()."
-            )
-        if reward_range is not None and not anytime:
-            raise InvalidInputError(
-                "reward_range is used with anytime=True only; leave it out, or ask for intervals "
-                "that hold at all looks."
-            )
-        if reward_range is not None:
-            check_range(reward_range, self._books.least, self._books.largest, self.direction)
-        with self._lock:
-            if not self._books.told and (
-                self._books.waiting or self.policy.next_segment(self._state) is not None
-            ):
-                raise RewardsPendingError(
-                    "no reward has been told yet, so there is nothing to recommend from; "
-                    "ask() for variants and tell() their rewards first."
-                )
-            state = self._state_so_far()
-            evidence = self.evidence() if self.policy.unbiased else None
-            told, handed = self._books.told, self.asked
-        return verdict_of(
-            self.policy,
-            state,
-            evidence,
-            self.direction,
-            level,
-            anytime,
-            reward_range,
-            rewards=told,
-            missing=handed - told,
-        )
+        return self._judgement().recommend(level, anytime, reward_range)
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
-        if not self.policy.unbiased:
-            raise InvalidInputError(
-                f"{self.policy.name} leaves variants out, so what it saw says nothing unbiased "
-                "about them; use a policy such as Steady()."
-            )
-        with self._lock:
-            pieces = self._books.pieces_to_judge()
-            if not pieces:
-                raise RewardsPendingError("no reward has been told yet; tell() some first.")
-            return evidence_of(self.policy, self.arms, self._seen(pieces), self.direction)
+        return self._judgement().evidence()
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return drift_report(self.evidence(), periods, level)
+        return self._judgement().drift(periods, level)
 
     def otherwise(self, level: float = 0.95) -> Otherwise:
         """What raw means, an early look or elimination would have concluded."""
-        sign = 1.0 if self.direction == "maximize" else -1.0
-        with self._lock:
-            evidence, pieces = self.evidence(), self._books.pieces_to_judge()
-            counts = np.concatenate([piece.stats.counts for piece in pieces])
-            sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
-        return what_otherwise(evidence, counts, sums, level=level)
+        return self._judgement().otherwise(level)
 
     def health(self) -> HealthReport:
         """Whether variants were handed out as planned, and whose rewards are missing.
 
         Rewards that may still come count as missing too: look again when they have come.
         """
-        with self._lock:
-            logged = self._books.logged()
-        if not logged:
-            raise RewardsPendingError("nothing was handed out yet; ask() first.")
-        return health_report(self.arms.names, logged)
+        return self._judgement().health()
 
     def to_json(self) -> str:
         """The whole session as text; `from_json` goes on exactly where it stood."""
@@ -299,7 +238,7 @@ class Session:
         session._state = state
         session._books = Books.from_dict(data["books"], arms.size, budget)
         session._check_references()
-        closed = sum(int(s.rounds[0]) for s, _ in session._seen(session._books.closed))
+        closed = sum(int(s.rounds[0]) for s, _ in as_seen(policy, arms, session._books.closed))
         if int(state.played[0]) != closed:
             raise ValueError(f"the policy has seen {state.played[0]} rounds, segments say {closed}")
         return session
@@ -344,7 +283,7 @@ class Session:
                 )
             segment = planned.checked(self.arms.size)
         if self.policy.unbiased:
-            segment = self._books.part_of(segment)
+            segment = part_of(segment, self.budget)
         self._books.start(segment, carried_on=current is not None)
 
     def _resolve(self, assignment: Assignment | int) -> int:
@@ -361,27 +300,22 @@ class Session:
             )
         return int(number)
 
-    def _observe_complete_segments(self) -> None:
+    def _observe_complete_segments(self, changed: OpenSegment) -> None:
         """Hand segments with all rewards in to the policy; their successors are decided anew."""
-        while complete := self._books.close_complete():
-            for opened in complete:
-                if opened.told:
-                    self._state = self._after(self._state, opened)
+        while complete := self._books.close_complete(changed):
+            self._state = state_after(self.policy, self._state, complete)
 
-    def _state_so_far(self) -> State:
-        """The state with what open segments have brought; policies that wait use whole ones."""
-        state = self._state
-        if not self.policy.waits or not state.played[0]:
-            judged = {piece.index for piece in self._books.pieces_to_judge()}
-            for opened in self._books.open.values():
-                if opened.told and opened.index in judged:
-                    state = self._after(state, opened)
-        return state
-
-    def _after(self, state: State, opened: OpenSegment) -> State:
-        ((segment, stats),) = self._seen([opened])
-        after: State = self.policy.observe(state, segment, stats)
-        return after
-
-    def _seen(self, pieces: Sequence[OpenSegment]) -> list[tuple[Segment, SegmentStats]]:
-        return as_seen(self.policy, self.arms, pieces, self._books.missing())
+    def _judgement(self) -> Judgement:
+        """The test as it is now, to be judged while it goes on."""
+        with self._lock:
+            books = self._books
+            return Judgement(
+                self.policy,
+                self.arms,
+                self.direction,
+                self._state,
+                books.pieces(),
+                self.asked >= self.budget,
+                books.least,
+                books.largest,
+            )

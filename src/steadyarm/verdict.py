@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
@@ -87,19 +87,14 @@ class Verdict:
 
 
 def as_seen(
-    policy: Policy[Any],
-    arms: ArmSet,
-    pieces: Iterable[OpenSegment],
-    missing: Mapping[int, NDArray[np.int64]],
+    policy: Policy[Any], arms: ArmSet, pieces: Iterable[OpenSegment]
 ) -> list[tuple[Segment, SegmentStats]]:
-    """Segments as the policy sees them, missing rewards (by index) filled in or left out."""
+    """Segments that brought rewards as the policy sees them, missing ones filled in or left out."""
+    told = [piece for piece in pieces if piece.told]
     if not isinstance(policy, IPSPolicy):
-        return [(piece.segment.lasting(piece.told), piece.stats) for piece in pieces]
-    X, none = policy.features(arms), np.zeros((1, arms.size), dtype=np.int64)
-    return [
-        fill_missing(X, piece.segment, piece.stats, missing.get(piece.index, none))
-        for piece in pieces
-    ]
+        return [(piece.segment.lasting(piece.told), piece.stats) for piece in told]
+    X = policy.features(arms)
+    return [fill_missing(X, piece.segment, piece.stats, piece.missing[None]) for piece in told]
 
 
 def check_range(
@@ -201,12 +196,14 @@ def _of_epochs(
 ) -> Verdict:
     # Bonferroni over the arms; an unknown error leaves the whole line.
     known = np.nan_to_num(errors, nan=np.inf)
-    reach = norm.isf((1 - level) / (2 * arms.size)) * known
+    reach = scipy.stats.norm.isf((1 - level) / (2 * arms.size)) * known
     centre = np.nan_to_num(estimates)
     gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
     middle = np.nan_to_num(gaps)
     # Errors of two arms of one fit may be correlated either way: they add up at worst.
-    gap_reach = norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (known[arm] + known)
+    gap_reach = scipy.stats.norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (
+        known[arm] + known
+    )
     gap_reach[arm] = 0.0
     return Verdict(
         arm=arm,
