@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linprog, nnls
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.active import solve_saddle
@@ -129,7 +129,7 @@ def _is_face(points: Floats, chosen: list[int]) -> bool:
     sides = np.vstack([np.where(mine, points.T, -points.T), mine, ~mine])
     target = np.append(np.zeros(q), [1.0, 1.0])
     try:
-        missed = target - sides @ nnls(sides, target)[0]
+        missed = target - sides @ scipy.optimize.nnls(sides, target)[0]
     except RuntimeError:  # too many iterations: no proof either way
         return largest_margin(points[chosen], points[~mine]) > MARGIN
     if np.linalg.norm(missed) < TOUCHING:
@@ -148,7 +148,7 @@ def largest_margin(level: Floats, below: Floats) -> float:
     """
     m, q = below.shape
     equal = np.column_stack([level[1:] - level[0], np.zeros(len(level) - 1)])
-    answer = linprog(
+    answer = scipy.optimize.linprog(
         np.append(np.zeros(q), -1.0),
         A_ub=np.column_stack([below - level[0], np.ones(m)]),
         b_ub=np.zeros(m),

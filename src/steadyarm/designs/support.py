@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog, nnls
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.checks import check_weights
@@ -49,7 +49,7 @@ def sparsified(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[
     upper = np.triu_indices(r)
     products = (V[:, upper[0]] * V[:, upper[1]]).T
     target = np.eye(r)[upper]
-    answer = linprog(
+    answer = scipy.optimize.linprog(
         np.ones(support.size),
         A_eq=products,
         b_eq=target,
@@ -61,7 +61,7 @@ def sparsified(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[
     # a basic solution has at most r(r+1)/2 positive entries; least squares removes its rounding
     basic = np.argsort(-answer.x, kind="stable")[: upper[0].size]
     basic = basic[answer.x[basic] > 1e-12]
-    exact, residual = nnls(products[:, basic], target)
+    exact, residual = scipy.optimize.nnls(products[:, basic], target)
     if residual > 1e-8:
         return weights
     sparse = np.zeros_like(weights)

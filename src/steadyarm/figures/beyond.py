@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import ndtr, ndtri
-from scipy.stats import fisher_exact
 
 from steadyarm.environments import Environment, GaussianNoise
 from steadyarm.errors import InvalidInputError
@@ -178,15 +177,23 @@ def ratio_interval(
         return (x / n - ratio * y / m) / spread if spread > 0 else 0.0
 
     middle, end = math.log(_half(x) / n / (_half(y) / m)), math.log(_FAR)
-    low = 0.0 if x == 0 else math.exp(brentq(lambda v: score(v) - limit, -end, middle))
-    high = math.inf if y == 0 else math.exp(brentq(lambda v: score(v) + limit, middle, end))
+    low = (
+        0.0 if x == 0 else math.exp(scipy.optimize.brentq(lambda v: score(v) - limit, -end, middle))
+    )
+    high = (
+        math.inf
+        if y == 0
+        else math.exp(scipy.optimize.brentq(lambda v: score(v) + limit, middle, end))
+    )
     return low, high
 
 
 def _ratio(cell: CellResult, base: CellResult) -> Ratio:
     table = np.array([[c.errors, c.trials - c.errors] for c in (cell, base)])
     low, high = ratio_interval(cell.errors, cell.trials, base.errors, base.trials)
-    return Ratio(cell, _rate(cell) / _rate(base), low, high, float(fisher_exact(table).pvalue))
+    return Ratio(
+        cell, _rate(cell) / _rate(base), low, high, float(scipy.stats.fisher_exact(table).pvalue)
+    )
 
 
 def _rate(cell: CellResult) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from scipy.special import ndtr
-from scipy.stats import chi2, fisher_exact
 
 from steadyarm.figures.journal import CellResult
 from steadyarm.figures.published import Published, published_counts
@@ -118,7 +118,7 @@ def compare(results: Iterable[CellResult]) -> list[Comparison]:
         theirs = published_counts().get((ours.figure, ours.value, ours.policy))
         if theirs is not None and ours.figure not in NOT_COMPARABLE:
             table = np.array([[c.errors, c.trials - c.errors] for c in (ours, theirs)])
-            found.append(Comparison(ours, theirs, float(fisher_exact(table).pvalue)))
+            found.append(Comparison(ours, theirs, float(scipy.stats.fisher_exact(table).pvalue)))
     return found
 
 
@@ -128,7 +128,7 @@ def scatter_of(comparisons: Iterable[Comparison]) -> Scatter:
     if not z:
         return Scatter(0, math.nan, math.nan, 1.0)
     squares = sum(value * value for value in z)
-    chance = float(chi2.sf(squares, len(z)))
+    chance = float(scipy.stats.chi2.sf(squares, len(z)))
     return Scatter(len(z), sum(z) / len(z), math.sqrt(squares / len(z)), chance)
 
 

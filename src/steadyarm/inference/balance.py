@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2
 
 __all__ = ["NORMAL", "WHOLE", "Balance", "bennett", "standardised", "surprise"]
 
@@ -72,7 +72,7 @@ def surprise(balance: Balance) -> tuple[Floats, Floats, Integers]:
     usable = values >= NORMAL
     statistic = np.where(usable, lengths**2 / np.where(usable, values, 1.0), 0.0).sum(axis=1)
     freedom = usable.sum(axis=1)
-    p_common = np.where(freedom > 0, chi2.sf(statistic, np.maximum(freedom, 1)), 1.0)
+    p_common = np.where(freedom > 0, scipy.stats.chi2.sf(statistic, np.maximum(freedom, 1)), 1.0)
     rare = (variance < NORMAL) & (variance > NEGLIGIBLE)
     tails = _binomial_tails(np.abs(difference), balance.draws[:, None], balance.hits)
     bounds = np.where(rare, tails, 1.0)
@@ -102,6 +102,6 @@ def bennett(x: Floats, variance: Floats) -> Floats:
 def _binomial_tails(x: Floats, draws: Floats, hits: Floats) -> Floats:
     """P(|count - hits| ≥ x) for `draws` draws of which `hits` are expected; 1 if x < 1."""
     p = np.clip(hits / np.maximum(draws, 1.0), 0.0, 1.0)
-    above = binom.sf(np.ceil(hits + x - WHOLE) - 1, draws, p)
-    below = binom.cdf(np.floor(hits - x + WHOLE), draws, p)
+    above = scipy.stats.binom.sf(np.ceil(hits + x - WHOLE) - 1, draws, p)
+    below = scipy.stats.binom.cdf(np.floor(hits - x + WHOLE), draws, p)
     return np.where(x < 1 - WHOLE, 1.0, np.minimum(above + below, 1.0))

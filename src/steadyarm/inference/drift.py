@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import t as t_distribution
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
@@ -161,7 +161,7 @@ def drift_report(
     best = int(evidence.best[0])
     tail = (1 - level) / (2 * estimates.size)
     known = units > 1
-    reach = t_distribution.isf(tail, np.maximum(units - 1, 1))[:, None] * errors
+    reach = scipy.stats.t.isf(tail, np.maximum(units - 1, 1))[:, None] * errors
     reach = np.where(known[:, None], reach, np.inf)
     return DriftReport(
         names=tuple(names),

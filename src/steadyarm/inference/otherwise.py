@@ -8,8 +8,8 @@ from math import ceil, log2
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import t as t_distribution
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
@@ -215,7 +215,7 @@ def _raw(evidence: Evidence, counts: Floats, sums: Floats, level: float) -> RawM
     behind = float(contrast @ evidence.theta[0])
     error = standard_errors(contrast[None, :], whole.covariance[:, 0])[0, 0]
     freedom = max(int(whole.units[0, 0]) - 1, 1)
-    reach = float(t_distribution.isf((1 - level) / 2, freedom) * error)
+    reach = float(scipy.stats.t.isf((1 - level) / 2, freedom) * error)
     name = evidence.arms.names[leader]
     return RawMeans(tuple(means.tolist()), name, behind, (behind - reach, behind + reach))
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import f as f_distribution
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
@@ -122,7 +122,7 @@ def variation(periods: Periods, directions: Floats) -> Variation:
     scale = np.maximum(safe + 2 * A - 6 * A / (safe + 2), 1e-12)
     second = safe * (safe + 2) / (3 * A)
     statistic = Q / scale
-    p_value = np.where(h > 0, f_distribution.sf(statistic, safe, second), 1.0)
+    p_value = np.where(h > 0, scipy.stats.f.sf(statistic, safe, second), 1.0)
     return Variation(p_value, statistic, np.stack([h, second], axis=1))
 
 

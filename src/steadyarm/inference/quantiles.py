@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import chi2, f, norm, qmc, t
 
 from steadyarm.designs.dense_kernels import kernel
 
@@ -53,8 +53,14 @@ def critical_values(
         grid, step = _length_cdf(r, float(free), alpha)
         v, p, b = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), K))
         _critical_kernel(W[rows], _directions(r), grid, step, 1 - alpha, paired, v, p, b)
-        tail = norm if np.isinf(free) else t(free)
-        sure = float(np.sqrt(chi2.isf(alpha, r) if np.isinf(free) else r * f.isf(alpha, r, free)))
+        tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)
+        sure = float(
+            np.sqrt(
+                scipy.stats.chi2.isf(alpha, r)
+                if np.isinf(free)
+                else r * scipy.stats.f.isf(alpha, r, free)
+            )
+        )
         values[rows] = np.minimum(v, tail.isf(alpha / (2 * K)))
         pairs[rows] = np.minimum(p, min(sure, tail.isf(alpha / max(K * (K - 1), 2))))
         best[rows] = np.minimum(b, min(sure, tail.isf(alpha / max(K - 1, 1))))
@@ -64,7 +70,9 @@ def critical_values(
 @lru_cache(maxsize=64)
 def _directions(r: int) -> Floats:
     """(D, r) unit vectors, evenly spread and always the same."""
-    Z = norm.ppf(qmc.Sobol(r, rng=20).random(DIRECTIONS).clip(1e-9, 1 - 1e-9))
+    Z = scipy.stats.norm.ppf(
+        scipy.stats.qmc.Sobol(r, rng=20).random(DIRECTIONS).clip(1e-9, 1 - 1e-9)
+    )
     U: Floats = Z / np.sqrt((Z**2).sum(axis=1, keepdims=True))
     return U
 
@@ -73,12 +81,12 @@ def _directions(r: int) -> Floats:
 def _length_cdf(r: int, freedom: float, alpha: float) -> tuple[Floats, float]:
     """P(length <= i step) on a grid that ends where hardly anything is left."""
     if np.isinf(freedom):
-        end = float(np.sqrt(chi2.isf(alpha * 1e-4, r)))
+        end = float(np.sqrt(scipy.stats.chi2.isf(alpha * 1e-4, r)))
         lengths = np.linspace(0.0, end, GRID)
-        return chi2.cdf(lengths**2, r), lengths[1]
-    end = float(np.sqrt(r * f.isf(alpha * 1e-4, r, freedom)))
+        return scipy.stats.chi2.cdf(lengths**2, r), lengths[1]
+    end = float(np.sqrt(r * scipy.stats.f.isf(alpha * 1e-4, r, freedom)))
     lengths = np.linspace(0.0, end, GRID)
-    return f.cdf(lengths**2 / r, r, freedom), lengths[1]
+    return scipy.stats.f.cdf(lengths**2 / r, r, freedom), lengths[1]
 
 
 @kernel

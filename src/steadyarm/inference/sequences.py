@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
-from scipy.stats import t as t_distribution
 
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
@@ -225,8 +224,8 @@ def _limits(
         skew = watched.third[:, j] / np.where(known, variance, np.inf)
     z = normal_factor(played / watched.budget, alpha)
     # the variance is estimated: from a normal to a t quantile
-    tail = norm.sf(np.minimum(np.where(known, z, 1.0), 37.0))  # beyond, doubles end
-    z = np.asarray(t_distribution.isf(tail, np.maximum(freedom, 1.0)))
+    tail = scipy.stats.norm.sf(np.minimum(np.where(known, z, 1.0), 37.0))  # beyond, doubles end
+    z = np.asarray(scipy.stats.t.isf(tail, np.maximum(freedom, 1.0)))
     error = np.where(known, error, np.inf)
     return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
 

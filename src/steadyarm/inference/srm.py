@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.balance import NORMAL, Balance, bennett, standardised, surprise
@@ -194,7 +194,7 @@ def srm_from_sums(
     off = np.where(seen, sums - rows, 0.0)
     residuals = standardised(off, variance, 1e-6 * rows)
     normal = variance >= NORMAL * largest**2
-    each = 2 * norm.sf(np.abs(residuals))
+    each = 2 * scipy.stats.norm.sf(np.abs(residuals))
     each = np.where(normal, each, bennett(np.abs(off) / largest, variance / largest**2))
     each = np.where(residuals == 0, 1.0, each)
     p_value = float(min(1.0, each.min() * seen.sum()))

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
@@ -209,7 +209,7 @@ def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
     lead = basis[best] - basis[others]
     target = np.zeros(basis.shape[1] + 1)
     target[-1] = 1.0
-    found, residual = nnls(np.vstack([lead.T, np.ones(len(lead))]), target)
+    found, residual = scipy.optimize.nnls(np.vstack([lead.T, np.ones(len(lead))]), target)
     if residual < 1e-9:
         return None
     miss = np.append(lead.T @ found, found.sum() - 1.0)

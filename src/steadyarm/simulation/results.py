@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_fraction
@@ -29,8 +29,12 @@ def clopper_pearson(errors: int, trials: int, level: float = 0.95) -> tuple[floa
             f"there are {errors} errors in {trials} trials; expected 0 <= errors <= trials."
         )
     tail = (1 - level) / 2
-    low = 0.0 if errors == 0 else float(beta.ppf(tail, errors, trials - errors + 1))
-    high = 1.0 if errors == trials else float(beta.ppf(1 - tail, errors + 1, trials - errors))
+    low = 0.0 if errors == 0 else float(scipy.stats.beta.ppf(tail, errors, trials - errors + 1))
+    high = (
+        1.0
+        if errors == trials
+        else float(scipy.stats.beta.ppf(1 - tail, errors + 1, trials - errors))
+    )
     return low, high
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs import xy_optimal
@@ -235,7 +235,7 @@ def _least_over_shares(demands: list[_Demand], spread: float, reach: float) -> f
     high = 1.0
     while surplus(high) > 0.0:
         high *= 2
-    return alone * math.exp(brentq(surplus, 0.0, high, xtol=1e-13, rtol=1e-14))
+    return alone * math.exp(scipy.optimize.brentq(surplus, 0.0, high, xtol=1e-13, rtol=1e-14))
 
 
 def _last_share(demands: list[_Demand], H: float, spread: float, reach: float) -> float:
