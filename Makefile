@@ -27,7 +27,7 @@ format: $(VENV)/dev.stamp ## let ruff rewrite the code
 	$(BIN)/ruff format .
 
 bench: $(VENV)/dev.stamp ## measure speed, as ratios within one run
-	for script in benchmarks/how_*.py; do $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/how_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-results
@@ -39,7 +39,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --constraint constraints.txt --editable '.[plots]'
+	$(PIP) install --constraint constraints.txt --editable '.[plots,live]'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -5,12 +5,20 @@ A message says what was given, what was expected and what to do about it.
 
 __all__ = [
     "BudgetSpentError",
+    "ExperimentExistsError",
     "InvalidInputError",
+    "LeaseExpiredError",
     "MissingExtraError",
     "RepeatedRewardError",
+    "RewardTooLateError",
     "RewardsPendingError",
+    "ServiceError",
     "SteadyArmError",
+    "StorageError",
+    "StorageVersionError",
     "UnknownAssignmentError",
+    "UnknownExperimentError",
+    "WrongStateError",
 ]
 
 
@@ -40,3 +48,35 @@ class RepeatedRewardError(SteadyArmError, ValueError):
 
 class MissingExtraError(SteadyArmError, ImportError):
     """An optional part of SteadyArm is used whose dependencies are not installed."""
+
+
+class RewardTooLateError(SteadyArmError, RuntimeError):
+    """A reward was told after the window in which it counts."""
+
+
+class UnknownExperimentError(SteadyArmError, LookupError):
+    """There is no experiment of that name in the storage."""
+
+
+class ExperimentExistsError(SteadyArmError, ValueError):
+    """Another experiment of that name is in the storage already."""
+
+
+class WrongStateError(SteadyArmError, RuntimeError):
+    """The experiment is paused, stopped or in another state in which this cannot be done."""
+
+
+class LeaseExpiredError(SteadyArmError, RuntimeError):
+    """Positions leased for local assignment went back before their use was reported."""
+
+
+class StorageError(SteadyArmError, ConnectionError):
+    """The database cannot be reached or does not answer; nothing was stored."""
+
+
+class StorageVersionError(SteadyArmError, RuntimeError):
+    """The tables of a database are older or newer than this version of SteadyArm."""
+
+
+class ServiceError(SteadyArmError, ConnectionError):
+    """The service cannot be reached or answered with an error of its own."""

@@ -1,0 +1,224 @@
+"""Storage: where live experiments are kept. The contract, for every backend.
+
+Every method is one transaction: when it returns, what it says has happened is on disk (as far as
+the backend has one); when it raises, nothing has. Any number of threads and processes may call at
+once. `steadyarm.storages.checks` tests all of what follows on any backend.
+
+**Places.** A place is a position in a segment. The arm of a place is a pure function of the
+experiment's seed, the segment's index and the position; a storage stores it, never chooses it. A
+segment's counter `handed` runs from 0 to its rounds and never goes back. A position below the
+counter is used by exactly one assignment, or leased to one holder, or released; a released one is
+handed out before new ones are. The segment opened last gives new positions, all others only those
+that were released.
+
+**Leases.** `assign` and `lease` may give positions ahead of their use, so that many workers do not
+queue for one counter. A lease that has expired is released by whoever needs positions next, less
+what was used of it. Its holder may go on using it until that happens, and learns of it then:
+nothing is handed out twice.
+
+**Units.** If the experiment's config says ``"sticky": "unit"`` a unit keeps its first assignment
+for ever, also when requests race. Otherwise every request is a new assignment.
+
+**Rewards.** An assignment has one reward; the first one told. Sums per segment and arm are kept
+exactly (as fractions), so that they depend on what was told and not on the order. A reward is
+counted in its own segment, or refused if that was handed to the policy already.
+
+**Decisions.** Opening, superseding and closing segments happens in `decide` alone, which stores
+a whole decision if nothing it rests on has changed, and else nothing: so each segment is handed to
+the policy exactly once, whichever process notices first. A decision never supersedes and opens at
+once: the new segment would give the new positions, and the rest of the superseded block would be
+stranded. Only segments in blocks or drawn independently are superseded; a shuffled one plays its
+arms as planned only as a whole. A decision that does either is refused (InvalidInputError).
+
+Times are whole microseconds since 1970, given by the caller; storages read no clock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from steadyarm.storages.records import (
+    Assigned,
+    Decision,
+    ExperimentRecord,
+    ExperimentState,
+    Handed,
+    Lease,
+    LogRow,
+    Outcome,
+    Progress,
+    SegmentRecord,
+    Snapshot,
+    Target,
+    TokenRecord,
+)
+
+__all__ = ["Storage"]
+
+
+class Storage(ABC):
+    """A place where experiments are kept; see the module for what all methods promise."""
+
+    # Experiments
+
+    @abstractmethod
+    def create(
+        self,
+        name: str,
+        tag: str,
+        state: ExperimentState,
+        config: Mapping[str, Any],
+        policy_state: Mapping[str, Any],
+        now: int,
+    ) -> ExperimentRecord:
+        """A new experiment without segments; ExperimentExistsError if the name is taken."""
+
+    @abstractmethod
+    def find(self, name: str) -> ExperimentRecord:
+        """The experiment of that name; UnknownExperimentError, naming similar ones, if none is."""
+
+    @abstractmethod
+    def experiments(self) -> list[ExperimentRecord]:
+        """All experiments, in the order of their creation."""
+
+    @abstractmethod
+    def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
+        """Change the state if `MOVES` allows it, else WrongStateError; where it is, it may stay."""
+
+    @abstractmethod
+    def restore(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        rows: Iterable[Sequence[LogRow]],
+    ) -> ExperimentRecord:
+        """An experiment as it stood elsewhere: its record (with a new key), all segments, all rows.
+
+        Tallies are counted anew from the rows, those in the snapshot are ignored. Positions below
+        a segment's counter that no row uses are released. ExperimentExistsError if the name is
+        taken.
+        """
+
+    # Decisions
+
+    @abstractmethod
+    def snapshot(self, key: int, everything: bool = False) -> Snapshot:
+        """The experiment with the segments that are open and the last one; or with all of them."""
+
+    @abstractmethod
+    def progress(self, key: int) -> tuple[Progress, ...]:
+        """How far the open segments are, in the order of their opening; cheap."""
+
+    @abstractmethod
+    def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
+        """Store a decision made on that version; False, and nothing stored, if things have changed.
+
+        That is: the version is another; a segment to be closed is closed already, or has
+        positions that are not assigned, or another tally; `supersede` is not the last segment;
+        the index of `opened` is not the next one.
+        """
+
+    # Traffic
+
+    @abstractmethod
+    def assign(
+        self,
+        key: int,
+        units: Sequence[str],
+        held: Sequence[Lease] = (),
+        ahead: int = 0,
+        *,
+        expires: int,
+        now: int,
+    ) -> Handed:
+        """Give every unit its assignment, an old one or a new one.
+
+        New positions come from the leases `held` by the caller, then from those released, then
+        from the counter; up to `ahead` more of the counter's are leased to the caller if new ones
+        are taken, as far as `records.room_ahead` allows. Leases
+        in `held` that were released meanwhile are not used. Where positions run out the unit
+        gets None: open another segment and ask again. WrongStateError if new assignments are
+        needed and the experiment is not running. A unit named twice in one call of a sticky
+        experiment gets one assignment, new only the first time.
+        """
+
+    @abstractmethod
+    def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
+        """Up to that many positions of the last segment and of released ones, for local use.
+
+        Nothing if positions ran out; WrongStateError if the experiment is not running.
+        """
+
+    @abstractmethod
+    def report(
+        self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
+    ) -> tuple[Assigned | None, ...]:
+        """Store what was handed out from a lease: position, unit and time of each.
+
+        Gives the assignment that counts for each: the reported one; or, if the unit has another,
+        that one (not new), and the position stays with the lease; or None if the position is not
+        the lease's any more. Reporting the same again changes nothing.
+        """
+
+    @abstractmethod
+    def release(self, key: int, leases: Iterable[int]) -> int:
+        """Give back what is left of leases, by their ids; the number of positions released."""
+
+    @abstractmethod
+    def reward(
+        self,
+        key: int,
+        rewards: Sequence[tuple[Target, float]],
+        window: int | None,
+        now: int,
+    ) -> tuple[Outcome, ...]:
+        """Count rewards of targets (units only if they are sticky), one outcome each.
+
+        WrongStateError if the experiment is archived.
+
+        window : microseconds after an assignment in which its reward counts; None for ever
+        """
+
+    # Reading
+
+    @abstractmethod
+    def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
+        """The next assignments after a number, in the order of numbers, with their rewards."""
+
+    @abstractmethod
+    def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
+        """Segments by their index."""
+
+    @abstractmethod
+    def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
+        """Assignments of targets (units only if they are sticky); None for those unknown."""
+
+    @abstractmethod
+    def leases(self, key: int) -> tuple[Lease, ...]:
+        """Leases that are out, expired or not; without what was released."""
+
+    # Tokens of the service
+
+    @abstractmethod
+    def add_token(self, token: TokenRecord) -> None:
+        """Keep a token; InvalidInputError if the name is taken."""
+
+    @abstractmethod
+    def tokens(self) -> list[TokenRecord]:
+        """All tokens, in the order of their creation."""
+
+    @abstractmethod
+    def remove_token(self, name: str) -> None:
+        """Forget a token; InvalidInputError if there is none of that name."""
+
+    # The storage itself
+
+    @abstractmethod
+    def check(self) -> None:
+        """Return if the storage answers, raise StorageError if not."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections; the storage is not used after that."""

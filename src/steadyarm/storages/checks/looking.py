@@ -1,0 +1,182 @@
+"""What the checks look at: what was handed out, and all that a storage has of an experiment."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+from numpy.typing import NDArray
+
+from steadyarm.segments import Segment, arms_between
+from steadyarm.storages.base import Storage
+from steadyarm.storages.checks.bench import SEED
+from steadyarm.storages.records import (
+    Assigned,
+    ExperimentRecord,
+    Handed,
+    Lease,
+    LogRow,
+    SegmentRecord,
+    Tally,
+    number_of,
+    place_of,
+)
+
+__all__ = [
+    "accounted",
+    "counter_of",
+    "every",
+    "everything",
+    "has_arms_of",
+    "numbers_given",
+    "numbers_of",
+    "places_of",
+    "same",
+    "shape_of",
+    "tallied",
+    "text_of",
+    "those_given",
+    "whole_log",
+]
+
+
+def those_given(answers: Handed | Sequence[Assigned | None]) -> list[Assigned]:
+    """The assignments among answers."""
+    found = answers.assigned if isinstance(answers, Handed) else answers
+    return [each for each in found if each is not None]
+
+
+def every(handed: Handed) -> list[Assigned]:
+    """One assignment for each unit."""
+    given = those_given(handed)
+    assert len(given) == len(handed.assigned), "a unit got nothing although there are positions"
+    return given
+
+
+def numbers_given(handed: Handed) -> list[int]:
+    """Numbers of the assignments, without those who got none."""
+    return [a.number for a in those_given(handed)]
+
+
+def numbers_of(given: Handed | Sequence[Assigned | LogRow | None]) -> list[int | None]:
+    """Numbers of the assignments, None for those who got none."""
+    found = given.assigned if isinstance(given, Handed) else given
+    return [None if each is None else each.number for each in found]
+
+
+def places_of(leases: Sequence[Lease]) -> list[int]:
+    """Numbers of what is leased, in order; a lease may come in several pieces with one id."""
+    return sorted(number_of(x.segment, p) for x in leases for p in range(x.start, x.stop))
+
+
+def has_arms_of(
+    given: Sequence[Assigned], segment: Segment, index: int = 0, seed: int = SEED
+) -> None:
+    """Look that assignments of one segment have the arms of their places, and probabilities."""
+    expected = arms_between(segment, seed, index, 0, int(segment.rounds[0]))
+    for a in given:
+        assert place_of(a.number)[0] == index, "a place of another segment"
+        right = expected[place_of(a.number)[1]]
+        assert a.arm == right, f"{segment.order}: another arm than the place has"
+        weight = float(segment.weights[0, a.arm])
+        assert a.probability == weight, "the probability is not the weight, exactly"
+
+
+def counter_of(storage: Storage, key: int) -> int:
+    """The counter of the last segment."""
+    return storage.snapshot(key).segments[-1][0].handed
+
+
+def whole_log(storage: Storage, key: int, most: int = 10_000) -> list[LogRow]:
+    """All rows, read page by page."""
+    rows: list[LogRow] = []
+    while page := storage.log(key, rows[-1].number if rows else -1, most):
+        assert len(page) <= most, "a page is longer than asked for"
+        rows += page
+    return rows
+
+
+def accounted(storage: Storage, key: int) -> list[LogRow]:
+    """All rows, after looking that each position is used once, or leased once, or neither."""
+    whole = storage.snapshot(key, everything=True)
+    rows = whole_log(storage, key)
+    numbers = [r.number for r in rows]
+    assert numbers == sorted(set(numbers)), "the log is not in order, or has a place twice"
+    places = places_of(storage.leases(key))
+    assert len(places) == len(set(places)), "a position is leased twice"
+    assert set(places).isdisjoint(numbers), "a position is used and leased"
+    for number in (*numbers, *places):
+        index, position = place_of(number)
+        record = whole.segments[index][0]
+        assert position < record.handed <= record.rounds, "a position is beyond the counter"
+    if whole.experiment.config["sticky"] == "unit":
+        units = Counter(r.unit for r in rows)
+        assert not units or max(units.values()) == 1, "a unit has two assignments"
+    tallied(storage, key)
+    return rows
+
+
+def tallied(storage: Storage, key: int) -> list[Tally]:
+    """The tallies of all segments, after comparing them with sums over the log."""
+    whole = storage.snapshot(key, everything=True)
+    rows = whole_log(storage, key)
+    for record, tally in whole.segments:
+        mine = [r for r in rows if place_of(r.number)[0] == record.index]
+        arms = range(record.segment.weights.shape[1])
+        told = [
+            [Fraction(r.reward) for r in mine if r.arm == k and r.reward is not None] for k in arms
+        ]
+        counts = tuple(sum(r.arm == k for r in mine) for k in arms)
+        assert tally.assigned == counts, "a tally does not count the assignments of the log"
+        assert tally.rewarded == tuple(len(t) for t in told), "a tally miscounts rewards"
+        zero = Fraction(0)
+        assert tally.sums == tuple(sum(t, zero) for t in told), "a sum is not exact"
+        squares = tuple(sum((v * v for v in t), zero) for t in told)
+        assert tally.squares == squares, "a sum of squares is not exact"
+        last = max((r.created for r in mine), default=None)
+        assert tally.last == last, "a tally has another time of the last assignment"
+    return [tally for _, tally in whole.segments]
+
+
+def everything(storage: Storage, key: int) -> list[object]:
+    """All there is to see of an experiment, its record first."""
+    whole = storage.snapshot(key, everything=True)
+    leases = sorted(storage.leases(key), key=lambda x: (x.segment, x.start))
+    return [
+        text_of(asdict(whole.experiment)),
+        [shape_of(r) for r, _ in whole.segments],
+        [t for _, t in whole.segments],
+        whole_log(storage, key),
+        [(x.segment, x.start, x.stop, x.expires) for x in leases],
+    ]
+
+
+def text_of(value: Any) -> str:
+    """A JSON-like value as something that also tells -0.0 from 0.0 and 1.0 from 1."""
+    return json.dumps(value, sort_keys=True)
+
+
+def same(one: ExperimentRecord, other: ExperimentRecord) -> bool:
+    """Whether two records are the same to the last bit."""
+    return text_of(asdict(one)) == text_of(asdict(other))
+
+
+def shape_of(record: SegmentRecord) -> tuple[object, ...]:
+    """A segment as something that can be compared, bit by bit."""
+    s = record.segment
+    rest = {**vars(record), "segment": None}
+    return (
+        tuple(rest.items()),
+        _bits(s.weights),
+        _bits(s.rounds),
+        (s.order, s.block),
+        None if s.reference is None else _bits(s.reference),
+    )
+
+
+def _bits(array: NDArray[Any]) -> tuple[object, ...]:
+    return array.dtype.str, array.shape, array.tobytes()

@@ -1,0 +1,112 @@
+"""Checks of the storage as a whole: large requests, several views of it, tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.storages.checks.bench import (
+    NAMES,
+    NOW,
+    Check,
+    Open,
+    assign,
+    busy,
+    decided,
+    leased,
+    refused,
+    running,
+)
+from steadyarm.storages.checks.looking import every, everything, numbers_of, tallied
+from steadyarm.storages.records import (
+    Decision,
+    Scope,
+    Target,
+    TokenRecord,
+)
+
+__all__ = ["CHECKS"]
+
+
+def check_many_at_once(open_storage: Open) -> None:
+    """Large requests are answered like small ones."""
+    storage = open_storage()
+    key = running(storage, 5000)
+    units = [f"unit {i}" for i in range(3000)]
+    given = every(assign(storage, key, units))
+    assert [a.number for a in given] == [*range(3000)], "not one place each, in order"
+    again = every(assign(storage, key, units[::-1]))
+    assert [a.number for a in again] == [*range(2999, -1, -1)], "units were not recognised"
+    assert not any(a.new for a in again)
+    told: list[tuple[Target, float]] = [(i if i % 2 else units[i], float(i)) for i in range(3000)]
+    assert {o.status for o in storage.reward(key, told, None, NOW)} == {"stored"}
+    assert numbers_of(storage.find_assignments(key, units)) == [*range(3000)]
+    (lease,) = leased(storage, key, 1500)
+    said = storage.report(key, lease.id, [(3000 + i, f"l{i}", NOW) for i in range(1500)], NOW)
+    assert numbers_of(said) == [*range(3000, 4500)], "not what was reported"
+    tallied(storage, key)
+
+
+def check_reopened(open_storage: Open) -> None:
+    """Whoever opens the storage sees the same, at once."""
+    storage = open_storage()
+    key = busy(storage, "e")
+    other = open_storage()
+    assert everything(other, key) == everything(storage, key), "opened again, it is different"
+    handed = assign(other, key, ["new"], ahead=2)
+    assert storage.find_assignments(key, ["new"])[0] is not None, "the other's work is not seen"
+    assert {x.id for x in handed.leases} <= {x.id for x in storage.leases(key)}
+    assert everything(other, key) == everything(storage, key), "two views of one storage differ"
+
+
+def check_experiments_apart(open_storage: Open) -> None:
+    """Experiments do not touch each other."""
+    storage = open_storage()
+    one, two = busy(storage, "one"), busy(storage, "two")
+    before = everything(storage, one)
+    assert before[1:] == everything(storage, two)[1:], "the same steps gave another experiment"
+    assign(storage, two, ["x"], ahead=3)
+    storage.reward(two, [("x", 3.0)], None, NOW)
+    storage.release(two, [lease.id for lease in storage.leases(two)])
+    assert decided(storage, two, Decision({"other": 1})), "decide refused"
+    storage.move(two, "stopped")
+    assert everything(storage, one) == before, "work on one experiment changed another"
+
+
+def check_tokens(open_storage: Open) -> None:
+    """Tokens are kept by name, in the order of their creation."""
+    storage = open_storage()
+    assert storage.tokens() == [], "a fresh storage has tokens"
+    scopes: tuple[Scope, ...] = ("read", "write", "admin")
+    made = [
+        TokenRecord(name, f"{i:064x}", scopes[i % 3], NOW + i)
+        for i, name in enumerate(reversed(NAMES))
+    ]
+    for token in made:
+        storage.add_token(token)
+    taken = replace(made[1], hash="f" * 64)
+    refused(InvalidInputError, "a token's taken name", storage.add_token, taken)
+    assert open_storage().tokens() == made, "tokens are not kept as given, in order"
+    storage.remove_token(made[2].name)
+    gone = made[2].name
+    refused(InvalidInputError, "removing no token", storage.remove_token, gone)
+    assert storage.tokens() == [*made[:2], *made[3:]], "not that one token was removed"
+    storage.add_token(replace(made[2], created=NOW + 99))
+    assert [t.name for t in storage.tokens()][-1] == gone, "a removed name is not free again"
+
+
+def check_answers(open_storage: Open) -> None:
+    """`check` returns on a storage that works, as often as it is asked."""
+    storage = open_storage()
+    for _ in range(3):
+        storage.check()
+    open_storage().check()
+
+
+CHECKS: tuple[Check, ...] = (
+    check_many_at_once,
+    check_reopened,
+    check_experiments_apart,
+    check_tokens,
+    check_answers,
+)

@@ -1,0 +1,300 @@
+"""MemoryStorage: experiments in the memory of one process, for tests, notebooks and trying out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import chain, islice
+from threading import RLock
+from typing import Any
+
+from steadyarm.errors import (
+    ExperimentExistsError,
+    InvalidInputError,
+    UnknownExperimentError,
+    WrongStateError,
+)
+from steadyarm.storages.base import Storage
+from steadyarm.storages.drawing import Draws
+from steadyarm.storages.memory_books import Books
+from steadyarm.storages.records import (
+    MOVES,
+    Assigned,
+    Decision,
+    ExperimentRecord,
+    ExperimentState,
+    Handed,
+    Lease,
+    LogRow,
+    Outcome,
+    Progress,
+    SegmentRecord,
+    Snapshot,
+    Target,
+    TokenRecord,
+    number_of,
+)
+from steadyarm.validation import finite_number
+
+__all__ = ["MemoryStorage"]
+
+
+class MemoryStorage(Storage):
+    """Experiments in dicts; any number of threads may use one storage.
+
+    Examples
+    --------
+    >>> storage = MemoryStorage()
+    >>> storage.create("button", "x7", "draft", {"seed": 1, "arms": ["A", "B"]}, {}, now=0).state
+    'draft'
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._draws = Draws()
+        self._books: dict[int, Books] = {}
+        self._keys: dict[str, int] = {}
+        self._tokens: dict[str, TokenRecord] = {}
+
+    def create(
+        self,
+        name: str,
+        tag: str,
+        state: ExperimentState,
+        config: Mapping[str, Any],
+        policy_state: Mapping[str, Any],
+        now: int,
+    ) -> ExperimentRecord:
+        """See `Storage.create`."""
+        config, policy_state = _copy(config), _copy(policy_state)
+        with self._lock:
+            record = ExperimentRecord(0, name, tag, state, config, now, 0, policy_state, 0)
+            return self._add(Books(record))
+
+    def find(self, name: str) -> ExperimentRecord:
+        """See `Storage.find`."""
+        with self._lock:
+            if name in self._keys:
+                return self._books[self._keys[name]].record
+            near = get_close_matches(name, self._keys)
+        hint = f"did you mean {', '.join(map(repr, near))}?" if near else "create it first."
+        raise UnknownExperimentError(f"there is no experiment {name!r}; {hint}")
+
+    def experiments(self) -> list[ExperimentRecord]:
+        """See `Storage.experiments`."""
+        with self._lock:
+            return [books.record for books in self._books.values()]
+
+    def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
+        """See `Storage.move`."""
+        with self._at(key) as books:
+            state = books.record.state
+            if to != state and state not in MOVES[to]:
+                raise WrongStateError(
+                    f"the experiment {books.record.name!r} is {state}; it can be {to} only after "
+                    f"it was {' or '.join(MOVES[to]) or 'created'}."
+                )
+            books.record = replace(books.record, state=to)
+            return books.record
+
+    def restore(
+        self, name: str, snapshot: Snapshot, rows: Iterable[Sequence[LogRow]]
+    ) -> ExperimentRecord:
+        """See `Storage.restore`."""
+        record = snapshot.experiment
+        config, policy_state = _copy(record.config), _copy(record.policy_state)
+        books = Books(replace(record, name=name, config=config, policy_state=policy_state))
+        for segment, _ in snapshot.segments:
+            books.open(segment)
+        with self._lock:
+            self._check_free(name)
+            for row in chain.from_iterable(rows):
+                books.enter(row)
+            books.release_unused()
+            return self._add(books)
+
+    def snapshot(self, key: int, everything: bool = False) -> Snapshot:
+        """See `Storage.snapshot`."""
+        with self._at(key) as books:
+            indices = range(len(books.segments)) if everything else sorted(books.current())
+            found = tuple((books.segments[i], books.sums[i].tally()) for i in indices)
+            return Snapshot(books.record, found)
+
+    def progress(self, key: int) -> tuple[Progress, ...]:
+        """See `Storage.progress`."""
+        with self._at(key) as books:
+            return tuple(books.progress(index) for index in sorted(books.unclosed))
+
+    def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
+        """See `Storage.decide`."""
+        state = _copy(decision.policy_state)
+        with self._at(key) as books:
+            return books.decide(version, replace(decision, policy_state=state), now)
+
+    def assign(
+        self,
+        key: int,
+        units: Sequence[str],
+        held: Sequence[Lease] = (),
+        ahead: int = 0,
+        *,
+        expires: int,
+        now: int,
+    ) -> Handed:
+        """See `Storage.assign`."""
+        with self._at(key) as books:
+            fresh: Sequence[str] = units
+            if books.sticky:
+                fresh = [unit for unit in dict.fromkeys(units) if unit not in books.units]
+            if fresh:
+                books.check_running()
+            # The lease of each place that the caller holds; it may name a lease twice.
+            mine = {number: lease.id for lease in held for number in books.held(lease)}
+            numbers, left = list(mine)[: len(fresh)], list(mine)[len(fresh) :]
+            given = self._enter(books, numbers, fresh, now)
+            leases = books.pieces((mine[number], number) for number in left)
+            for lease in set(mine.values()):
+                books.trim(lease)
+            if len(fresh) > len(given):
+                books.reclaim(now)
+                rest = fresh[len(given) :]
+                given += self._enter(books, books.take(len(rest)), rest, now)
+                leases += books.lease(books.take_ahead(ahead), expires)
+            if not books.sticky:
+                return Handed((*given, *[None] * (len(fresh) - len(given))), leases)
+            new = {each.unit: each for each in given}
+            found = tuple(new.pop(unit, None) or books.assigned(unit) for unit in units)
+            return Handed(found, leases)
+
+    def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
+        """See `Storage.lease`."""
+        with self._at(key) as books:
+            books.check_running()
+            books.reclaim(now)
+            return books.lease(books.take(wanted), expires)
+
+    def report(
+        self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
+    ) -> tuple[Assigned | None, ...]:
+        """See `Storage.report`."""
+        with self._at(key) as books:
+            found: list[Assigned | None] = []
+            for position, unit, time in used:
+                known = books.reported(lease, position, unit)
+                if known is None and books.has(lease, position):
+                    number = number_of(books.issued[lease], position)
+                    (known,) = self._enter(books, [number], [unit], time)
+                found.append(known)
+            books.trim(lease)
+            return tuple(found)
+
+    def release(self, key: int, leases: Iterable[int]) -> int:
+        """See `Storage.release`."""
+        with self._at(key) as books:
+            return sum(books.release(lease) for lease in leases)
+
+    def reward(
+        self,
+        key: int,
+        rewards: Sequence[tuple[Target, float]],
+        window: int | None,
+        now: int,
+    ) -> tuple[Outcome, ...]:
+        """See `Storage.reward`."""
+        told = [(target, finite_number(value, "the reward")) for target, value in rewards]
+        with self._at(key) as books:
+            if books.record.state == "archived":
+                raise WrongStateError(
+                    f"the experiment {books.record.name!r} is archived; it takes no rewards."
+                )
+            return tuple(books.reward(target, value, window, now) for target, value in told)
+
+    def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
+        """See `Storage.log`."""
+        with self._at(key) as books:
+            return list(islice(books.rows_from(after + 1), most))
+
+    def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
+        """See `Storage.segments`."""
+        with self._at(key) as books:
+            known = range(len(books.segments))
+            return {index: books.segments[index] for index in indices if index in known}
+
+    def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
+        """See `Storage.find_assignments`."""
+        with self._at(key) as books:
+            return [books.find(target) for target in targets]
+
+    def leases(self, key: int) -> tuple[Lease, ...]:
+        """See `Storage.leases`."""
+        with self._at(key) as books:
+            out = books.leases.values()
+            return books.pieces((lease.id, number) for lease in out for number in books.left(lease))
+
+    def add_token(self, token: TokenRecord) -> None:
+        """See `Storage.add_token`."""
+        with self._lock:
+            if token.name in self._tokens:
+                raise InvalidInputError(
+                    f"there is a token {token.name!r} already; remove it or take another name."
+                )
+            self._tokens[token.name] = token
+
+    def tokens(self) -> list[TokenRecord]:
+        """See `Storage.tokens`."""
+        with self._lock:
+            return list(self._tokens.values())
+
+    def remove_token(self, name: str) -> None:
+        """See `Storage.remove_token`."""
+        with self._lock:
+            if self._tokens.pop(name, None) is None:
+                raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
+
+    def check(self) -> None:
+        """See `Storage.check`."""
+
+    def close(self) -> None:
+        """See `Storage.close`; what is in memory stays there."""
+
+    @contextmanager
+    def _at(self, key: int) -> Iterator[Books]:
+        with self._lock:
+            if key not in self._books:
+                raise UnknownExperimentError(f"there is no experiment with the key {key!r}.")
+            yield self._books[key]
+
+    def _check_free(self, name: str) -> None:
+        if name in self._keys:
+            raise ExperimentExistsError(
+                f"there is an experiment {name!r} already; take another name."
+            )
+
+    def _add(self, books: Books) -> ExperimentRecord:
+        name, key = books.record.name, len(self._books) + 1
+        self._check_free(name)
+        books.record = replace(books.record, key=key)
+        self._books[key], self._keys[name] = books, key
+        return books.record
+
+    def _enter(
+        self, books: Books, numbers: Sequence[int], units: Sequence[str], now: int
+    ) -> list[Assigned]:
+        """Assign places to units, as long as there are both."""
+        key, seed = books.record.key, books.record.config["seed"]
+        numbers = numbers[: len(units)]
+        places = self._draws.places(key, seed, numbers, books.segments.__getitem__)
+        found = []
+        for number, unit, place in zip(numbers, units, places, strict=False):
+            books.enter(LogRow(number, unit, *place, now, None, None))
+            found.append(Assigned(number, unit, *place, now))
+        return found
+
+
+def _copy(value: Mapping[str, Any]) -> dict[str, Any]:
+    # As other storages keep it, so that what they could not keep is refused here, too.
+    copy: dict[str, Any] = json.loads(json.dumps(value))
+    return copy

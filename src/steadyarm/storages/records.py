@@ -1,0 +1,341 @@
+"""What a storage keeps, as plain frozen objects; times are whole microseconds since 1970 (UTC)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.segments import Segment, SegmentStats
+
+__all__ = [
+    "MOVES",
+    "POSITIONS",
+    "Assigned",
+    "Decision",
+    "ExperimentRecord",
+    "ExperimentState",
+    "Handed",
+    "Lease",
+    "LogRow",
+    "Outcome",
+    "Progress",
+    "Scope",
+    "SegmentRecord",
+    "Snapshot",
+    "Tally",
+    "Target",
+    "TokenRecord",
+    "check_of",
+    "number_of",
+    "place_of",
+    "room_ahead",
+]
+
+ExperimentState = Literal["draft", "running", "paused", "stopped", "archived"]
+Scope = Literal["read", "write", "admin"]
+
+# From which states one may move to another.
+MOVES: dict[ExperimentState, tuple[ExperimentState, ...]] = {
+    "draft": (),
+    "running": ("draft", "paused"),
+    "paused": ("running",),
+    "stopped": ("running", "paused"),
+    "archived": ("draft", "stopped"),
+}
+
+# An assignment: its number, its number and the check of its unit, or its unit.
+Target = int | tuple[int, str] | str
+
+POSITIONS = 2**32  # positions a segment may have, so that a place is one 64-bit number
+
+
+def number_of(segment: int, position: int) -> int:
+    """The number of a place: segments and the positions in them, in order."""
+    return segment * POSITIONS + position
+
+
+def place_of(number: int) -> tuple[int, int]:
+    """Segment and position of a number."""
+    return divmod(number, POSITIONS)
+
+
+def check_of(unit: str) -> str:
+    """A few characters that tell units apart, for ids of assignments.
+
+    A position whose use was reported too late goes to another unit; rewards that were meant for
+    the first one are recognised by this.
+
+    Examples
+    --------
+    >>> check_of("visitor 1"), check_of("visitor 2")
+    ('41242f', 'eefedb')
+    """
+    return blake2b(unit.encode(errors="surrogatepass"), digest_size=3).hexdigest()
+
+
+def room_ahead(left: int) -> int:
+    """How many of the positions left in a segment one holder may lease ahead of their use.
+
+    An eighth, so that the last ones are there for whoever asks, and a segment ends soon.
+    """
+    return left // 8
+
+
+@dataclass(frozen=True)
+class ExperimentRecord:
+    """One experiment.
+
+    Attributes
+    ----------
+    key : by which the storage knows it
+    tag : random; ids of its assignments begin with it, so that those of others are recognised
+    config : what it was created with, JSON-like; "seed" and "arms" are read by storages
+    created : when
+    version : counts decisions; a decision made on an older version is refused
+    policy_state : the policy's state, JSON-like
+    observed : segments handed to the policy so far
+    """
+
+    key: int
+    name: str
+    tag: str
+    state: ExperimentState
+    config: Mapping[str, Any]
+    created: int
+    version: int
+    policy_state: Mapping[str, Any]
+    observed: int
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentRecord:
+    """One segment: its allocation and reference are fixed when it opens.
+
+    Attributes
+    ----------
+    index : counts the segments of an experiment from 0
+    segment : a batch of one; its rounds shrink when the segment is superseded
+    carried_on : with an old allocation, because rewards of earlier segments were still missing
+    superseded : carried on, and they have come; it only finishes its block
+    policy_version : segments the policy had observed when this one was opened
+    opened : when
+    handed : positions that were leased or handed out, the counter
+    closed : as which (1, 2, ...) it was handed to the policy; None while it is open
+    closed_at : when
+    """
+
+    index: int
+    segment: Segment
+    carried_on: bool
+    superseded: bool
+    policy_version: int
+    opened: int
+    handed: int = 0
+    closed: int | None = None
+    closed_at: int | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Positions it has."""
+        return int(self.segment.rounds[0])
+
+    def cut(self) -> SegmentRecord:
+        """Superseded: it ends with the block in which the counter stands."""
+        block = self.segment.block if self.segment.order == "blocks" else 1
+        rounds = min(self.rounds, -(-self.handed // block) * block)
+        return replace(self, segment=self.segment.lasting(rounds), superseded=True)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums of one segment by arm; exact, so that they do not depend on the order of rewards.
+
+    Attributes
+    ----------
+    assigned, rewarded : how often each arm was handed out, and got a reward
+    sums, squares : exact sums of the rewards and of their squares
+    last : time of the last assignment; None before the first
+    """
+
+    assigned: tuple[int, ...]
+    rewarded: tuple[int, ...]
+    sums: tuple[Fraction, ...]
+    squares: tuple[Fraction, ...]
+    last: int | None = None
+
+    @classmethod
+    def empty(cls, arms: int) -> Tally:
+        """Nothing handed out yet."""
+        none = (Fraction(0),) * arms
+        return cls((0,) * arms, (0,) * arms, none, none)
+
+    @property
+    def handed_out(self) -> int:
+        """Assignments in all."""
+        return sum(self.assigned)
+
+    @property
+    def told(self) -> int:
+        """Rewards in all."""
+        return sum(self.rewarded)
+
+    def stats(self) -> SegmentStats:
+        """The sums as a policy reads them, each rounded once."""
+        return SegmentStats(
+            np.array([self.rewarded], dtype=np.int64), _floats(self.sums), _floats(self.squares)
+        )
+
+
+def _floats(values: tuple[Fraction, ...]) -> NDArray[np.float64]:
+    return np.array([[float(value) for value in values]])
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An experiment and its segments with their tallies, in the order of their opening."""
+
+    experiment: ExperimentRecord
+    segments: tuple[tuple[SegmentRecord, Tally], ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an open segment is, without what is long.
+
+    Attributes
+    ----------
+    rounds : positions it has
+    assigned, told : of these assigned, and with a reward
+    last : time of the last assignment; None before the first
+    """
+
+    index: int
+    rounds: int
+    assigned: int
+    told: int
+    last: int | None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows from a snapshot, to be stored as a whole or not at all.
+
+    Attributes
+    ----------
+    policy_state : after the segments in `closed`
+    closed : index and tally of the segments that the policy has now observed, in that order; the
+        storage refuses the decision if a tally has changed meanwhile
+    supersede : index of the segment that ends with its block (see `SegmentRecord.cut`), or None
+    opened : the segment that is handed out from now on, or None
+    """
+
+    policy_state: Mapping[str, Any]
+    closed: tuple[tuple[int, Tally], ...] = ()
+    supersede: int | None = None
+    opened: SegmentRecord | None = None
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Positions start..stop-1 of a segment, which nobody else hands out before they are released.
+
+    Attributes
+    ----------
+    id : of the lease; unique in the experiment
+    expires : when others may take what is left of it
+    """
+
+    id: int
+    segment: int
+    start: int
+    stop: int
+    expires: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """One variant handed out to one unit.
+
+    Attributes
+    ----------
+    number : the place, see `number_of`
+    arm : index of the variant
+    probability : with which it was drawn
+    created : when
+    new : False if the unit had it already
+    """
+
+    number: int
+    unit: str
+    arm: int
+    probability: float
+    created: int
+    new: bool = True
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What `Storage.assign` gave.
+
+    Attributes
+    ----------
+    assigned : one for every unit, None where positions ran out
+    leases : what the caller holds from now on, in place of what it held before
+    """
+
+    assigned: tuple[Assigned | None, ...]
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one reward.
+
+    Attributes
+    ----------
+    status : "stored"; "repeated", the same value was there; "conflict", another value was there;
+        "unknown", there is no such assignment; "late", told after its window; "closed", its
+        segment was handed to the policy already
+    number : of the assignment, None if unknown
+    told : the value that was there, if any
+    """
+
+    status: Literal["stored", "repeated", "conflict", "unknown", "late", "closed"]
+    number: int | None = None
+    told: float | None = None
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One assignment with its reward, as the log has it."""
+
+    number: int
+    unit: str
+    arm: int
+    probability: float
+    created: int
+    reward: float | None
+    rewarded: int | None
+
+    def assigned(self) -> Assigned:
+        """The assignment as one that was there already."""
+        return Assigned(self.number, self.unit, self.arm, self.probability, self.created, new=False)
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    """One token of the service; only its hash is kept."""
+
+    name: str
+    hash: str
+    scope: Scope
+    created: int

@@ -1,0 +1,1 @@
+"""Experiments in a database: SQLite or PostgreSQL, behind SQLAlchemy."""

@@ -1,0 +1,261 @@
+"""Experiments as a whole: created, found, moved, restored. And tokens."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from steadyarm.errors import (
+    ExperimentExistsError,
+    InvalidInputError,
+    UnknownExperimentError,
+    WrongStateError,
+)
+from steadyarm.storages.records import (
+    MOVES,
+    ExperimentRecord,
+    ExperimentState,
+    LogRow,
+    Snapshot,
+    TokenRecord,
+    number_of,
+    place_of,
+)
+from steadyarm.storages.sql.places import keep, unused
+from steadyarm.storages.sql.schema import (
+    assignments,
+    dump,
+    experiment_of,
+    experiments,
+    rewards,
+    segment_row,
+    segments,
+    tallies,
+    tokens,
+)
+
+__all__ = [
+    "add_token",
+    "create",
+    "find",
+    "list_experiments",
+    "list_tokens",
+    "move",
+    "remove_token",
+    "restore",
+]
+
+
+def _if_free(table: Any, returned: Any) -> dict[str, Any]:
+    """Inserts that give nothing back if a name is taken, whoever took it."""
+    return {
+        name: dialect.insert(table).on_conflict_do_nothing().returning(returned)
+        for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+    }
+
+
+CREATE = _if_free(experiments, experiments.c.key)
+BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
+BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
+NAMES = select(experiments.c.name).order_by(experiments.c.name)
+ALL = select(experiments).order_by(experiments.c.key)
+MOVE = (
+    update(experiments)
+    .where(experiments.c.key == bindparam("of"))
+    .values(state=bindparam("to_state"))
+)
+
+SEGMENTS, ASSIGNMENTS, REWARDS = insert(segments), insert(assignments), insert(rewards)
+TALLIES = insert(tallies)
+
+ADD_TOKEN = _if_free(tokens, tokens.c.name)
+TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.name)
+REMOVE_TOKEN = delete(tokens).where(tokens.c.name == bindparam("of_name"))
+
+
+def create(
+    connection: Connection,
+    name: str,
+    tag: str,
+    state: ExperimentState,
+    config: Mapping[str, Any],
+    policy_state: Mapping[str, Any],
+    created: int,
+    version: int = 0,
+    observed: int = 0,
+) -> ExperimentRecord:
+    """See `Storage.create`."""
+    row = {
+        "name": name,
+        "tag": tag,
+        "state": state,
+        "config": dump(config),
+        "policy_state": dump(policy_state),
+        "created": created,
+        "version": version,
+        "observed": observed,
+    }
+    key = connection.execute(CREATE[connection.dialect.name], row).scalar()
+    if key is None:
+        raise ExperimentExistsError(
+            f"there is an experiment {name!r} in the storage already; choose another name."
+        )
+    return experiment_of(connection.execute(BY_KEY, {"key": key}).one())
+
+
+def find(connection: Connection, name: str) -> ExperimentRecord:
+    """See `Storage.find`."""
+    row = connection.execute(BY_NAME, {"name": name}).one_or_none()
+    if row is not None:
+        return experiment_of(row)
+    names = list(connection.execute(NAMES).scalars())
+    near = difflib.get_close_matches(name, names)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    raise UnknownExperimentError(f"there is no experiment {name!r} in the storage{hint}")
+
+
+def list_experiments(connection: Connection) -> list[ExperimentRecord]:
+    """See `Storage.experiments`."""
+    return [experiment_of(row) for row in connection.execute(ALL)]
+
+
+def move(connection: Connection, key: int, to: ExperimentState) -> ExperimentRecord:
+    """See `Storage.move`."""
+    row = connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none()
+    if row is None:
+        raise UnknownExperimentError(f"there is no experiment with key {key}.")
+    if row.state != to:
+        if row.state not in MOVES[to]:
+            raise WrongStateError(
+                f"experiment {row.name!r} is {row.state} and cannot become {to}; "
+                f"that is for experiments that are {' or '.join(MOVES[to]) or 'new'}."
+            )
+        connection.execute(MOVE, {"of": key, "to_state": to})
+    return experiment_of(connection.execute(BY_KEY, {"key": key}).one())
+
+
+def restore(
+    connection: Connection,
+    name: str,
+    snapshot: Snapshot,
+    pages: Iterable[Sequence[LogRow]],
+) -> ExperimentRecord:
+    """See `Storage.restore`."""
+    old = snapshot.experiment
+    made = create(
+        *(connection, name, old.tag, old.state, old.config, old.policy_state),
+        *(old.created, old.version, old.observed),
+    )
+    key, sticky = made.key, old.config.get("sticky") == "unit"
+    if snapshot.segments:
+        connection.execute(SEGMENTS, [segment_row(key, record) for record, _ in snapshot.segments])
+    handed = {record.index: record.handed for record, _ in snapshot.segments}
+    sums: dict[tuple[int, int], _Sums] = {}
+    for page in pages:
+        for row in page:
+            segment, position = place_of(row.number)
+            if position >= handed.get(segment, 0):
+                raise InvalidInputError(
+                    f"assignment {row.number} is at position {position} of segment {segment}, "
+                    f"which has handed out {handed.get(segment, 0)}; the log and the segments "
+                    "do not belong together."
+                )
+            sums.setdefault((segment, row.arm), _Sums()).add(row)
+        _insert_page(connection, key, sticky, page)
+    if sums:
+        connection.execute(TALLIES, [_tally(key, *place, sums[place]) for place in sorted(sums)])
+    used = dict.fromkeys(handed, 0)
+    for (segment, _), found in sums.items():
+        used[segment] += found.assigned
+    for segment in sorted(handed):
+        if used[segment] < handed[segment]:
+            span = number_of(segment, 0), number_of(segment, handed[segment])
+            keep(connection, key, unused(connection, key, span))
+    return made
+
+
+def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[LogRow]) -> None:
+    assigned = [
+        {
+            "key": key,
+            "number": row.number,
+            "unit": row.unit,
+            "repeat": 0 if sticky else row.number + 1,
+            "arm": row.arm,
+            "probability": row.probability,
+            "created": row.created,
+        }
+        for row in page
+    ]
+    if assigned:
+        connection.execute(ASSIGNMENTS, assigned)
+    told = [
+        {"key": key, "number": row.number, "reward": row.reward, "created": row.rewarded}
+        for row in page
+        if row.reward is not None
+    ]
+    if told:
+        connection.execute(REWARDS, told)
+
+
+class _Sums:
+    """A tally of one segment and arm in the making."""
+
+    def __init__(self) -> None:
+        self.assigned = self.rewarded = 0
+        self.sums = self.squares = Fraction(0)
+        self.last: int | None = None
+
+    def add(self, row: LogRow) -> None:
+        self.assigned += 1
+        self.last = row.created if self.last is None else max(self.last, row.created)
+        if row.reward is not None:
+            exact = Fraction(row.reward)
+            self.rewarded += 1
+            self.sums += exact
+            self.squares += exact * exact
+
+
+def _tally(key: int, segment: int, arm: int, found: _Sums) -> dict[str, Any]:
+    return {
+        "key": key,
+        "segment": segment,
+        "arm": arm,
+        "shard": 0,
+        "assigned": found.assigned,
+        "rewarded": found.rewarded,
+        "sums": str(found.sums),
+        "squares": str(found.squares),
+        "last": found.last,
+    }
+
+
+def add_token(connection: Connection, token: TokenRecord) -> None:
+    """See `Storage.add_token`."""
+    row = {
+        "name": token.name,
+        "hash": token.hash,
+        "scope": token.scope,
+        "created": token.created,
+    }
+    if connection.execute(ADD_TOKEN[connection.dialect.name], row).scalar() is None:
+        raise InvalidInputError(f"there is a token {token.name!r} already; choose another name.")
+
+
+def list_tokens(connection: Connection) -> list[TokenRecord]:
+    """See `Storage.tokens`."""
+    return [
+        TokenRecord(row.name, row.hash, row.scope, row.created)
+        for row in connection.execute(TOKENS)
+    ]
+
+
+def remove_token(connection: Connection, name: str) -> None:
+    """See `Storage.remove_token`."""
+    if not connection.execute(REMOVE_TOKEN, {"of_name": name}).rowcount:
+        raise InvalidInputError(f"there is no token {name!r}.")

@@ -1,0 +1,314 @@
+"""Places: spans of numbers that are leased, released, or taken from a segment's counter.
+
+A span is a pair of numbers (see `number_of`), from the first to before the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from itertools import chain
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    update,
+)
+
+from steadyarm.storages.records import Lease, number_of, place_of, room_ahead
+from steadyarm.storages.sql.lookups import portions
+from steadyarm.storages.sql.schema import RELEASED, AnyRow, assignments, leases, segments
+
+__all__ = [
+    "Holding",
+    "Span",
+    "held_by",
+    "keep",
+    "leased",
+    "numbers_in",
+    "release",
+    "settle",
+    "size",
+    "split",
+    "take",
+    "unused",
+    "without",
+]
+
+Span = tuple[int, int]
+
+PORTION = 100  # rows of released positions looked at together
+NEVER = 2**63 - 1  # when the empty row of a lease that is gone expires
+
+_key = leases.c.key == bindparam("key")
+_ids = leases.c.id.in_(bindparam("ids", expanding=True))
+_columns = (
+    leases.c.id,
+    leases.c.segment,
+    leases.c.start,
+    leases.c.stop,
+    leases.c.expires,
+    leases.c.holes,
+)
+_leased = leases.c.expires > RELEASED
+_out = and_(_leased, leases.c.start < leases.c.stop)
+_one = and_(leases.c.key == bindparam("of"), leases.c.id == bindparam("lease"))
+
+OUT = select(*_columns).where(_key, _out).order_by(leases.c.id)
+HELD = select(*_columns).where(_key, _ids, _out).order_by(leases.c.id).with_for_update()
+FREE = (
+    select(*_columns)
+    .where(_key, leases.c.expires <= bindparam("now"))
+    .order_by(leases.c.segment, leases.c.start)
+    .limit(bindparam("most"))
+    .with_for_update(skip_locked=True)
+)
+FREE_OTHERS = FREE.where(leases.c.id.not_in(bindparam("ids", expanding=True)))
+DROP = delete(leases).where(_key, _ids)
+EMPTY = update(leases).where(_one).values(start=leases.c.stop, expires=NEVER)
+MOVE = update(leases).where(_one).values(start=bindparam("first"))
+MARK = (
+    update(leases)
+    .where(_one, _leased)
+    .values(holes=True)
+    .returning(leases.c.segment, leases.c.start, leases.c.stop)
+)
+KEEP = insert(leases).returning(leases.c.id)
+RELEASE = insert(leases)
+USED = (
+    select(assignments.c.number)
+    .where(
+        assignments.c.key == bindparam("key"),
+        assignments.c.number >= bindparam("first"),
+        assignments.c.number < bindparam("end"),
+    )
+    .order_by(assignments.c.number)
+)
+
+_later = segments.alias("later")
+LAST = (
+    select(segments.c.index, segments.c.rounds, segments.c.handed)
+    .where(segments.c.key == bindparam("key"))
+    .order_by(segments.c.index.desc())
+    .limit(1)
+    .with_for_update(key_share=True)
+)
+COUNT = (
+    update(segments)
+    .where(
+        segments.c.key == bindparam("of"),
+        segments.c.index == bindparam("last"),
+        ~exists().where(_later.c.key == bindparam("of"), _later.c.index > bindparam("last")),
+    )
+    .values(handed=bindparam("counted"))
+)
+
+
+class Holding(NamedTuple):
+    """What a caller holds of a lease: its row, locked, and the places it may use."""
+
+    row: AnyRow
+    spans: list[Span]
+
+
+def split(spans: Iterable[Span], wanted: int) -> tuple[list[Span], list[Span]]:
+    """The first `wanted` places, and the others."""
+    first: list[Span] = []
+    rest: list[Span] = []
+    for start, stop in spans:
+        middle = min(stop, start + wanted)
+        wanted -= middle - start
+        if start < middle:
+            first.append((start, middle))
+        if middle < stop:
+            rest.append((middle, stop))
+    return first, rest
+
+
+def without(spans: Iterable[Span], used: Set[int]) -> list[Span]:
+    """Spans less the numbers that are used."""
+    found: list[Span] = []
+    for start, stop in spans:
+        at = start
+        for number in sorted(number for number in used if start <= number < stop):
+            if at < number:
+                found.append((at, number))
+            at = number + 1
+        if at < stop:
+            found.append((at, stop))
+    return found
+
+
+def numbers_in(spans: Iterable[Span]) -> list[int]:
+    """All of their numbers."""
+    return list(chain.from_iterable(range(*span) for span in spans))
+
+
+def size(spans: Iterable[Span]) -> int:
+    """How many places they have."""
+    return sum(stop - start for start, stop in spans)
+
+
+def unused(connection: Connection, key: int, span: Span) -> list[Span]:
+    """What no assignment uses of a span."""
+    found, at = [], span[0]
+    for (number,) in connection.execute(USED, {"key": key, "first": span[0], "end": span[1]}):
+        if at < number:
+            found.append((at, number))
+        at = number + 1
+    return found + ([(at, span[1])] if at < span[1] else [])
+
+
+def leased(connection: Connection, key: int) -> tuple[Lease, ...]:
+    """What is left of all leases; one with holes comes in pieces."""
+    rows = connection.execute(OUT, {"key": key}).all()
+    return tuple(piece for row in rows for piece in _pieces(row, _left(connection, key, row)))
+
+
+def held_by(connection: Connection, key: int, held: Sequence[Lease]) -> list[Holding]:
+    """What is left of leases that are still the caller's: of each what it says it has, no more."""
+    said: dict[int, list[Span]] = {}
+    for lease in held:
+        start = number_of(lease.segment, lease.start)
+        said.setdefault(lease.id, []).append((start, start + len(lease)))
+    rows = {
+        row.id: row
+        for ids in portions(sorted(said))
+        for row in connection.execute(HELD, {"key": key, "ids": ids})
+    }
+    holdings = []
+    for number in said:
+        if number in rows:
+            left = _left(connection, key, rows[number])
+            spans = {(max(a, c), min(b, d)) for a, b in left for c, d in said[number]}
+            holdings.append(Holding(rows[number], sorted(s for s in spans if s[0] < s[1])))
+    return holdings
+
+
+def settle(
+    connection: Connection, key: int, holdings: list[Holding], used: Set[int]
+) -> list[Lease]:
+    """Note what was used of leases; what the caller holds of them from now on."""
+    left = []
+    for row, spans in holdings:
+        mine = without(spans, used)
+        left += _pieces(row, mine)
+        if mine == spans:
+            continue
+        first = number_of(row.segment, row.start)
+        whole = not row.holes and spans == [(first, first + row.stop - row.start)]
+        if whole and not mine:
+            connection.execute(DROP, {"key": key, "ids": [row.id]})
+        elif whole and len(mine) == 1 and mine[0][1] == spans[0][1]:  # used from its beginning
+            start = place_of(mine[0][0])[1]
+            connection.execute(MOVE, {"of": key, "lease": row.id, "first": start})
+        elif not row.holes:
+            connection.execute(MARK, {"of": key, "lease": row.id})
+    return left
+
+
+def take(
+    connection: Connection,
+    key: int,
+    wanted: int,
+    now: int,
+    holdings: Sequence[Holding] = (),
+    ahead: int = 0,
+) -> tuple[list[Span], list[Span]]:
+    """Up to that many places: released ones, those of expired leases, then from the counter.
+
+    holdings : of the caller, who goes on using them although they may have expired
+    ahead : places to take beyond these, as far as `room_ahead` allows; given apart
+    """
+    spans: list[Span] = []
+    values: dict[str, Any] = {"key": key, "now": now}
+    if holdings:
+        values["ids"] = [holding.row.id for holding in holdings]
+    statement = FREE_OTHERS if holdings else FREE
+    while wanted > 0:
+        most = min(wanted, PORTION)
+        rows = connection.execute(statement, values | {"most": most}).all()
+        first, rest = split(_emptied(connection, key, rows), wanted)
+        keep(connection, key, rest)
+        spans += first
+        wanted -= size(first)
+        if len(rows) < most:
+            counted = _count(connection, key, wanted, ahead)
+            first, rest = split(counted, wanted)
+            return spans + first, rest
+    return spans, []
+
+
+def release(connection: Connection, key: int, ids: Iterable[int]) -> int:
+    """Turn what is left of leases into released spans; how many places that are."""
+    released = 0
+    for portion in portions(sorted(set(ids))):
+        rows = connection.execute(HELD, {"key": key, "ids": portion}).all()
+        spans = _emptied(connection, key, rows)
+        keep(connection, key, spans)
+        released += size(spans)
+    return released
+
+
+def keep(
+    connection: Connection, key: int, spans: Sequence[Span], expires: int = RELEASED
+) -> tuple[Lease, ...]:
+    """Write spans down as leases, or as released."""
+    rows: list[dict[str, Any]] = []
+    for start, stop in spans:
+        segment, position = place_of(start)
+        place = {"segment": segment, "start": position, "stop": position + stop - start}
+        rows.append({"key": key, "expires": expires, "holes": False, **place})
+    if expires == RELEASED:
+        if rows:
+            connection.execute(RELEASE, rows)
+        return ()
+    kept = []
+    for row in rows:
+        number = connection.execute(KEEP, row).scalar_one()
+        kept.append(Lease(number, row["segment"], row["start"], row["stop"], expires))
+    return tuple(kept)
+
+
+def _emptied(connection: Connection, key: int, rows: Sequence[AnyRow]) -> list[Span]:
+    """What is left of leases, which are gone then."""
+    if not rows:
+        return []
+    spans = [span for row in rows for span in _left(connection, key, row)]
+    connection.execute(DROP, {"key": key, "ids": [row.id for row in rows if not row.holes]})
+    for row in rows:
+        if row.holes:
+            connection.execute(EMPTY, {"of": key, "lease": row.id})
+    return spans
+
+
+def _left(connection: Connection, key: int, row: AnyRow) -> list[Span]:
+    start = number_of(row.segment, row.start)
+    span = start, start + row.stop - row.start
+    return unused(connection, key, span) if row.holes else [span]
+
+
+def _pieces(row: AnyRow, spans: Iterable[Span]) -> list[Lease]:
+    first = number_of(row.segment, 0)
+    return [Lease(row.id, row.segment, a - first, b - first, row.expires) for a, b in spans]
+
+
+def _count(connection: Connection, key: int, wanted: int, ahead: int) -> list[Span]:
+    """Move the counter of the segment opened last."""
+    while wanted > 0:
+        row = connection.execute(LAST, {"key": key}).one_or_none()
+        if row is None or row.handed >= row.rounds:
+            break
+        index, handed = row[0], row.handed
+        counted = min(row.rounds, handed + wanted)
+        counted += min(ahead, room_ahead(row.rounds - counted))
+        values = {"of": key, "last": index, "counted": counted}
+        # None is counted if another segment was opened while we waited for the lock.
+        if connection.execute(COUNT, values).rowcount:
+            return [(number_of(index, handed), number_of(index, counted))]
+    return []

@@ -1,0 +1,261 @@
+"""The tables, and how their rows become records.
+
+JSON is kept as text: Python writes floats so that they are read back bit for bit. No foreign keys:
+they would take locks. What a release adds to the tables is a revision in `migrations` too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    column,
+)
+
+from steadyarm.segments import Segment
+from steadyarm.storages.records import ExperimentRecord, SegmentRecord, Tally
+
+__all__ = [
+    "PREFIX",
+    "RELEASED",
+    "REVISIONS",
+    "VERSION_TABLE",
+    "AnyRow",
+    "assignments",
+    "dump",
+    "experiment_of",
+    "experiments",
+    "leases",
+    "metadata",
+    "rewards",
+    "segment_of",
+    "segment_row",
+    "segments",
+    "tallies",
+    "tally_of",
+    "tokens",
+]
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
+
+PREFIX = "steadyarm_"
+VERSION_TABLE = f"{PREFIX}version"
+REVISIONS = ("0001", "0002")  # oldest first; known here so that opening a storage needs no Alembic
+
+metadata = MetaData()
+serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER by itself
+
+
+def _column(name: str, kind: Any, null: bool = False) -> Column[Any]:
+    return Column(name, kind, nullable=null)
+
+
+def _key(name: str, kind: Any = BigInteger) -> Column[Any]:
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+experiments = Table(
+    f"{PREFIX}experiments",
+    metadata,
+    Column("key", serial, primary_key=True),
+    _column("name", Text),
+    _column("tag", Text),
+    _column("state", Text),
+    _column("config", Text),
+    _column("policy_state", Text),
+    _column("created", BigInteger),
+    _column("version", Integer),
+    _column("observed", Integer),
+    UniqueConstraint("name", name=f"{PREFIX}experiments_name"),
+    sqlite_autoincrement=True,
+)
+
+segments = Table(
+    f"{PREFIX}segments",
+    metadata,
+    _key("key"),
+    _key("index", Integer),
+    _column("weights", Text),
+    _column("rounds", BigInteger),
+    _column("order", Text),
+    _column("block", BigInteger),
+    _column("reference", Text, null=True),
+    _column("carried_on", Boolean),
+    _column("superseded", Boolean),
+    _column("policy_version", Integer),
+    _column("opened", BigInteger),
+    _column("handed", BigInteger),
+    _column("closed", Integer, null=True),
+    _column("closed_at", BigInteger, null=True),
+    # Few segments are open, however many there were.
+    Index(
+        f"{PREFIX}segments_open",
+        "key",
+        "index",
+        sqlite_where=column("closed").is_(None),
+        postgresql_where=column("closed").is_(None),
+    ),
+)
+
+# Workers add to tallies of their own shard, so that they do not queue; sums go over all shards.
+tallies = Table(
+    f"{PREFIX}tallies",
+    metadata,
+    _key("key"),
+    _key("segment", Integer),
+    _key("arm", Integer),
+    _key("shard", Integer),
+    _column("assigned", BigInteger),
+    _column("rewarded", BigInteger),
+    _column("sums", Text),
+    _column("squares", Text),
+    _column("last", BigInteger, null=True),
+)
+
+# `repeat` is 0 if units are sticky and number + 1 if not: one unique index serves both.
+assignments = Table(
+    f"{PREFIX}assignments",
+    metadata,
+    _key("key"),
+    _key("number"),
+    _column("unit", Text),
+    _column("repeat", BigInteger),
+    _column("arm", Integer),
+    _column("probability", Double),
+    _column("created", BigInteger),
+    UniqueConstraint("key", "unit", "repeat", name=f"{PREFIX}assignments_unit"),
+    sqlite_with_rowid=False,
+)
+
+rewards = Table(
+    f"{PREFIX}rewards",
+    metadata,
+    _key("key"),
+    _key("number"),
+    _column("reward", Double),
+    _column("created", BigInteger),
+    sqlite_with_rowid=False,
+)
+
+# Leases, and what was released (`expires` is RELEASED). A row's id is never used again, so that who
+# holds a lease that others took meanwhile finds nothing. `holes`: assignments may use some of it.
+# Of leases that were reported on an empty row stays, so that a repeated report is recognised.
+RELEASED = -1  # before all times: one range of the index holds what anybody may take
+leases = Table(
+    f"{PREFIX}leases",
+    metadata,
+    Column("id", serial, primary_key=True),
+    _column("key", BigInteger),
+    _column("segment", Integer),
+    _column("start", BigInteger),
+    _column("stop", BigInteger),
+    _column("expires", BigInteger),
+    _column("holes", Boolean),
+    Index(f"{PREFIX}leases_expires", "key", "expires"),
+    sqlite_autoincrement=True,
+)
+
+tokens = Table(
+    f"{PREFIX}tokens",
+    metadata,
+    Column("name", Text, primary_key=True),
+    _column("hash", Text),
+    _column("scope", Text),
+    _column("created", BigInteger),
+    UniqueConstraint("hash", name=f"{PREFIX}tokens_hash"),
+)
+
+
+def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    """JSON, with floats that are read back bit for bit."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def experiment_of(row: AnyRow) -> ExperimentRecord:
+    """A whole row of `experiments`."""
+    return ExperimentRecord(
+        key=row.key,
+        name=row.name,
+        tag=row.tag,
+        state=row.state,
+        config=json.loads(row.config),
+        created=row.created,
+        version=row.version,
+        policy_state=json.loads(row.policy_state),
+        observed=row.observed,
+    )
+
+
+def segment_of(row: AnyRow) -> SegmentRecord:
+    """A whole row of `segments`."""
+    segment = Segment(
+        weights=np.array(json.loads(row.weights), dtype=float),
+        rounds=np.array([row.rounds], dtype=np.int64),
+        order=row.order,
+        block=row.block,
+        reference=None if row.reference is None else np.array(json.loads(row.reference), float),
+    )
+    return SegmentRecord(
+        index=row[1],  # a row's own method is called index
+        segment=segment,
+        carried_on=row.carried_on,
+        superseded=row.superseded,
+        policy_version=row.policy_version,
+        opened=row.opened,
+        handed=row.handed,
+        closed=row.closed,
+        closed_at=row.closed_at,
+    )
+
+
+def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
+    """What `segment_of` reads."""
+    segment = record.segment
+    return {
+        "key": key,
+        "index": record.index,
+        "weights": dump(segment.weights.tolist()),
+        "rounds": record.rounds,
+        "order": segment.order,
+        "block": segment.block,
+        "reference": None if segment.reference is None else dump(segment.reference.tolist()),
+        "carried_on": record.carried_on,
+        "superseded": record.superseded,
+        "policy_version": record.policy_version,
+        "opened": record.opened,
+        "handed": record.handed,
+        "closed": record.closed,
+        "closed_at": record.closed_at,
+    }
+
+
+def tally_of(rows: Iterable[AnyRow], arms: int) -> Tally:
+    """The sum of rows of `tallies` that belong to one segment."""
+    assigned, rewarded = [0] * arms, [0] * arms
+    sums, squares = [Fraction(0)] * arms, [Fraction(0)] * arms
+    last: int | None = None
+    for row in rows:
+        assigned[row.arm] += row.assigned
+        rewarded[row.arm] += row.rewarded
+        sums[row.arm] += Fraction(row.sums)
+        squares[row.arm] += Fraction(row.squares)
+        if row.last is not None:
+            last = row.last if last is None else max(last, row.last)
+    return Tally(tuple(assigned), tuple(rewarded), tuple(sums), tuple(squares), last)

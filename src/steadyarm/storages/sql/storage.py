@@ -1,0 +1,230 @@
+"""SQLStorage: the contract of `Storage` on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, select
+from sqlalchemy.engine import URL
+
+from steadyarm.storages.base import Storage
+from steadyarm.storages.drawing import Draws
+from steadyarm.storages.records import (
+    Assigned,
+    Decision,
+    ExperimentRecord,
+    ExperimentState,
+    Handed,
+    Lease,
+    LogRow,
+    Outcome,
+    Progress,
+    SegmentRecord,
+    Snapshot,
+    Target,
+    TokenRecord,
+)
+from steadyarm.storages.sql import catalog, deciding, places, rewarding
+from steadyarm.storages.sql.assigning import Assigner
+from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.lookups import (
+    PAGE,
+    Facts,
+    by_targets,
+    facts_of,
+    log_row,
+    segments_of,
+)
+from steadyarm.storages.sql.versions import prepare
+from steadyarm.validation import finite_number
+
+__all__ = ["SQLStorage"]
+
+T = TypeVar("T")
+
+
+class SQLStorage(Storage):
+    """Experiments in a database; made by `open_storage`.
+
+    On SQLite whoever writes is alone, so locks are the file's. On PostgreSQL rows are locked in one
+    order: leases, the counter, assignments or rewards by unit or number, tallies.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self._database = Database(url)
+        self._draws = Draws()
+        self._known: dict[int, Facts] = {}
+        try:
+            prepare(self._database)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"SQLStorage({self._database.shown})"
+
+    def _read(self, key: int, work: Callable[[Connection], T]) -> T:
+        """Read about an experiment that there is."""
+
+        def checked(connection: Connection) -> T:
+            self._facts(connection, key)
+            return work(connection)
+
+        return self._database.read(checked)
+
+    def _facts(self, connection: Connection, key: int) -> Facts:
+        if key not in self._known:
+            self._known[key] = facts_of(connection, key)
+        return self._known[key]
+
+    def _assigner(self, connection: Connection, key: int) -> Assigner:
+        facts = self._facts(connection, key)
+        return Assigner(connection, key, facts, self._draws, self._database.shard)
+
+    def create(
+        self,
+        name: str,
+        tag: str,
+        state: ExperimentState,
+        config: Mapping[str, Any],
+        policy_state: Mapping[str, Any],
+        now: int,
+    ) -> ExperimentRecord:
+        """See `Storage.create`."""
+        return self._database.write(
+            lambda c: catalog.create(c, name, tag, state, config, policy_state, now)
+        )
+
+    def find(self, name: str) -> ExperimentRecord:
+        """See `Storage.find`."""
+        return self._database.read(lambda c: catalog.find(c, name))
+
+    def experiments(self) -> list[ExperimentRecord]:
+        """See `Storage.experiments`."""
+        return self._database.read(catalog.list_experiments)
+
+    def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
+        """See `Storage.move`."""
+        return self._database.write(lambda c: catalog.move(c, key, to))
+
+    def restore(
+        self, name: str, snapshot: Snapshot, rows: Iterable[Sequence[LogRow]]
+    ) -> ExperimentRecord:
+        """See `Storage.restore`."""
+        # Rows can be read once, so there is one try.
+        return self._database.write(lambda c: catalog.restore(c, name, snapshot, rows), tries=1)
+
+    def snapshot(self, key: int, everything: bool = False) -> Snapshot:
+        """See `Storage.snapshot`."""
+        return self._database.read(lambda c: deciding.snapshot(c, key, everything))
+
+    def progress(self, key: int) -> tuple[Progress, ...]:
+        """See `Storage.progress`."""
+        return self._read(key, lambda c: deciding.progress(c, key))
+
+    def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
+        """See `Storage.decide`."""
+        return self._database.write(lambda c: deciding.decide(c, key, version, decision, now))
+
+    def assign(
+        self,
+        key: int,
+        units: Sequence[str],
+        held: Sequence[Lease] = (),
+        ahead: int = 0,
+        *,
+        expires: int,
+        now: int,
+    ) -> Handed:
+        """See `Storage.assign`."""
+        if self._database.sqlite and self._sticky(key):
+            # Who only reads does not wait for those who write.
+            known = self._database.read(lambda c: self._assigner(c, key).existing(units))
+            if all(unit in known for unit in units):
+                return Handed(tuple(known[unit] for unit in units), tuple(held))
+        return self._database.write(
+            lambda c: self._assigner(c, key).assign(units, held, ahead, expires, now)
+        )
+
+    def _sticky(self, key: int) -> bool:
+        if key not in self._known:
+            self._read(key, lambda c: None)
+        return self._known[key].sticky
+
+    def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
+        """See `Storage.lease`."""
+        return self._database.write(lambda c: self._assigner(c, key).lease(wanted, expires, now))
+
+    def report(
+        self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
+    ) -> tuple[Assigned | None, ...]:
+        """See `Storage.report`."""
+        return self._database.write(lambda c: self._assigner(c, key).report(lease, used))
+
+    def release(self, key: int, leases: Iterable[int]) -> int:
+        """See `Storage.release`."""
+        ids = list(leases)
+
+        def work(connection: Connection) -> int:
+            self._facts(connection, key)  # there is such an experiment
+            return places.release(connection, key, ids)
+
+        return self._database.write(work)
+
+    def reward(
+        self,
+        key: int,
+        rewards: Sequence[tuple[Target, float]],
+        window: int | None,
+        now: int,
+    ) -> tuple[Outcome, ...]:
+        """See `Storage.reward`."""
+        told = [(target, finite_number(value, "the reward")) for target, value in rewards]
+        shard = self._database.shard
+        return self._database.write(
+            lambda c: rewarding.reward(c, key, self._facts(c, key).sticky, shard, told, window, now)
+        )
+
+    def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
+        """See `Storage.log`."""
+        values = {"key": key, "after": after, "most": most}
+        return self._read(key, lambda c: [log_row(row) for row in c.execute(PAGE, values)])
+
+    def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
+        """See `Storage.segments`."""
+        wanted = list(indices)
+        return self._read(key, lambda c: segments_of(c, key, wanted))
+
+    def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
+        """See `Storage.find_assignments`."""
+
+        def work(connection: Connection) -> list[LogRow | None]:
+            rows = by_targets(connection, key, self._facts(connection, key).sticky, targets)
+            return [None if row is None else log_row(row) for row in rows]
+
+        return self._database.read(work)
+
+    def leases(self, key: int) -> tuple[Lease, ...]:
+        """See `Storage.leases`."""
+        return self._read(key, lambda c: places.leased(c, key))
+
+    def add_token(self, token: TokenRecord) -> None:
+        """See `Storage.add_token`."""
+        self._database.write(lambda c: catalog.add_token(c, token))
+
+    def tokens(self) -> list[TokenRecord]:
+        """See `Storage.tokens`."""
+        return self._database.read(catalog.list_tokens)
+
+    def remove_token(self, name: str) -> None:
+        """See `Storage.remove_token`."""
+        self._database.write(lambda c: catalog.remove_token(c, name))
+
+    def check(self) -> None:
+        """See `Storage.check`."""
+        self._database.read(lambda c: c.execute(select(1)).scalar())
+
+    def close(self) -> None:
+        """See `Storage.close`."""
+        self._database.close()

@@ -1,0 +1,140 @@
+"""The version of a database's tables: looked up, and brought up to date with Alembic."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy.engine import URL
+
+from steadyarm.errors import MissingExtraError, StorageVersionError
+from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.schema import PREFIX, REVISIONS, VERSION_TABLE
+
+__all__ = ["StorageStatus", "prepare", "status", "upgrade"]
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+NEWEST = REVISIONS[-1]
+TURN = 0x57EAD7A3  # PostgreSQL's advisory lock: one upgrade at a time
+ALEMBIC = Lock()  # keeps what it works on in a module of its own
+
+version = table(VERSION_TABLE, column("version_num"))
+
+State = Literal["current", "older", "newer", "empty"]
+
+
+@dataclass(frozen=True)
+class StorageStatus:
+    """How the tables of a storage stand.
+
+    Attributes
+    ----------
+    url : without its password
+    backend : "sqlite" or "postgresql"
+    revision : of the tables, None if there are none
+    newest : revision that this version of SteadyArm works with
+    state : "current"; "older", upgrade it; "newer", upgrade SteadyArm; "empty", no tables yet
+    """
+
+    url: str
+    backend: str
+    revision: str | None
+    newest: str
+    state: State
+
+
+def status(url: URL) -> StorageStatus:
+    """Look at a database; makes nothing, not even a file."""
+    shown, backend = url.render_as_string(hide_password=True), url.get_backend_name()
+    if backend == "sqlite" and not Path(url.database or "").exists():
+        return StorageStatus(shown, backend, None, NEWEST, "empty")
+    with closing(Database(url)) as database:
+        revision, state = database.read(_look)
+    return StorageStatus(shown, backend, revision, NEWEST, state)
+
+
+def prepare(database: Database) -> None:
+    """Make the tables if there are none; refuse those of another version."""
+    if database.sqlite:
+        database.use_wal()
+    revision, state = database.read(_look)
+    if state == "empty":
+        revision, state = database.write(_create)
+    if state == "older":
+        raise StorageVersionError(
+            f"the tables in {database.shown} are of version {revision or 'unknown'}, this "
+            f"SteadyArm works with {NEWEST}; make a backup, then run: steadyarm storage upgrade "
+            f"--storage {database.shown}"
+        )
+    if state == "newer":
+        raise StorageVersionError(_too_new(database, revision))
+
+
+def upgrade(url: URL) -> tuple[str | None, str]:
+    """Bring tables up to date, in one transaction; the revisions before and after."""
+    with closing(Database(url)) as database:
+        if database.sqlite:
+            database.use_wal()
+
+        def work(connection: Connection) -> str | None:
+            _wait(connection)
+            revision, state = _look(connection)
+            if state == "newer":
+                raise StorageVersionError(_too_new(database, revision))
+            migrate(connection, NEWEST)
+            return revision
+
+        return database.write(work), NEWEST
+
+
+def migrate(connection: Connection, revision: str) -> None:
+    """Run the migrations up to a revision, in the connection's transaction."""
+    try:
+        from alembic import command
+        from alembic.config import Config
+    except ImportError as error:
+        raise MissingExtraError(
+            f"making the tables of a storage needs {error.name}; install it with: "
+            "pip install 'steadyarm[live]'"
+        ) from None
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    with ALEMBIC:
+        command.upgrade(config, revision)
+
+
+def _create(connection: Connection) -> tuple[str | None, State]:
+    _wait(connection)
+    revision, state = _look(connection)  # another process may have been faster
+    if state == "empty":
+        migrate(connection, NEWEST)
+        return NEWEST, "current"
+    return revision, state
+
+
+def _wait(connection: Connection) -> None:
+    """Be the only one that changes tables; on SQLite, whoever writes is."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
+
+
+def _look(connection: Connection) -> tuple[str | None, State]:
+    names = inspect(connection).get_table_names()
+    if VERSION_TABLE in names:
+        revision = connection.execute(select(version.c.version_num)).scalar()
+        if revision == NEWEST:
+            return revision, "current"
+        return revision, "older" if revision in (None, *REVISIONS) else "newer"
+    return None, "older" if any(name.startswith(PREFIX) for name in names) else "empty"
+
+
+def _too_new(database: Database, revision: str | None) -> str:
+    return (
+        f"the tables in {database.shown} are of version {revision}, this SteadyArm knows versions "
+        f"up to {NEWEST}; install a newer SteadyArm."
+    )

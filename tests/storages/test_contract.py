@@ -1,0 +1,78 @@
+"""Every storage keeps the contract, and the contract's checks notice when one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from steadyarm.storages.base import Storage
+from steadyarm.storages.checks import CHECKS, Open, run_checks
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import Decision, Handed, Lease, Outcome, Target
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_storage_keeps(check: Callable[[Open], None], open_fresh: Open) -> None:
+    check(open_fresh)
+
+
+def _always(make: Callable[[], Storage]) -> Open:
+    storage = make()
+    return lambda: storage
+
+
+def test_all_checks_run_at_once_and_close_what_they_opened() -> None:
+    closed = []
+
+    class Counting(MemoryStorage):
+        def close(self) -> None:
+            closed.append(self)
+
+    run_checks(lambda: _always(Counting))
+    assert len(closed) == len(CHECKS)
+
+
+class NeverAhead(MemoryStorage):
+    def assign(
+        self,
+        key: int,
+        units: Sequence[str],
+        held: Sequence[Lease] = (),
+        ahead: int = 0,
+        *,
+        expires: int,
+        now: int,
+    ) -> Handed:
+        return super().assign(key, units, (), 0, expires=expires, now=now)
+
+
+class AnyVersion(MemoryStorage):
+    def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
+        return super().decide(key, self.snapshot(key).experiment.version, decision, now)
+
+
+class NoWindow(MemoryStorage):
+    def reward(
+        self, key: int, rewards: Sequence[tuple[Target, float]], window: int | None, now: int
+    ) -> tuple[Outcome, ...]:
+        return super().reward(key, rewards, None, now)
+
+
+class Rounding(MemoryStorage):
+    def reward(
+        self, key: int, rewards: Sequence[tuple[Target, float]], *rest: Any
+    ) -> tuple[Outcome, ...]:
+        return super().reward(key, [(who, round(value, 9)) for who, value in rewards], *rest)
+
+
+@pytest.mark.parametrize("broken", [NeverAhead, AnyVersion, NoWindow, Rounding])
+def test_checks_notice(broken: type[Storage]) -> None:
+    with pytest.raises(AssertionError):
+        run_checks(lambda: _always(broken))
+
+
+def test_checks_notice_what_is_not_shared() -> None:
+    with pytest.raises(Exception, match="no experiment"):
+        run_checks(lambda: MemoryStorage)

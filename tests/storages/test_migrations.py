@@ -1,0 +1,161 @@
+"""The migrations make the tables of schema.py, whatever version one comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, insert, text
+from sqlalchemy.engine import Engine, make_url
+
+from steadyarm.errors import StorageVersionError
+from steadyarm.storages import open_storage, storage_status, upgrade_storage
+from steadyarm.storages.sql.schema import REVISIONS, VERSION_TABLE, experiments, metadata
+from steadyarm.storages.sql.versions import MIGRATIONS, NEWEST, migrate
+
+_databases = count()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'storage.db'}"
+    server = request.getfixturevalue("postgres")
+    name = f"migrations_{next(_databases)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    made = make_url(server).set(drivername="postgresql+psycopg", database=name)
+    return made.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = create_engine(url)
+    yield engine
+    engine.dispose()
+
+
+def test_migrations_make_the_tables_of_the_schema(url: str, engine: Engine) -> None:
+    assert upgrade_storage(url) == (None, NEWEST)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"version_table": VERSION_TABLE, "compare_type": True}
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_sqlite_tables_are_the_same_to_the_letter(tmp_path: Path) -> None:
+    # What Alembic does not compare: WITHOUT ROWID, AUTOINCREMENT, conditions of indices.
+    made = []
+    for name in ("migrated", "created"):
+        url = f"sqlite:///{tmp_path / name}.db"
+        engine = create_engine(url)
+        if name == "migrated":
+            upgrade_storage(url)
+        else:
+            metadata.create_all(engine)
+        with engine.connect() as connection:
+            rows = connection.execute(text("SELECT name, sql FROM sqlite_master")).all()
+        engine.dispose()
+        made.append({row.name: row.sql for row in rows if row.name.startswith("steadyarm_")})
+    made[0].pop(VERSION_TABLE)
+    assert made[0] == made[1]
+    assert sum("WITHOUT ROWID" in str(sql) for sql in made[0].values()) == 2
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_indices_have_their_conditions_on_postgresql(url: str, engine: Engine) -> None:
+    upgrade_storage(url)
+    with engine.connect() as connection:
+        query = text("SELECT indexdef FROM pg_indexes WHERE indexname = 'steadyarm_segments_open'")
+        assert "WHERE (closed IS NULL)" in connection.execute(query).scalar_one()
+
+
+def test_revisions_are_those_of_the_scripts() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    script = ScriptDirectory.from_config(config)
+    assert tuple(r.revision for r in reversed([*script.walk_revisions()])) == REVISIONS
+    assert script.get_current_head() == NEWEST
+
+
+def test_migrations_are_in_the_package() -> None:
+    import steadyarm
+
+    assert MIGRATIONS.is_relative_to(Path(steadyarm.__file__).parent)
+    assert len([*(MIGRATIONS / "versions").glob("r*.py")]) == len(REVISIONS)
+
+
+def test_an_older_database_is_refused_until_it_is_upgraded(url: str, engine: Engine) -> None:
+    with engine.begin() as connection:
+        migrate(connection, "0001")
+        row = {"name": "e", "tag": "t", "state": "running", "config": '{"seed":1}'}
+        more = {"policy_state": "{}", "created": 1, "version": 2, "observed": 3}
+        connection.execute(insert(experiments), row | more)
+    status = storage_status(url)
+    assert (status.state, status.revision, status.newest) == ("older", "0001", NEWEST)
+    with pytest.raises(StorageVersionError, match=r"0001.* steadyarm storage upgrade --storage "):
+        open_storage(url)
+    assert storage_status(url).state == "older"
+    assert upgrade_storage(url) == ("0001", NEWEST)
+    assert storage_status(url).state == "current"
+    storage = open_storage(url)
+    found = storage.find("e")
+    assert (found.state, found.version, found.observed) == ("running", 2, 3)
+    assert storage.tokens() == []
+    storage.close()
+    assert upgrade_storage(url) == (NEWEST, NEWEST)
+
+
+@pytest.mark.parametrize("call", [open_storage, upgrade_storage])
+def test_a_newer_database_is_refused(
+    url: str, engine: Engine, call: Callable[[str], object]
+) -> None:
+    upgrade_storage(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    with pytest.raises(StorageVersionError, match=r"9999.*install a newer SteadyArm"):
+        call(url)
+    status = storage_status(url)
+    assert (status.state, status.revision) == ("newer", "9999")
+
+
+def test_tables_of_others_are_left_alone(url: str, engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('theirs')"))
+    assert storage_status(url).state == "empty"
+    open_storage(url).close()
+    assert storage_status(url).state == "current"
+    with engine.connect() as connection:
+        query = text("SELECT version_num FROM alembic_version")
+        assert connection.execute(query).scalars().all() == ["theirs"]
+
+
+def test_a_failed_migration_leaves_nothing(
+    url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alembic.operations import Operations
+
+    def fail(*args: object, **named: object) -> None:
+        raise RuntimeError("half-way")
+
+    monkeypatch.setattr(Operations, "create_index", fail)  # after some of the tables
+    with pytest.raises(RuntimeError, match="half-way"):
+        open_storage(url)
+    assert storage_status(url).state == "empty"
+
+
+def test_status_makes_no_file(tmp_path: Path) -> None:
+    status = storage_status(f"sqlite:///{tmp_path / 'none.db'}")
+    assert (status.state, status.backend, status.revision) == ("empty", "sqlite", None)
+    assert [*tmp_path.iterdir()] == []
