@@ -1,6 +1,7 @@
 """SteadyArm: find the best of many variants, and stay right when the world moves."""
 
 from steadyarm.analysis import Analysis, analyze
+from steadyarm.answers import LiveAssignment, Status
 from steadyarm.arms import ArmSet
 from steadyarm.designs import (
     Design,
@@ -22,13 +23,23 @@ from steadyarm.environments import (
 )
 from steadyarm.errors import (
     BudgetSpentError,
+    ExperimentExistsError,
     InvalidInputError,
+    LeaseExpiredError,
     MissingExtraError,
     RepeatedRewardError,
     RewardsPendingError,
+    RewardTooLateError,
+    ServiceError,
     SteadyArmError,
+    StorageError,
+    StorageVersionError,
     UnknownAssignmentError,
+    UnknownExperimentError,
+    WrongStateError,
 )
+from steadyarm.experiment import Experiment
+from steadyarm.lifecycle import create_experiment, import_experiment, load_experiment
 from steadyarm.planning import Plan, Question, plan
 from steadyarm.policies import (
     GBAI,
@@ -60,6 +71,13 @@ __all__ = [
     "Assignment",
     "Session",
     "Verdict",
+    # live experiments
+    "Experiment",
+    "LiveAssignment",
+    "Status",
+    "create_experiment",
+    "import_experiment",
+    "load_experiment",
     # designs
     "Design",
     "frank_wolfe_g",
@@ -105,10 +123,18 @@ __all__ = [
     "analyze",
     # errors
     "BudgetSpentError",
+    "ExperimentExistsError",
     "InvalidInputError",
+    "LeaseExpiredError",
     "MissingExtraError",
     "RepeatedRewardError",
+    "RewardTooLateError",
     "RewardsPendingError",
+    "ServiceError",
     "SteadyArmError",
+    "StorageError",
+    "StorageVersionError",
     "UnknownAssignmentError",
+    "UnknownExperimentError",
+    "WrongStateError",
 ]

@@ -1,0 +1,130 @@
+"""What an experiment answers with: assignments and their ids, its status."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.storages.records import (
+    POSITIONS,
+    ExperimentState,
+    check_of,
+    number_of,
+    place_of,
+)
+
+__all__ = [
+    "LiveAssignment",
+    "Status",
+    "id_of",
+    "instant",
+    "moment",
+    "shortened",
+    "ticket_in",
+]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
+LATEST = 2**53  # microseconds, some 285 years
+
+
+@dataclass(frozen=True)
+class LiveAssignment:
+    """One variant handed out by an experiment.
+
+    Attributes
+    ----------
+    id : give it back with the reward
+    unit : who got it
+    arm, name : the variant
+    probability : with which it was drawn
+    created : when it was handed out first
+    new : False if the unit had it already
+    """
+
+    id: str
+    unit: str
+    arm: int
+    name: str
+    probability: float
+    created: datetime
+    new: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where an experiment stands, in numbers.
+
+    Attributes
+    ----------
+    assigned, rewarded : by variant
+    segments, observed : opened, and of these handed to the policy
+    leased : positions that are leased and not reported as used
+    """
+
+    name: str
+    state: ExperimentState
+    created: datetime
+    budget: int
+    assigned: tuple[int, ...]
+    rewarded: tuple[int, ...]
+    segments: int
+    observed: int
+    leased: int
+
+
+def id_of(tag: str, number: int, unit: str) -> str:
+    """The id of an assignment: the experiment's tag, segment, position, and a check of the unit.
+
+    Examples
+    --------
+    >>> id_of("k3v9x2ma", number_of(12, 345), "visitor 1")
+    'k3v9x2ma-12-345-41242f'
+    """
+    segment, position = place_of(number)
+    return f"{tag}-{segment}-{position}-{check_of(unit)}"
+
+
+def ticket_in(text: str, tag: str) -> tuple[int, str] | None:
+    """Number and check in an id of that experiment; None if it is something else.
+
+    Examples
+    --------
+    >>> number, check = ticket_in("k3v9x2ma-12-345-41242f", "k3v9x2ma")
+    >>> place_of(number), check
+    ((12, 345), '41242f')
+    >>> ticket_in("visitor-7", "k3v9x2ma")
+    """
+    found = ID.fullmatch(text)
+    if found is None or found[1] != tag or int(found[3]) >= POSITIONS:
+        return None
+    return number_of(int(found[2]), int(found[3])), found[4]
+
+
+def moment(instant: int) -> datetime:
+    """A stored time as a datetime."""
+    return EPOCH + timedelta(microseconds=instant)
+
+
+def instant(when: Any, now: int) -> int:
+    """A time as it is stored; never later than `now`, for clocks differ."""
+    if isinstance(when, datetime) and when.tzinfo is not None:
+        stored = (when - EPOCH) // timedelta(microseconds=1)
+    elif isinstance(when, int) and not isinstance(when, bool):
+        stored = when
+    else:
+        raise InvalidInputError(
+            f"the time is {shortened(when)}; expected a datetime with its time zone."
+        )
+    if not 0 <= stored < LATEST:
+        raise InvalidInputError(f"the time is {shortened(when)}; expected one after 1970.")
+    return min(stored, now)
+
+
+def shortened(value: Any) -> str:
+    """What was given, as far as it fits into a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,173 @@
+"""What follows from the books of a live experiment: which segments end, which one opens.
+
+Pure functions of a snapshot and the time: any process may decide, and the storage takes the first
+decision. Replaying the log comes to the same decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from steadyarm.errors import BudgetSpentError, RewardsPendingError
+from steadyarm.judgement import state_after
+from steadyarm.ledger import OpenSegment, part_of
+from steadyarm.policies import State
+from steadyarm.segments import Segment
+from steadyarm.settings import Settings
+from steadyarm.storages.records import Decision, Progress, SegmentRecord, Snapshot, Tally
+
+__all__ = [
+    "decide",
+    "first_state",
+    "is_over",
+    "next_segment",
+    "observed",
+    "piece_of",
+    "progress_of",
+    "state_of",
+]
+
+
+def first_state(settings: Settings) -> dict[str, Any]:
+    """What is stored of the policy before the first segment."""
+    start = settings.policy.start(settings.arms, settings.budget, trials=1, seed=settings.seed)
+    return {"state": start.to_dict(), "rounds": 0}
+
+
+def state_of(settings: Settings, stored: Any) -> State:
+    """The policy's state as it was stored."""
+    state: State = settings.policy.state_type.from_dict(stored["state"], settings.arms)
+    return state
+
+
+def is_over(settings: Settings, part: Progress, now: int) -> bool:
+    """Whether all of a segment's rewards are in, or given up because their window has closed."""
+    if part.assigned < part.rounds or part.last is None:
+        return False
+    if part.told == part.assigned:
+        return True
+    window = settings.window
+    return window is not None and settings.missing != "fail" and now > part.last + window
+
+
+def progress_of(record: SegmentRecord, tally: Tally) -> Progress:
+    """How far a segment is."""
+    return Progress(record.index, record.rounds, tally.handed_out, tally.told, tally.last)
+
+
+def piece_of(
+    settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
+) -> OpenSegment:
+    """The segment as a policy reads it; if `given_up`, what is missing counts as the rule says."""
+    stats = tally.stats()
+    assigned = np.array(tally.assigned, dtype=np.int64)
+    forgotten = np.zeros_like(assigned)
+    if given_up and settings.missing == "zero":
+        stats = replace(stats, counts=assigned[None].copy())
+    elif given_up:
+        forgotten = assigned - stats.counts[0]
+    return OpenSegment(
+        index=record.index,
+        segment=record.segment,
+        stats=stats if settings.direction == "maximize" else stats.negated(),
+        carried_on=record.carried_on,
+        superseded=record.superseded,
+        handed=tally.handed_out,
+        assigned=assigned,
+        forgotten=forgotten,
+        observed=record.closed is not None,
+    )
+
+
+def observed(settings: Settings, state: State, record: SegmentRecord, tally: Tally) -> State:
+    """The policy's state after a segment that is over."""
+    piece = piece_of(settings, record, tally, given_up=True)
+    return state_after(settings.policy, state, [piece])
+
+
+def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Decision | None:
+    """What to do now, if anything.
+
+    Segments that are over are handed to the policy. One that only carried on then makes way at the
+    end of its block, which is a decision of its own: where the block ends is known once it is
+    stored. If positions are needed and there are none, a segment opens.
+    """
+    stored = snapshot.experiment.policy_state
+    state, rounds = state_of(settings, stored), int(stored["rounds"])
+    closed: list[tuple[int, Tally]] = []
+    left: list[SegmentRecord] = []
+    for record, tally in snapshot.segments:
+        if record.closed is not None:
+            continue
+        if is_over(settings, progress_of(record, tally), now):
+            state = observed(settings, state, record, tally)
+            rounds += record.rounds
+            closed.append((record.index, tally))
+        else:
+            left.append(record)
+    after = {"state": state.to_dict(), "rounds": rounds}
+    current = snapshot.segments[-1][0] if snapshot.segments else None
+    if current is not None and current not in left:
+        current = None
+    if closed and current is not None and _may_make_way(current):
+        return Decision(after, tuple(closed), supersede=current.index)
+    opened = None
+    if need and (current is None or current.handed >= current.rounds):
+        spare = settings.budget - rounds - sum(record.rounds for record in left)
+        segment, carried_on = next_segment(settings, state, current, spare)
+        opened = SegmentRecord(
+            index=snapshot.segments[-1][0].index + 1 if snapshot.segments else 0,
+            segment=segment,
+            carried_on=carried_on,
+            superseded=False,
+            policy_version=snapshot.experiment.observed + len(closed),
+            opened=now,
+        )
+    if not closed and opened is None:
+        return None
+    return Decision(after, tuple(closed), opened=opened)
+
+
+def _may_make_way(current: SegmentRecord) -> bool:
+    """Whether it only carries on, and can be cut short: a shuffled one has its numbers of plays."""
+    shuffled = current.segment.order == "shuffled"
+    return current.carried_on and not current.superseded and not shuffled
+
+
+def next_segment(
+    settings: Settings, state: State, current: SegmentRecord | None, spare: int
+) -> tuple[Segment, bool]:
+    """The segment that opens after `current`, and whether it carries on with its allocation.
+
+    current : the last segment if it is not over; None if it is, or if there is none
+    spare : what is left of the budget
+    """
+    policy = settings.policy
+    if spare <= 0:
+        raise BudgetSpentError(
+            f"all {settings.budget} assignments of the budget have been handed out; tell the "
+            "rewards that are missing and ask for the recommendation."
+        )
+    if current is not None and not current.superseded:
+        if policy.waits:
+            raise RewardsPendingError(
+                f"{policy.name} decides only when all rewards of an epoch are known; some are "
+                "still missing. Tell them, or use a policy that need not wait, such as Steady()."
+            )
+        # Rewards are slow: go on with the same allocation until they have come.
+        segment = current.segment.lasting(spare)
+    else:
+        planned = policy.next_segment(state)
+        if planned is None:
+            raise BudgetSpentError(
+                f"{policy.name} has ended with {spare} of {settings.budget} assignments to spare; "
+                "ask for the recommendation."
+            )
+        segment = settings.mixed(planned.checked(settings.arms.size))
+    if policy.unbiased:
+        segment = part_of(segment, settings.budget)
+    carried_on = current is not None and not current.superseded
+    return segment.lasting(min(int(segment.rounds[0]), spare)), carried_on

@@ -1,0 +1,419 @@
+"""Experiment: ask/tell for a live test that is kept in a storage.
+
+The facade resolves and checks what it is given, the storage keeps it, and `decisions` says what
+follows. Any number of processes may hold the same experiment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal
+
+from steadyarm.answers import (
+    LiveAssignment,
+    Status,
+    id_of,
+    instant,
+    moment,
+    shortened,
+    ticket_in,
+)
+from steadyarm.arms import ArmSet
+from steadyarm.decisions import decide, is_over
+from steadyarm.errors import (
+    BudgetSpentError,
+    InvalidInputError,
+    LeaseExpiredError,
+    RewardsPendingError,
+    SteadyArmError,
+    UnknownAssignmentError,
+    WrongStateError,
+)
+from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
+from steadyarm.judgement import Judgement
+from steadyarm.judging import judge, status_of
+from steadyarm.local import LocalLease
+from steadyarm.outcomes import told
+from steadyarm.policies import Policy
+from steadyarm.replay import Replay, replay
+from steadyarm.settings import Settings, microseconds
+from steadyarm.storages.base import Storage
+from steadyarm.storages.records import (
+    Assigned,
+    ExperimentRecord,
+    ExperimentState,
+    Lease,
+    Target,
+)
+from steadyarm.transfer import export_experiment
+from steadyarm.validation import finite_number, whole_number
+from steadyarm.verdict import Verdict
+
+__all__ = ["Experiment"]
+
+LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
+GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
+LONGEST_LEASE = 3600  # seconds
+LOOK = microseconds(1)  # how often windows are looked at
+LONGEST = 512  # characters of a unit
+
+
+class Experiment:
+    """A live test in a storage; `create_experiment` and `load_experiment` make one.
+
+    Attributes
+    ----------
+    name : of the experiment
+    settings : everything that it was created with
+    storage : where it is kept
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        record: ExperimentRecord,
+        policy: Policy[Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.storage = storage
+        self.name, self.key, self.tag = record.name, record.key, record.tag
+        self.settings = Settings.from_dict(record.config, policy)
+        self.created = moment(record.created)
+        self._clock = clock
+        self._lock = Lock()
+        self._held: tuple[Lease, ...] = ()
+        self._look = 0
+
+    def __repr__(self) -> str:
+        return f"Experiment({self.name!r}, {self.settings.policy.name}, {self.arms.size} variants)"
+
+    @property
+    def arms(self) -> ArmSet:
+        """The variants."""
+        return self.settings.arms
+
+    @property
+    def policy(self) -> Policy[Any]:
+        """How they are chosen."""
+        return self.settings.policy
+
+    @property
+    def budget(self) -> int:
+        """How many assignments are handed out in all."""
+        return self.settings.budget
+
+    @property
+    def state(self) -> ExperimentState:
+        """draft, running, paused, stopped or archived."""
+        return self.storage.find(self.name).state
+
+    # Handing out
+
+    def ask(self, unit: str | None = None) -> LiveAssignment:
+        """The variant to show to a unit: a visitor, a session, a device."""
+        (answer,) = self.ask_many([unit])
+        if isinstance(answer, SteadyArmError):
+            raise answer
+        return answer
+
+    def ask_many(
+        self, units: Sequence[str | None], ahead: int = 0
+    ) -> list[LiveAssignment | SteadyArmError]:
+        """Variants for many units in one transaction, in their order.
+
+        Where a unit cannot have one, because the budget is spent, rewards must come first or it is
+        no proper unit, the error stands in its place.
+
+        ahead : positions to lease beyond these, so that the next call need not queue for them;
+            `release` gives back what is left
+        """
+        checked = [self._checked(unit) for unit in units]
+        answers: list[LiveAssignment | SteadyArmError | None] = [
+            None if isinstance(unit, str) else unit for unit in checked
+        ]
+        now = self._now()
+        if self.settings.window is not None and now >= self._look:
+            self._look = now + LOOK
+            self.refresh()
+        with self._lock:
+            while waiting := [i for i, answer in enumerate(answers) if answer is None]:
+                names, refused = [str(checked[i]) for i in waiting], None
+                try:
+                    given: Sequence[Assigned | None] = self._assign(names, ahead, now)
+                    if None in given:
+                        refused = self._open_segment(now)
+                except WrongStateError as error:
+                    given, refused = self._known(names), error
+                for i, found in zip(waiting, given, strict=True):
+                    answers[i] = refused if found is None else self._answer(found)
+        return [answer for answer in answers if answer is not None]
+
+    def _assign(self, units: list[str], ahead: int, now: int) -> Sequence[Assigned | None]:
+        handed = self.storage.assign(
+            self.key, units, self._held, ahead, expires=now + LEASED, now=now
+        )
+        self._held = handed.leases
+        return handed.assigned
+
+    def _known(self, units: list[str]) -> list[Assigned | None]:
+        """What units have already."""
+        if self.settings.sticky == "none":
+            return [None] * len(units)
+        return [
+            None if row is None else row.assigned()
+            for row in self.storage.find_assignments(self.key, units)
+        ]
+
+    def release(self) -> None:
+        """Give back positions that were leased ahead and not used."""
+        with self._lock:
+            if self._held:
+                self.storage.release(self.key, [lease.id for lease in self._held])
+                self._held = ()
+
+    def lease(self, wanted: int = 1000, seconds: float = 60.0) -> list[LocalLease]:
+        """Positions to hand out without asking for each, for some seconds; see `LocalLease`.
+
+        What is not reported within a minute after that goes back to others.
+        """
+        whole_number(wanted, "wanted", least=1)
+        if not 0 < finite_number(seconds, "seconds") <= LONGEST_LEASE:
+            raise InvalidInputError(
+                f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
+            )
+        now = self._now()
+        until = now + microseconds(seconds)
+        while not (leases := self.storage.lease(self.key, wanted, expires=until + GRACE, now=now)):
+            if refused := self._open_segment(now):
+                raise refused
+        segments = self.storage.segments(self.key, {lease.segment for lease in leases})
+        fixed = self.tag, self.settings.seed, self.arms.names
+        return [
+            LocalLease.of(lease, segments[lease.segment].segment, *fixed, until) for lease in leases
+        ]
+
+    def report(
+        self, lease: int, used: Sequence[tuple[int, str, datetime | int]]
+    ) -> list[LiveAssignment | SteadyArmError]:
+        """Store what was handed out from a lease: position, unit and time of each.
+
+        Where the unit has another assignment already that one counts and is given back; where the
+        lease has run out the error stands in its place.
+        """
+        now = self._now()
+        rows = [
+            (whole_number(position, "the position"), self._unit(unit), instant(when, now))
+            for position, unit, when in used
+        ]
+        stored = self.storage.report(self.key, whole_number(lease, "the lease"), rows, now)
+        expired = LeaseExpiredError(
+            f"lease {lease} has run out and this position went back; report what was handed out "
+            "within a minute after the lease's end."
+        )
+        return [expired if found is None else self._answer(found) for found in stored]
+
+    def _open_segment(self, now: int) -> SteadyArmError | None:
+        """Make sure that there are positions; the reason if there can be none."""
+        while True:
+            snapshot = self.storage.snapshot(self.key)
+            last = snapshot.segments[-1][0] if snapshot.segments else None
+            if last is not None and last.closed is None and last.handed < last.rounds:
+                return None
+            try:
+                decision = decide(self.settings, snapshot, now, need=True)
+            except (BudgetSpentError, RewardsPendingError) as error:
+                return error
+            assert decision is not None
+            version = snapshot.experiment.version
+            if self.storage.decide(self.key, version, decision, now) and decision.opened:
+                return None
+
+    # Rewards
+
+    def tell(self, assignment: LiveAssignment | str, reward: float) -> None:
+        """The reward of an assignment, of its id, or of a unit; late and out of order is fine.
+
+        The same reward told again changes nothing; another one is refused.
+        """
+        target = assignment.id if isinstance(assignment, LiveAssignment) else assignment
+        (outcome,) = self.tell_many([(target, reward)])
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
+
+    def tell_many(
+        self, rewards: Iterable[tuple[str, float]]
+    ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
+        """Rewards of many assignments, by their ids or units, in one transaction.
+
+        Says for each whether it was stored or was there already; where it was refused the error
+        stands in its place, and the others are stored.
+        """
+        answers: list[Literal["stored", "repeated"] | SteadyArmError | None] = []
+        good: list[tuple[Target, float]] = []
+        given = list(rewards)
+        for target, reward in given:
+            try:
+                good.append((self._target(target), self.settings.check_reward(reward)))
+                answers.append(None)
+            except (InvalidInputError, UnknownAssignmentError) as error:
+                answers.append(error)
+        outcomes = iter(
+            self.storage.reward(self.key, good, self.settings.window, self._now()) if good else ()
+        )
+        for i, (target, reward) in enumerate(given):
+            if answers[i] is None:
+                answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
+        if "stored" in answers:
+            self.refresh()
+        return [answer for answer in answers if answer is not None]
+
+    def refresh(self) -> None:
+        """Hand segments that are over to the policy; asking and telling do it by themselves."""
+        now = self._now()
+        while any(is_over(self.settings, part, now) for part in self.storage.progress(self.key)):
+            snapshot = self.storage.snapshot(self.key)
+            decision = decide(self.settings, snapshot, now, need=False)
+            if decision is None:
+                return
+            self.storage.decide(self.key, snapshot.experiment.version, decision, now)
+
+    def _target(self, target: str) -> Target:
+        """What an assignment's id says, or the unit."""
+        if isinstance(target, str) and (ticket := ticket_in(target, self.tag)) is not None:
+            return ticket
+        unit = self._unit(target)
+        if self.settings.sticky == "none":
+            raise UnknownAssignmentError(
+                f"{target!r} is no id of an assignment of {self.name!r}, and units may have many; "
+                "tell rewards by the id that ask() gave."
+            )
+        return unit
+
+    # What it concludes
+
+    def recommend(self, level: float = 0.95, anytime: bool = False) -> Verdict:
+        """The best variant on what has been told so far, with intervals.
+
+        Parameters
+        ----------
+        level : probability with which intervals hold, for all variants at once
+        anytime : False if the test is judged once, at its end; True for intervals that hold at all
+            looks at once, and for tests of any size if a reward_range was given
+        """
+        bounds = self.settings.reward_range if anytime else None
+        return self.judgement().recommend(level, anytime, bounds)
+
+    def evidence(self) -> Evidence:
+        """What intervals and drift reports are computed from: scores piece by piece."""
+        return self.judgement().evidence()
+
+    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
+        """Estimates in equal shares of the test, and whether they move by more than noise."""
+        return self.judgement().drift(periods, level)
+
+    def otherwise(self, level: float = 0.95) -> Otherwise:
+        """What raw means, an early look or elimination would have concluded."""
+        return self.judgement().otherwise(level)
+
+    def health(self) -> HealthReport:
+        """Whether variants were handed out as planned, and whose rewards are missing."""
+        return self.judgement(strict=False).health()
+
+    def judgement(self, strict: bool = True) -> Judgement:
+        """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        return judge(self.settings, snapshot, self._now(), strict)
+
+    def status(self) -> Status:
+        """Where the test stands, in numbers."""
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        return status_of(self.settings, snapshot, self.storage.leases(self.key))
+
+    def replay(self) -> Replay:
+        """Compute the whole test anew from its log, and compare to the bit."""
+        return replay(self.storage, self.storage.find(self.name), self.settings)
+
+    def export(self, path: str | Path) -> Path:
+        """Write the log into a .csv or .parquet file that `analyze` reads.
+
+        A description is written beside it; `import_experiment` takes both into another storage.
+        """
+        return export_experiment(self, path)
+
+    # States
+
+    def start(self) -> None:
+        """From draft to running."""
+        self._move("running", "draft")
+
+    def pause(self) -> None:
+        """Hand nothing out for now; rewards are still counted."""
+        self._move("paused", "running")
+
+    def resume(self) -> None:
+        """From paused to running again."""
+        self._move("running", "paused")
+
+    def stop(self) -> None:
+        """Hand nothing out any more; rewards of what was handed out are still counted."""
+        self._move("stopped")
+
+    def archive(self) -> None:
+        """Close the books: neither assignments nor rewards any more."""
+        self._move("archived")
+
+    def _move(self, to: ExperimentState, only: ExperimentState | None = None) -> None:
+        state = self.state
+        if only is not None and state not in (only, to):
+            raise WrongStateError(
+                f"{self.name!r} is {state}; only from {only} it can be set to {to} in this way."
+            )
+        self.release()
+        self.storage.move(self.key, to)
+
+    def close(self) -> None:
+        """Give back positions leased ahead, and let go of the storage's connections."""
+        self.release()
+        self.storage.close()
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Small print
+
+    def _now(self) -> int:
+        return microseconds(self._clock())
+
+    def _unit(self, unit: Any) -> str:
+        if unit is None and self.settings.sticky == "none":
+            return ""
+        if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST or "\0" in unit:
+            raise InvalidInputError(
+                f"the unit is {shortened(unit)}; expected a text of 1 to {LONGEST} characters that "
+                "names who gets the variant, such as a visitor's id."
+            )
+        return unit
+
+    def _checked(self, unit: Any) -> str | InvalidInputError:
+        try:
+            return self._unit(unit)
+        except InvalidInputError as error:
+            return error
+
+    def _answer(self, found: Assigned) -> LiveAssignment:
+        return LiveAssignment(
+            id_of(self.tag, found.number, found.unit),
+            found.unit,
+            found.arm,
+            self.arms.names[found.arm],
+            found.probability,
+            moment(found.created),
+            found.new,
+        )

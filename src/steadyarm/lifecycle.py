@@ -1,0 +1,220 @@
+"""Making experiments: created, loaded, described in a few words of TOML or JSON."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from steadyarm.answers import shortened
+from steadyarm.arms import ArmSet
+from steadyarm.decisions import first_state
+from steadyarm.environments.named import arms_from_settings
+from steadyarm.errors import ExperimentExistsError, InvalidInputError
+from steadyarm.experiment import Experiment
+from steadyarm.policies import Policy, policy_from_dict, policy_named
+from steadyarm.segments import Direction
+from steadyarm.settings import Missing, Settings, Sticky, microseconds
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+from steadyarm.transfer import read_export
+
+__all__ = ["create_experiment", "create_from_description", "import_experiment", "load_experiment"]
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+OPTIONS = ("seed", "direction", "reward_range", "reward_window", "missing", "sticky")
+DESCRIBED = ("arms", "policy", "budget", *OPTIONS, "control", "min_share")
+
+
+def create_experiment(
+    name: str,
+    arms: ArmSet | Sequence[str],
+    policy: Policy[Any],
+    budget: int,
+    storage: str | Storage | None = None,
+    *,
+    seed: int | None = None,
+    direction: Direction = "maximize",
+    reward_range: tuple[float, float] | None = None,
+    reward_window: float | str | timedelta | None = None,
+    missing: Missing = "zero",
+    sticky: Sticky = "unit",
+    control: Mapping[str, float] | None = None,
+    min_share: Mapping[str, float] | float | None = None,
+    load_if_exists: bool = False,
+    start: bool = True,
+    clock: Callable[[], float] = time.time,
+) -> Experiment:
+    """A new live test in a storage.
+
+    Parameters
+    ----------
+    name : letters, digits, dots, hyphens and underscores
+    arms : the variants; a list of names for variants that share nothing
+    policy : how they are chosen; Steady() if in doubt
+    budget : how many assignments will be handed out in all; `plan` says how many are needed
+    storage : a URL such as "sqlite:///tests.db" or "postgresql+psycopg://me@host/tests"; by default
+        what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
+    seed : makes all draws reproducible; drawn and stored if it is not given
+    direction, reward_range, reward_window, missing, sticky, control, min_share : see `Settings`
+    load_if_exists : an experiment of that name with the same settings is loaded instead
+    start : False leaves it a draft until `Experiment.start`
+    clock : seconds since 1970
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> shop = sa.create_experiment("shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1)
+    >>> first = shop.ask("visitor 1")
+    >>> first.name == shop.ask("visitor 1").name, first.probability
+    (True, 0.5)
+    >>> shop.tell(first, 1.0)
+    >>> shop.status().rewarded
+    (1, 0)
+    """
+    settings = Settings(
+        arms=ArmSet.one_hot(arms) if isinstance(arms, (list, tuple)) else arms,  # type: ignore[arg-type]  # checked there
+        policy=policy,
+        budget=budget,
+        seed=secrets.randbits(53) if seed is None else seed,
+        direction=direction,
+        reward_range=reward_range,
+        reward_window=reward_window,  # type: ignore[arg-type]  # made seconds there
+        missing=missing,
+        sticky=sticky,
+        control=control or {},
+        min_share=min_share or {},  # type: ignore[arg-type]  # made a mapping there
+    )
+    _checked(name)
+    with _opened(storage) as opened:
+        try:
+            record = opened.create(
+                name,
+                "".join(secrets.choice(LETTERS) for _ in range(8)),
+                "running" if start else "draft",
+                settings.to_dict(),
+                first_state(settings),
+                microseconds(clock()),
+            )
+        except ExperimentExistsError:
+            if not load_if_exists:
+                raise
+            found = Experiment(opened, opened.find(name), policy, clock)
+            _check_same(found, settings, ignore_seed=seed is None)
+            return found
+        return Experiment(opened, record, policy, clock)
+
+
+def load_experiment(
+    name: str,
+    storage: str | Storage | None = None,
+    *,
+    policy: Policy[Any] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Experiment:
+    """The live test of that name; a policy of your own is given again."""
+    with _opened(storage) as opened:
+        return Experiment(opened, opened.find(name), policy, clock)
+
+
+def import_experiment(
+    path: str | Path,
+    storage: str | Storage | None = None,
+    name: str | None = None,
+    *,
+    policy: Policy[Any] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Experiment:
+    """Take an exported experiment into a storage, rows and segments and all, or nothing.
+
+    It goes on where it stood; positions of it that were out on lease are released.
+    """
+    snapshot, rows = read_export(path)
+    with _opened(storage) as opened:
+        record = opened.restore(_checked(name or snapshot.experiment.name), snapshot, rows)
+        return Experiment(opened, record, policy, clock)
+
+
+def create_from_description(
+    name: str,
+    description: Mapping[str, Any],
+    storage: str | Storage | None = None,
+    *,
+    load_if_exists: bool = False,
+    start: bool = True,
+    clock: Callable[[], float] = time.time,
+) -> Experiment:
+    """A new live test from plain values, as TOML and JSON have them.
+
+    Keys are those of `create_experiment`. The arms are a list of names or a table with one of the
+    keys one_hot, factorial, bundles or features; the policy is a name or a table with its name
+    and settings.
+    """
+    values = dict(description)
+    if unknown := [key for key in values if key not in DESCRIBED]:
+        raise InvalidInputError(
+            f"an experiment has no setting {unknown[0]!r}; the settings are {', '.join(DESCRIBED)}."
+        )
+    for key in ("arms", "budget"):
+        if key not in values:
+            raise InvalidInputError(f"the description has no {key}; an experiment needs it.")
+    arms = values.pop("arms")
+    return create_experiment(
+        name,
+        arms_from_settings(arms) if isinstance(arms, Mapping) else arms,
+        _policy(values.pop("policy", "Steady")),
+        values.pop("budget"),
+        storage,
+        load_if_exists=load_if_exists,
+        start=start,
+        clock=clock,
+        **values,
+    )
+
+
+@contextmanager
+def _opened(storage: str | Storage | None) -> Iterator[Storage]:
+    """The storage, which stays open if all goes well; one that was opened here is closed if not."""
+    opened = open_storage(storage)
+    try:
+        yield opened
+    except BaseException:
+        if opened is not storage:
+            opened.close()
+        raise
+
+
+def _checked(name: str) -> str:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"the name is {shortened(name)}; expected up to 100 letters, digits, dots, hyphens and "
+            "underscores, the first a letter or digit, such as checkout-button-2."
+        )
+    return name
+
+
+def _policy(given: Any) -> Policy[Any]:
+    settings = dict(given) if isinstance(given, Mapping) else {"name": given}
+    if not isinstance(settings.get("name"), str):
+        raise InvalidInputError(
+            f'policy is {shortened(given)}; expected a name such as "steady", or a table with its '
+            "name and settings."
+        )
+    return policy_from_dict(settings | {"name": policy_named(settings["name"])})
+
+
+def _check_same(found: Experiment, settings: Settings, ignore_seed: bool) -> None:
+    stored, wanted = found.settings.to_dict(), settings.to_dict()
+    if ignore_seed:
+        wanted["seed"] = stored["seed"]
+    if different := [key for key in stored if stored[key] != wanted[key]]:
+        raise ExperimentExistsError(
+            f"an experiment {found.name!r} is there, but with another {', '.join(different)}; load "
+            "it as it is with load_experiment, or choose another name."
+        )

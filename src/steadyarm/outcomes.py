@@ -1,0 +1,38 @@
+"""What is answered to a reward: stored, there already, or why not."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from steadyarm.errors import (
+    RepeatedRewardError,
+    RewardTooLateError,
+    SteadyArmError,
+    UnknownAssignmentError,
+)
+from steadyarm.settings import Settings
+from steadyarm.storages.records import Outcome
+
+__all__ = ["told"]
+
+
+def told(
+    name: str, settings: Settings, target: str, reward: float, outcome: Outcome
+) -> Literal["stored", "repeated"] | SteadyArmError:
+    """The answer to the reward of a target, in the experiment of that name."""
+    if outcome.status == "stored" or outcome.status == "repeated":
+        return outcome.status
+    if outcome.status == "unknown":
+        return UnknownAssignmentError(
+            f"{target!r} is neither the id of an assignment of {name!r} nor a unit that has one; "
+            "tell rewards by what ask() gave."
+        )
+    if outcome.status == "conflict":
+        return RepeatedRewardError(
+            f"{target!r} has the reward {outcome.told!r} already, {reward!r} is another; the first "
+            "one counts."
+        )
+    return RewardTooLateError(
+        f"the reward of {target!r} came after its window of {settings.reward_window or 0:g} "
+        f"seconds; what was missing then counts as missing={settings.missing!r} says."
+    )

@@ -1,0 +1,259 @@
+"""Settings: everything that a live experiment was created with, checked once."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.policies import Policy, policy_from_dict
+from steadyarm.segments import Direction, Segment
+from steadyarm.validation import check_choice, check_fraction, finite_number, whole_number
+
+__all__ = ["Missing", "Settings", "Sticky", "microseconds"]
+
+Missing = Literal["zero", "drop", "fail"]
+Sticky = Literal["unit", "none"]
+
+LARGEST = 1e100  # rewards; squares of larger ones could not be added up
+SECOND = 1_000_000
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an experiment was created with.
+
+    Parameters
+    ----------
+    arms : the variants
+    policy : how they are chosen
+    budget : how many assignments will be handed out in all
+    seed : makes the whole test reproducible
+    direction : "maximize" or "minimize" the reward
+    reward_range : (least, largest) reward that can occur; others are refused
+    reward_window : how long after its assignment a reward counts; None for ever. Seconds, a
+        timedelta, or text such as "90m", "12h", "7d"; kept in seconds
+    missing : what a reward that never came counts as: "zero", such as a click that did not happen;
+        "drop", as the mean of the same variant's rewards around it, right if rewards get lost
+        whatever they are; "fail", no verdict without it
+    sticky : "unit" if a unit keeps its first variant, "none" if every request is drawn anew
+    control : {name: share} of one variant that always gets exactly this share
+    min_share : {name: share} that variants get in addition to what the policy gives them of the
+        rest; a number for all variants but the control
+    """
+
+    arms: ArmSet
+    policy: Policy[Any]
+    budget: int
+    seed: int
+    direction: Direction = "maximize"
+    reward_range: tuple[float, float] | None = None
+    reward_window: float | None = None
+    missing: Missing = "zero"
+    sticky: Sticky = "unit"
+    control: Mapping[str, float] = field(default_factory=dict)
+    min_share: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise InvalidInputError(
+                f"policy is {self.policy!r}; expected an instance of a policy, such as Steady()."
+            )
+        if not isinstance(self.arms, ArmSet):
+            raise InvalidInputError(
+                f'arms is {self.arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'
+            )
+        check_choice(self.direction, "direction", ("maximize", "minimize"))
+        check_choice(self.missing, "missing", ("zero", "drop", "fail"))
+        check_choice(self.sticky, "sticky", ("unit", "none"))
+        whole_number(self.budget, "budget", least=1)
+        if whole_number(self.seed, "seed") >= 2**63:
+            raise InvalidInputError(f"seed is {self.seed}; expected a number below 2**63.")
+        window = None if self.reward_window is None else _seconds(self.reward_window)
+        floors = self.min_share
+        if isinstance(floors, (int, float)):
+            floors = {name: floors for name in self.arms.names if name not in (self.control or {})}
+        object.__setattr__(self, "reward_window", window)
+        object.__setattr__(self, "reward_range", _range(self.reward_range, self.missing))
+        object.__setattr__(self, "control", _shares(self.control, "control", self.arms))
+        object.__setattr__(self, "min_share", _shares(floors, "min_share", self.arms))
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        if len(self.control) > 1:
+            raise InvalidInputError(
+                f"control names {len(self.control)} variants ({', '.join(self.control)}); only one "
+                "can be the control. Give others a min_share."
+            )
+        if both := set(self.control) & set(self.min_share):
+            raise InvalidInputError(
+                f"{both.pop()!r} is the control and has a min_share, too; its share is fixed, so "
+                "leave it out of min_share."
+            )
+        total = sum(self.control.values()) + sum(self.min_share.values())
+        if total >= 1:
+            raise InvalidInputError(
+                f"control and min_share reserve {total:g} of all assignments; they must leave "
+                "some for the policy, below 1 in sum."
+            )
+        if total and self.policy.waits:
+            raise InvalidInputError(
+                f"{self.policy.name} plays fixed numbers of each variant, which leave no room for "
+                "control or min_share; use a policy such as Steady()."
+            )
+
+    def mixed(self, segment: Segment) -> Segment:
+        """A policy's segment (a batch of one) with the shares of control and min_share in it."""
+        if not self.control and not self.min_share:
+            return segment
+        floors, free = np.zeros(self.arms.size), np.ones(self.arms.size, dtype=bool)
+        for name, share in (*self.control.items(), *self.min_share.items()):
+            floors[self.arms.index(name)] = share
+        for name in self.control:
+            free[self.arms.index(name)] = False
+        return replace(segment, weights=_mixed(segment.weights[0], floors, free)[None])
+
+    def check_reward(self, reward: Any) -> float:
+        """The reward as a number, if it can occur."""
+        value = finite_number(reward, "the reward")
+        low, high = self.reward_range or (-LARGEST, LARGEST)
+        if not low <= value <= high:
+            where = "the reward_range" if self.reward_range else "what can be added up"
+            raise InvalidInputError(
+                f"the reward is {value:g}, outside of {where} ({low:g} to {high:g})."
+            )
+        return value
+
+    @property
+    def window(self) -> int | None:
+        """The reward window in microseconds."""
+        return None if self.reward_window is None else round(self.reward_window * SECOND)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, texts and lists only."""
+        return {
+            "arms": self.arms.to_dict(),
+            "policy": self.policy.to_dict(),
+            "budget": self.budget,
+            "seed": self.seed,
+            "direction": self.direction,
+            "reward_range": None if self.reward_range is None else list(self.reward_range),
+            "reward_window": self.reward_window,
+            "missing": self.missing,
+            "sticky": self.sticky,
+            "control": dict(self.control),
+            "min_share": dict(self.min_share),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], policy: Policy[Any] | None = None) -> Self:
+        """The settings that `to_dict` wrote; a policy of your own is given again."""
+        values = dict(data)
+        if policy is None:
+            policy = policy_from_dict(values["policy"])
+        elif _plain(policy.to_dict()) != _plain(values["policy"]):
+            raise InvalidInputError(
+                f"the experiment runs with {values['policy']}, but the policy given is "
+                f"{policy.to_dict()}; give the one it was created with."
+            )
+        values |= {"arms": ArmSet.from_dict(values["arms"]), "policy": policy}
+        return cls(**values)
+
+
+def microseconds(moment: float) -> int:
+    """Whole microseconds of a time or duration in seconds."""
+    return round(moment * SECOND)
+
+
+def _mixed(
+    weights: NDArray[np.float64], floors: NDArray[np.float64], free: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    own = np.where(free, weights, 0.0)
+    if own.sum() <= 0:  # the policy wants nothing but the control
+        own = free.astype(np.float64)
+    return np.asarray(floors + (1.0 - floors.sum()) * own / own.sum())
+
+
+def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(
+            f"{what} is {given!r}; expected shares by the variants' names, such as "
+            f"{{{arms.names[0]!r}: 0.1}}."
+        )
+    for name in given:
+        if name not in arms.names:
+            raise InvalidInputError(
+                f"{what} names {name!r}, which is no variant; they are "
+                f"{', '.join(arms.names[:8])}{', …' if arms.size > 8 else ''}."
+            )
+    return {name: check_fraction(share, f"{what} of {name!r}") for name, share in given.items()}
+
+
+def _range(given: Any, missing: Missing) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    try:
+        low, high = (finite_number(end, "an end of reward_range") for end in given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"reward_range is {given!r}; expected the least and the largest reward that can "
+            "occur, such as (0, 1)."
+        ) from None
+    if not -LARGEST <= low < high <= LARGEST:
+        raise InvalidInputError(
+            f"reward_range is ({low:g}, {high:g}); the first must be below the second, both "
+            f"within ±{LARGEST:g}."
+        )
+    if missing == "zero" and not low <= 0 <= high:
+        raise InvalidInputError(
+            f"a missing reward counts as zero, which lies outside of the reward_range "
+            f'({low:g} to {high:g}); use missing="drop" or "fail".'
+        )
+    return low, high
+
+
+def _seconds(given: Any) -> float:
+    value: Any = given
+    if isinstance(given, timedelta):
+        value = given.total_seconds()
+    elif isinstance(given, str) and (found := re.fullmatch(r"([\d.]+)\s*([smhdw])", given.strip())):
+        value = _number(found[1]) * UNITS[found[2]]
+    elif isinstance(given, str):
+        value = math.nan
+    try:
+        seconds = finite_number(value, "reward_window")
+    except InvalidInputError:
+        seconds = math.nan
+    if not 0 < seconds < 1e10:
+        raise InvalidInputError(
+            f"reward_window is {given!r}; expected a time above 0: seconds, a timedelta, or text "
+            'such as "90m", "12h", "7d".'
+        )
+    return seconds
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _plain(data: Any) -> Any:
+    """The same with lists for tuples, as JSON has it."""
+    if isinstance(data, Mapping):
+        return {name: _plain(value) for name, value in data.items()}
+    return [_plain(value) for value in data] if isinstance(data, (list, tuple)) else data

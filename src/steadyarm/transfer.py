@@ -1,0 +1,252 @@
+"""Logs of live experiments: out as CSV or Parquet in columns that `analyze` reads, and in again.
+
+An export is two files: the rows, and beside them a description (LOG.experiment.json) with the
+settings and all segments, so that the whole experiment can be taken into another storage.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from steadyarm.answers import id_of, instant, moment, ticket_in
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
+from steadyarm.estimators import is_one_hot
+from steadyarm.replay import pages
+from steadyarm.storages.base import Storage
+from steadyarm.storages.described import record_from, record_to, segment_from, segment_to
+from steadyarm.storages.records import (
+    LogRow,
+    Snapshot,
+    Tally,
+    check_of,
+    place_of,
+)
+
+__all__ = ["Source", "csv_lines", "export_experiment", "read_export", "write_parquet"]
+
+READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
+COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at")
+FORMAT = 1
+LATER = 2**53
+
+
+class Source(Protocol):
+    """What is exported: an experiment."""
+
+    storage: Storage
+    key: int
+    tag: str
+
+    @property
+    def arms(self) -> ArmSet:
+        """Its variants."""
+
+
+def export_experiment(experiment: Source, path: str | Path) -> Path:
+    """Write the log into a .csv or .parquet file, and a description beside it.
+
+    Neither is there before both are complete.
+    """
+    path = Path(path)
+    description = _beside(path)
+    if path.suffix not in (".csv", ".parquet"):
+        raise InvalidInputError(f"{path} ends with {path.suffix!r}; expected .csv or .parquet.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        snapshot = experiment.storage.snapshot(experiment.key, everything=True)
+        if path.suffix == ".csv":
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                file.writelines(csv_lines(experiment, snapshot))
+        else:
+            write_parquet(experiment, temporary, snapshot)
+        described = temporary.with_suffix(".json")
+        described.write_text(json.dumps(_described(snapshot)), encoding="utf-8")
+        os.replace(described, description)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def csv_lines(experiment: Source, until: Snapshot | None = None) -> Iterator[str]:
+    """The log as the text of a CSV file, some thousand lines at a time.
+
+    until : leave out what was handed out after this
+    """
+    columns = _columns(experiment)
+    yield ",".join(columns) + "\r\n"
+    for rows in _tables(experiment, until):
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(zip(*rows.values(), strict=True))
+        yield text.getvalue()
+
+
+def write_parquet(experiment: Source, path: Path, until: Snapshot | None = None) -> None:
+    """The log as a Parquet file."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Parquet needs {error.name}; install it with: pip install 'steadyarm[analyze]'"
+        ) from None
+    kinds: dict[str, Any] = {
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "probability": pa.float64(),
+        "reward": pa.float64(),
+        "rewarded_at": pa.timestamp("us", tz="UTC"),
+    } | dict.fromkeys(("segment", "block", "position", "policy_version"), pa.int64())
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
+    with parquet.ParquetWriter(path, schema) as writer:
+        for rows in _tables(experiment, until):
+            times = {name: list(map(_moment, rows[name])) for name in ("timestamp", "rewarded_at")}
+            writer.write_table(pa.table(rows | times, schema=schema))
+
+
+def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]]]:
+    """What `export_experiment` wrote: the experiment with its segments, and the rows in pages."""
+    path = Path(path)
+    snapshot = _read_description(_beside(path))
+    return snapshot, _read(path, snapshot)
+
+
+def _columns(experiment: Source) -> list[str]:
+    """Arms that share features need every row's whole allocation."""
+    shared = not is_one_hot(experiment.arms.coordinates)
+    return [*COLUMNS, "probabilities"] if shared else list(COLUMNS)
+
+
+def _tables(experiment: Source, until: Snapshot | None) -> Iterator[dict[str, list[Any]]]:
+    """The log as columns, page by page."""
+    columns, names = _columns(experiment), experiment.arms.names
+    ends = None if until is None else {s.index: s.handed for s, _ in until.segments}
+    segments: dict[int, dict[str, Any]] = {}
+    for page in pages(experiment.storage, experiment.key):
+        if ends is not None:
+            page = [row for row in page if _is_before(row, ends)]
+        places = [place_of(row.number) for row in page]
+        unknown = {index for index, _ in places} - segments.keys()
+        for index, record in experiment.storage.segments(experiment.key, unknown).items():
+            segment = record.segment
+            segments[index] = {
+                "block": segment.block if segment.order == "blocks" else 1,
+                "policy_version": record.policy_version,
+                "probabilities": json.dumps(segment.weights[0].tolist()),
+            }
+        values: dict[str, list[Any]] = {
+            "timestamp": [moment(row.created).isoformat() for row in page],
+            "unit": [row.unit for row in page],
+            "arm": [names[row.arm] for row in page],
+            "probability": [row.probability for row in page],
+            "reward": [row.reward for row in page],
+            "segment": [index for index, _ in places],
+            "position": [position for _, position in places],
+            "id": [id_of(experiment.tag, row.number, row.unit) for row in page],
+            "rewarded_at": [
+                None if row.rewarded is None else moment(row.rewarded).isoformat() for row in page
+            ],
+        }
+        for name in ("block", "policy_version", "probabilities"):
+            values[name] = [segments[index][name] for index, _ in places]
+        yield {name: values[name] for name in columns}
+
+
+def _is_before(row: LogRow, ends: Mapping[int, int]) -> bool:
+    index, position = place_of(row.number)
+    return position < ends.get(index, 0)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_suffix(".experiment.json")
+
+
+def _described(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "experiment": record_to(snapshot.experiment),
+        "segments": [segment_to(record) for record, _ in snapshot.segments],
+    }
+
+
+def _read_description(path: Path) -> Snapshot:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"{path} cannot be read: {error}. An export has this file beside its rows; the "
+            "experiment's settings and segments are in it."
+        ) from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InvalidInputError(f"{path} is not the description of an exported experiment.")
+    try:
+        experiment = record_from(data["experiment"])
+        segments = [segment_from(entry) for entry in data["segments"]]
+        arms = len(experiment.config["arms"]["names"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{path} is incomplete or damaged: {error!r}.") from None
+    return Snapshot(experiment, tuple((record, Tally.empty(arms)) for record in segments))
+
+
+def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
+    names = {name: k for k, name in enumerate(snapshot.experiment.config["arms"]["names"])}
+    tag = snapshot.experiment.tag
+    batch: list[LogRow] = []
+    for line, row in enumerate(_rows(path), start=2):
+        try:
+            ticket = ticket_in(row["id"], tag)
+            if ticket is None or ticket[1] != check_of(row["unit"] or ""):
+                raise ValueError(f"{row['id']!r} is no id of this experiment and unit")
+            told = row["reward"] not in (None, "")
+            batch.append(
+                LogRow(
+                    ticket[0],
+                    row["unit"] or "",
+                    names[row["arm"]],
+                    float(row["probability"]),
+                    _time(row["timestamp"]),
+                    float(row["reward"]) if told else None,
+                    _time(row["rewarded_at"]) if told else None,
+                )
+            )
+        except SteadyArmError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"{path}, row {line}: {error}; nothing was imported.") from None
+        if len(batch) >= 10_000:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path) as file:
+            for group in file.iter_batches():
+                yield from group.to_pylist()
+        return
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from csv.DictReader(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read: {error}") from None
+
+
+def _time(value: Any) -> int:
+    return instant(value if isinstance(value, datetime) else datetime.fromisoformat(value), LATER)

@@ -1,0 +1,289 @@
+"""Experiment: the same test as a Session's, whatever the storage; late, repeated, raced."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.policies import POLICIES
+from steadyarm.segments import arms_between
+from steadyarm.storages.records import place_of
+from tests.live.worlds import Clock, arms_of, create
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_immediate_rewards_give_the_same_test_as_a_session(name: str, direction: Any) -> None:
+    arms = sa.ArmSet.one_hot(list("ABCDE"))
+    policy, budget = POLICIES[name](), 300
+    session = sa.Session(policy, arms, budget, seed=3, direction=direction)
+    live = create(arms=arms, policy=policy, budget=budget, seed=3, direction=direction)
+    rng = np.random.default_rng(1)
+    for i in range(budget):
+        try:
+            expected = session.ask()
+        except sa.BudgetSpentError:
+            with pytest.raises(sa.BudgetSpentError):
+                live.ask(f"u{i}")
+            break
+        given = live.ask(f"u{i}")
+        assert (given.arm, given.probability) == (expected.arm, expected.probability)
+        reward = float(rng.random() < 0.2 + 0.1 * given.arm)
+        session.tell(expected, reward)
+        live.tell(given, reward)
+    verdict, same = session.recommend(), live.recommend()
+    assert verdict.name == same.name
+    np.testing.assert_allclose(same.estimates, verdict.estimates)
+    np.testing.assert_allclose(same.intervals, verdict.intervals)
+    assert live.replay().agrees
+
+
+def test_a_unit_keeps_its_first_variant() -> None:
+    live = create()
+    first = live.ask("u1")
+    again = live.ask("u1")
+    assert first.new
+    assert not again.new
+    assert (again.id, again.arm, again.created) == (first.id, first.arm, first.created)
+    assert sum(live.status().assigned) == 1
+
+
+def test_without_sticky_every_request_is_drawn_anew() -> None:
+    live = create(sticky="none")
+    ids = {live.ask("u1").id for _ in range(10)} | {live.ask().id for _ in range(10)}
+    assert len(ids) == 20
+    with pytest.raises(sa.UnknownAssignmentError, match="by the id"):
+        live.tell("u1", 1.0)
+
+
+def test_racing_requests_of_the_same_units_give_one_assignment_each() -> None:
+    live = create(budget=200)
+    units = [f"u{i % 100}" for i in range(800)]
+    with ThreadPoolExecutor(8) as pool:
+        given = list(pool.map(live.ask, units))
+    ids: dict[str, set[str]] = {}
+    for unit, answer in zip(units, given, strict=True):
+        ids.setdefault(unit, set()).add(answer.id)
+    assert all(len(found) == 1 for found in ids.values())
+    assert sum(live.status().assigned) == 100
+    assert live.replay().agrees
+
+
+def test_the_arms_of_a_segment_are_those_that_its_design_draws() -> None:
+    live = create(budget=240, policy=sa.Steady())
+    for i in range(240):
+        live.tell(live.ask(f"u{i}"), float(i % 3 == 0))
+    drawn: dict[int, list[int]] = {}
+    for row in live.storage.log(live.key):
+        drawn.setdefault(place_of(row.number)[0], []).append(row.arm)
+    for record, _ in live.storage.snapshot(live.key, everything=True).segments:
+        planned = arms_between(record.segment, live.settings.seed, record.index, 0, record.rounds)
+        assert drawn[record.index] == planned.tolist()
+
+
+def test_the_budget_is_kept_and_known_units_are_still_answered() -> None:
+    live = create(budget=20)
+    given = live.ask_many([f"u{i}" for i in range(25)])
+    assert sum(isinstance(answer, sa.LiveAssignment) for answer in given) == 20
+    assert all(isinstance(answer, sa.BudgetSpentError) for answer in given[20:])
+    mixed = live.ask_many(["u3", "new", "u4"])
+    assert isinstance(mixed[0], sa.LiveAssignment)
+    assert isinstance(mixed[1], sa.BudgetSpentError)
+    assert isinstance(mixed[2], sa.LiveAssignment)
+
+
+def test_policies_of_epochs_wait_for_rewards() -> None:
+    live = create(policy=sa.SequentialHalving(), budget=60)
+    given = live.ask_many([f"u{i}" for i in range(60)])
+    waiting = [answer for answer in given if isinstance(answer, sa.RewardsPendingError)]
+    assert waiting
+    assert "Steady" in str(waiting[0])
+    for answer in given:
+        if isinstance(answer, sa.LiveAssignment):
+            live.tell(answer, float(answer.arm))
+    assert live.ask("next").new
+
+
+def test_slow_rewards_let_the_test_go_on_with_its_allocation() -> None:
+    live = create(budget=400)
+    for i in range(100):
+        live.ask(f"u{i}")
+    segments = live.storage.snapshot(live.key, everything=True).segments
+    assert len(segments) > 1
+    first = segments[0][0].segment
+    for record, _ in segments[1:]:
+        assert record.carried_on
+        np.testing.assert_array_equal(record.segment.weights, first.weights)
+
+
+def test_a_carried_on_segment_makes_way_at_the_end_of_its_block() -> None:
+    live = create(budget=480, arms=arms_of(6))
+    given: list[sa.LiveAssignment] = []
+    while len(live.storage.snapshot(live.key).segments) < 2:
+        given.append(live.ask(f"u{len(given)}"))
+    for answer in given:
+        live.tell(answer, float(answer.arm))
+    carried = live.storage.snapshot(live.key).segments[-1][0]
+    assert carried.superseded
+    assert carried.rounds % carried.segment.block == 0
+    for i in range(carried.rounds + 1 - len(given) % carried.segment.block):
+        live.ask(f"v{i}")
+    newest = live.storage.snapshot(live.key).segments[-1][0]
+    assert newest.index == carried.index + 1
+    assert not newest.carried_on
+    assert newest.policy_version > 0
+
+
+def test_rewards_are_idempotent_and_the_first_one_counts() -> None:
+    live = create()
+    answer = live.ask("u1")
+    live.tell(answer, 0.25)
+    live.tell(answer.id, 0.25)
+    live.tell("u1", 0.25)
+    with pytest.raises(sa.RepeatedRewardError, match=r"0\.25 already, 0\.5 is another"):
+        live.tell("u1", 0.5)
+    assert sum(live.status().rewarded) == 1
+    told = live.tell_many([("u1", 0.25), ("nobody", 1.0), ("u1", 0.5), ("u1", float("nan"))])
+    assert told[0] == "repeated"
+    assert [type(error) for error in told[1:]] == [
+        sa.UnknownAssignmentError,
+        sa.RepeatedRewardError,
+        sa.InvalidInputError,
+    ]
+
+
+def test_ids_of_another_experiment_are_not_taken() -> None:
+    live, other = create(), create()
+    with pytest.raises(sa.UnknownAssignmentError, match="neither"):
+        live.tell(other.ask("u1"), 1.0)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), "1", None, 1e101, [1.0]])
+def test_rewards_that_are_no_numbers_are_refused(bad: Any) -> None:
+    live = create()
+    answer = live.ask("u1")
+    with pytest.raises(sa.InvalidInputError, match="the reward is"):
+        live.tell(answer, bad)
+    assert sum(live.status().rewarded) == 0
+
+
+@pytest.mark.parametrize("bad", ["", None, 7, "x" * 513, "a\0b", b"u1"])
+def test_units_must_be_texts(bad: Any) -> None:
+    with pytest.raises(sa.InvalidInputError, match="the unit is"):
+        create().ask(bad)
+
+
+def test_rewards_outside_of_the_range_are_refused() -> None:
+    live = create(reward_range=(0, 5))
+    answer = live.ask("u1")
+    with pytest.raises(sa.InvalidInputError, match="0 to 5"):
+        live.tell(answer, 5.5)
+    live.tell(answer, 5)
+
+
+MOVES = {
+    "draft": {"start": "running", "archive": "archived"},
+    "running": {"start": "running", "pause": "paused", "resume": "running", "stop": "stopped"},
+    "paused": {"pause": "paused", "resume": "running", "stop": "stopped"},
+    "stopped": {"stop": "stopped", "archive": "archived"},
+    "archived": {"archive": "archived"},
+}
+PATHS: dict[str, list[str]] = {
+    "draft": [],
+    "running": ["start"],
+    "paused": ["start", "pause"],
+    "stopped": ["start", "stop"],
+    "archived": ["start", "stop", "archive"],
+}
+
+
+@pytest.mark.parametrize("move", ["start", "pause", "resume", "stop", "archive"])
+@pytest.mark.parametrize("state", MOVES)
+def test_only_allowed_moves_are_made(state: str, move: str) -> None:
+    live = create(start=False)
+    for step in PATHS[state]:
+        getattr(live, step)()
+    assert live.state == state
+    if move in MOVES[state]:
+        getattr(live, move)()
+        assert live.state == MOVES[state][move]
+    else:
+        with pytest.raises(sa.WrongStateError):
+            getattr(live, move)()
+        assert live.state == state
+
+
+def test_only_a_running_experiment_hands_out_and_an_archived_one_counts_nothing() -> None:
+    live = create()
+    known = live.ask("u1")
+    live.pause()
+    assert live.ask("u1").id == known.id
+    with pytest.raises(sa.WrongStateError, match="paused"):
+        live.ask("u2")
+    live.tell(known, 1.0)
+    live.resume()
+    other = live.ask("u2")
+    live.stop()
+    live.tell(other, 0.0)
+    live.archive()
+    with pytest.raises(sa.WrongStateError, match="archived"):
+        live.tell("u1", 1.0)
+
+
+def test_load_if_exists_takes_the_same_settings_only() -> None:
+    live = create(name="shop", seed=None)
+    again = create(name="shop", seed=None, storage=live.storage, load_if_exists=True)
+    assert again.key == live.key
+    with pytest.raises(sa.ExperimentExistsError, match="another budget"):
+        create(name="shop", seed=None, storage=live.storage, load_if_exists=True, budget=7)
+    with pytest.raises(sa.ExperimentExistsError):
+        create(name="shop", storage=live.storage)
+    assert sa.load_experiment("shop", live.storage).settings.seed == live.settings.seed
+    with pytest.raises(sa.UnknownExperimentError, match="shop"):
+        sa.load_experiment("shup", live.storage)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", "é", "x" * 101, 7])
+def test_names_fit_into_an_address(name: Any) -> None:
+    with pytest.raises(sa.InvalidInputError, match="the name is"):
+        create(name=name)
+
+
+def test_two_holders_of_one_experiment_decide_once() -> None:
+    one = create(budget=300)
+    other = sa.load_experiment(one.name, one.storage)
+    for i in range(300):
+        asks, tells = (one, other) if i % 2 else (other, one)
+        tells.tell(asks.ask(f"u{i}").id, float(i % 2))
+    assert one.replay().agrees
+    assert one.status() == other.status()
+
+
+def test_leases_ahead_are_used_up_or_given_back() -> None:
+    live = create(budget=2400)
+    live.ask_many([f"u{i}" for i in range(5)], ahead=20)
+    assert live.status().leased > 0
+    live.ask_many([f"v{i}" for i in range(5)], ahead=20)
+    live.release()
+    assert live.status().leased == 0
+    live.ask_many([f"w{i}" for i in range(2390)], ahead=20)
+    assert sum(live.status().assigned) == 2400
+    assert live.status().leased == 0
+    assert live.replay().agrees
+
+
+def test_what_a_crashed_worker_had_leased_comes_back() -> None:
+    clock = Clock()
+    crashed = create(budget=100, clock=clock)
+    crashed.ask_many(["a", "b"], ahead=30)
+    other = sa.load_experiment(crashed.name, crashed.storage, clock=clock)
+    clock.pass_(11)
+    given = other.ask_many([f"u{i}" for i in range(98)])
+    assert all(isinstance(answer, sa.LiveAssignment) for answer in given)
+    late = crashed.ask_many(["c"])  # its lease is gone, and so is the budget
+    assert isinstance(late[0], sa.BudgetSpentError)
+    assert other.replay().agrees

@@ -1,0 +1,197 @@
+"""Replay finds what was changed in the books; exports come back to the bit."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import number_of
+from tests.live.worlds import Clock, create
+
+
+def played(budget: int = 120, rewards: float = 0.9, **settings: Any) -> sa.Experiment:
+    """A test in full swing, with some rewards still missing."""
+    live = create(budget=budget, **settings)
+    rng = np.random.default_rng(2)
+    for i in range(budget * 3 // 4):
+        answer = live.ask(f"u{i}")
+        if rng.random() < rewards:
+            live.tell(answer, float(rng.standard_normal()))
+    return live
+
+
+def books_of(live: sa.Experiment) -> Any:
+    assert isinstance(live.storage, MemoryStorage)
+    return live.storage._books[live.key]
+
+
+def change_arm(books: Any) -> None:
+    number = number_of(1, 3)
+    books.rows[number] = replace(books.rows[number], arm=(books.rows[number].arm + 1) % 3)
+
+
+def change_probability(books: Any) -> None:
+    number = number_of(1, 3)
+    p = books.rows[number].probability
+    books.rows[number] = replace(books.rows[number], probability=float(np.nextafter(p, 1)))
+
+
+def change_reward(books: Any) -> None:
+    row = next(row for row in books.rows.values() if row.reward is not None)
+    books.rows[row.number] = replace(row, reward=float(np.nextafter(row.reward, 9)))
+
+
+def change_sum(books: Any) -> None:
+    books.sums[0].sums[0] += Fraction(1, 2**200)
+
+
+def change_weights(books: Any) -> None:
+    record = books.segments[-1]
+    weights = np.roll(record.segment.weights, 1, axis=1) * 0.5 + record.segment.weights * 0.5
+    weights[0, 0] += 1e-16
+    books.segments[-1] = replace(record, segment=replace(record.segment, weights=weights))
+
+
+def change_reference(books: Any) -> None:
+    record = books.segments[-1]
+    moved = np.nextafter(record.segment.reference, 9)
+    books.segments[-1] = replace(record, segment=replace(record.segment, reference=moved))
+
+
+def change_state(books: Any) -> None:
+    state = json.loads(json.dumps(books.record.policy_state))
+    state["state"]["scores"]["values"][0][0] += 1e-9
+    books.record = replace(books.record, policy_state=state)
+
+
+def change_unit(books: Any) -> None:
+    number = number_of(0, 1)
+    books.rows[number] = replace(books.rows[number], unit=books.rows[number_of(0, 0)].unit)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (change_arm, "the draw is"),
+        (change_probability, "the draw is"),
+        (change_reward, "its rows give"),
+        (change_sum, "its rows give"),
+        (change_weights, "differs in its weights"),
+        (change_reference, "differs in its reference"),
+        (change_state, "state differs"),
+        (change_unit, "two assignments"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_replay_finds_what_was_changed(change: Callable[[Any], None], words: str) -> None:
+    live = played(rewards=1.0)
+    assert live.replay().agrees
+    change(books_of(live))
+    found = live.replay()
+    assert not found.agrees
+    assert any(words in difference for difference in found.differences), found
+    assert "do not agree" in str(found)
+
+
+@pytest.mark.parametrize("rewards", [0.0, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1(), sa.TopTwoThompson()], ids=repr)
+def test_replay_agrees_whatever_is_missing(policy: sa.Policy[Any], rewards: float) -> None:
+    found = played(policy=policy, rewards=rewards, control={"A": 0.2}).replay()
+    assert found.agrees, found
+    assert "agree to the bit" in str(found)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str) -> None:
+    live = played(arms=["plain", 'comma, "quote"', "Ü 試"], seed=2**60 + 7, clock=Clock())
+    path = live.export(tmp_path / f"log{suffix}")
+    taken = sa.import_experiment(path, MemoryStorage(), clock=Clock())
+    assert taken.replay().agrees
+    assert taken.status() == replace(live.status(), leased=0)
+    assert taken.storage.log(taken.key) == live.storage.log(live.key)
+    np.testing.assert_array_equal(taken.recommend().estimates, live.recommend().estimates)
+    for i in range(30):
+        assert taken.ask(f"new {i}").arm == live.ask(f"new {i}").arm
+    with pytest.raises(sa.ExperimentExistsError):
+        sa.import_experiment(path, taken.storage)
+    assert sa.import_experiment(path, taken.storage, name="copy").replay().agrees
+
+
+def test_analyze_reads_an_export(tmp_path: Path) -> None:
+    live = create(budget=600, clock=(clock := Clock()))
+    rng = np.random.default_rng(5)
+    for i in range(600):
+        clock.pass_(600)
+        answer = live.ask(f"u{i}")
+        live.tell(answer, float(rng.normal([1.0, 1.5, 3.0][answer.arm])))
+    found = sa.analyze(live.export(tmp_path / "log.csv"), reference=False)
+    verdict = live.recommend()
+    assert found.recommended == verdict.name == "C"
+    spread = verdict.standard_errors
+    np.testing.assert_array_less(
+        np.abs(found.intervals.estimates[0] - verdict.estimates), 2 * spread
+    )
+
+
+def test_a_damaged_export_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+    path = played().export(tmp_path / "log.csv")
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))
+    rows[40][2] = "nobody"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    storage = MemoryStorage()
+    with pytest.raises(sa.InvalidInputError, match=r"row 41.*nothing was imported"):
+        sa.import_experiment(path, storage)
+    assert storage.experiments() == []
+    path.with_suffix(".experiment.json").write_text("{}")
+    with pytest.raises(sa.InvalidInputError, match="not the description"):
+        sa.import_experiment(path, storage)
+    path.with_suffix(".experiment.json").unlink()
+    with pytest.raises(sa.InvalidInputError, match="has this file beside"):
+        sa.import_experiment(path, storage)
+    with pytest.raises(sa.InvalidInputError, match=r"expected \.csv or \.parquet"):
+        played().export(tmp_path / "log.txt")
+
+
+def test_local_leases_draw_what_the_storage_would() -> None:
+    clock = Clock()
+    live = create(budget=200, clock=clock)
+    (lease,) = live.lease(wanted=10, seconds=30)
+    again = type(lease).from_dict(json.loads(json.dumps(lease.to_dict())))
+    drawn = [again.assignment(position, f"u{position}", 0) for position in range(5)]
+    stored = live.report(lease.id, [(i, f"u{i}", drawn[i].created) for i in range(5)])
+    assert [(a.id, a.arm, a.probability) for a in drawn] == [
+        (a.id, a.arm, a.probability) for a in stored if isinstance(a, sa.LiveAssignment)
+    ]
+    assert live.status().leased == len(range(lease.start, lease.stop)) - 5
+    clock.pass_(91)
+    given = live.ask_many([f"v{i}" for i in range(195)])
+    assert all(isinstance(answer, sa.LiveAssignment) for answer in given)
+    (late,) = live.report(lease.id, [(7, "late", drawn[0].created)])
+    assert isinstance(late, sa.LeaseExpiredError)
+    assert live.replay().agrees
+
+
+def test_a_reward_for_a_position_that_went_to_another_unit_is_refused() -> None:
+    clock = Clock()
+    live = create(budget=60, clock=clock)
+    (lease,) = live.lease(wanted=5, seconds=30)
+    shown = lease.assignment(0, "forgotten", 0)
+    clock.pass_(91)
+    other = live.ask("other")
+    assert other.id.rpartition("-")[0] == shown.id.rpartition("-")[0]
+    with pytest.raises(sa.UnknownAssignmentError):
+        live.tell(shown, 1.0)
+    live.tell(other, 0.0)
+    assert live.storage.log(live.key)[0].reward == 0.0

@@ -1,0 +1,154 @@
+"""Settings: what an experiment is created with, and the shares that it reserves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.lifecycle import create_from_description
+from steadyarm.segments import Segment
+from steadyarm.settings import Settings
+from steadyarm.storages.memory import MemoryStorage
+from tests.live.worlds import arms_of, create
+
+
+def settings(**changes: Any) -> Settings:
+    given: dict[str, Any] = {
+        "arms": arms_of(4),
+        "policy": sa.Steady(),
+        "budget": 100,
+        "seed": 1,
+    } | changes
+    return Settings(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (90, 90.0),
+        ("90s", 90.0),
+        ("2m", 120.0),
+        ("1.5h", 5400.0),
+        ("7d", 604800.0),
+        ("1w", 604800.0),
+        (timedelta(minutes=1), 60.0),
+    ],
+)
+def test_windows_can_be_given_in_many_ways(given: Any, seconds: float) -> None:
+    assert settings(reward_window=given).reward_window == seconds
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reward_window": 0}, "reward_window is 0"),
+        ({"reward_window": "7 days"}, "reward_window is '7 days'"),
+        ({"reward_window": "..d"}, "reward_window"),
+        ({"reward_window": float("nan")}, "reward_window is nan"),
+        ({"reward_range": (1, 0)}, "first must be below"),
+        ({"reward_range": (1, 2)}, "counts as zero"),
+        ({"reward_range": 3}, "reward_range is 3"),
+        ({"reward_range": (0, float("inf"))}, "finite"),
+        ({"missing": "ignore"}, "missing is 'ignore'"),
+        ({"sticky": "user"}, "sticky is 'user'"),
+        ({"direction": "up"}, "direction is 'up'"),
+        ({"budget": 0}, "budget is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**63}, "below 2"),
+        ({"policy": "steady"}, "expected an instance"),
+        ({"arms": ["A", "B"]}, "expected an ArmSet"),
+        ({"control": {"arm 9": 0.1}}, "which is no variant"),
+        ({"control": "arm 1"}, "expected shares"),
+        ({"control": {"arm 0": 0.1, "arm 1": 0.1}}, "only one"),
+        ({"control": {"arm 0": 1.0}}, "between 0 and 1"),
+        ({"control": {"arm 0": 0.1}, "min_share": {"arm 0": 0.1}}, "leave it out"),
+        ({"control": {"arm 0": 0.5}, "min_share": {"arm 1": 0.5}}, "below 1"),
+        ({"min_share": 0.25}, "below 1"),
+        ({"policy": sa.Peace(), "min_share": 0.1}, "no room"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        settings(**changes)
+
+
+def test_settings_survive_a_round_trip() -> None:
+    given = settings(
+        reward_range=(0, 1),
+        reward_window="3d",
+        control={"arm 1": 0.2},
+        min_share=0.05,
+        direction="minimize",
+        sticky="none",
+    )
+    again = Settings.from_dict(given.to_dict())
+    assert again.to_dict() == given.to_dict()
+    with pytest.raises(sa.InvalidInputError, match="give the one"):
+        Settings.from_dict(given.to_dict(), sa.Uniform())
+
+
+def test_control_and_floors_enter_the_allocation_exactly() -> None:
+    given = settings(control={"arm 1": 0.2}, min_share={"arm 3": 0.1})
+    segment = Segment(np.array([[0.4, 0.3, 0.2, 0.1]]), np.array([50]))
+    weights = given.mixed(segment).weights[0]
+    np.testing.assert_allclose(weights, [0.7 * 4 / 7, 0.2, 0.7 * 2 / 7, 0.1 + 0.7 / 7])
+    assert weights[1] == 0.2
+    assert abs(weights.sum() - 1) < 1e-15
+    only_control = Segment(np.array([[0.0, 1.0, 0.0, 0.0]]), np.array([50]))
+    np.testing.assert_allclose(given.mixed(only_control).weights[0].sum(), 1)
+
+
+def test_shares_hold_in_the_live_test_and_estimates_stay_unbiased() -> None:
+    means = np.array([0.2, 0.5, 0.9, 0.1])
+    estimates = []
+    for seed in range(40):
+        live = create(
+            arms=arms_of(4),
+            budget=400,
+            seed=seed,
+            control={"arm 0": 0.4},
+            min_share={"arm 3": 0.1},
+        )
+        rng = np.random.default_rng(seed)
+        for start in range(0, 400, 40):
+            given = live.ask_many([f"u{start + i}" for i in range(40)])
+            answers = [a for a in given if isinstance(a, sa.LiveAssignment)]
+            live.tell_many([(a.id, float(rng.random() < means[a.arm])) for a in answers])
+        assigned = np.array(live.status().assigned)
+        assert abs(assigned[0] - 160) < 12
+        assert assigned[3] >= 30
+        for row in live.storage.log(live.key):
+            if row.arm == 0:
+                assert row.probability == 0.4
+        estimates.append(live.recommend().estimates)
+    error = np.std(estimates, axis=0, ddof=1) / np.sqrt(len(estimates))
+    np.testing.assert_array_less(np.abs(np.mean(estimates, axis=0) - means), 4 * error)
+
+
+def test_a_description_in_plain_values_makes_the_same_experiment() -> None:
+    live = create_from_description(
+        "shop",
+        {
+            "arms": {"factorial": {"a": ["x", "y"], "b": ["x", "y"]}, "interactions": 1},
+            "policy": {"name": "p1-rage", "order": "blocks"},
+            "budget": 50,
+            "reward_window": "1d",
+            "min_share": 0.01,
+        },
+        MemoryStorage(),
+    )
+    assert live.arms.size == 4
+    assert live.policy == sa.P1RAGE(order="blocks")
+    assert live.settings.reward_window == 86400
+    with pytest.raises(sa.InvalidInputError, match="no setting 'windows'"):
+        create_from_description("x", {"arms": ["A", "B"], "budget": 5, "windows": 1}, "memory")
+    with pytest.raises(sa.InvalidInputError, match="has no budget"):
+        create_from_description("x", {"arms": ["A", "B"]}, "memory")
+    with pytest.raises(sa.InvalidInputError, match="no policy"):
+        create_from_description("x", {"arms": ["A", "B"], "budget": 5, "policy": "best"}, "memory")
+    with pytest.raises(sa.InvalidInputError, match="policy is 7"):
+        create_from_description("x", {"arms": ["A", "B"], "budget": 5, "policy": 7}, "memory")

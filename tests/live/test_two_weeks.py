@@ -1,0 +1,207 @@
+"""A two-week test with late, repeated, missing and out-of-order rewards, in seconds.
+
+The truth is computed from the log alone: what every visitor saw, and what they would have done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import steadyarm as sa
+from steadyarm.storages.records import place_of
+from tests.live.worlds import Clock, create
+
+DAY, HOUR = 86_400.0, 3600.0
+DAYS, VISITS = 14, 250
+WINDOW = 2 * DAY
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One message: when it comes, whose reward it is, and which value it claims."""
+
+    time: float
+    unit: str
+    value: float
+    first: bool
+
+
+def drifting_reward(rng: np.random.Generator, arm: int, day: int) -> float:
+    """Weekends please others than weekdays do; whole cents, so that sums are easily followed."""
+    base = [0.30, 0.34, 0.32, 0.26][arm]
+    mood = 0.1 * (1 if arm % 2 else -1) * (1 if day % 7 > 4 else -0.4)
+    return round(base + mood + 0.2 * rng.standard_normal(), 2)
+
+
+def run_weeks(
+    live: sa.Experiment, clock: Clock, rng: np.random.Generator
+) -> tuple[dict[str, float], set[str]]:
+    """Visits over two weeks; gives every visitor's true reward, and who told it in time."""
+    truth: dict[str, float] = {}
+    in_time: set[str] = set()
+    queue: list[Delivery] = []
+    start = clock.now
+    for visit in range(DAYS * VISITS):
+        clock.now = start + visit * DAY / VISITS
+        deliver(live, clock, queue, in_time)
+        unit = f"visitor {visit}"
+        answer = live.ask(unit)
+        reward = truth[unit] = drifting_reward(rng, answer.arm, visit // VISITS)
+        queue += messages(rng, clock.now, unit, reward)
+    clock.now = start + DAYS * DAY
+    while queue:
+        clock.pass_(HOUR)
+        deliver(live, clock, queue, in_time)
+    return truth, in_time
+
+
+def messages(rng: np.random.Generator, now: float, unit: str, reward: float) -> list[Delivery]:
+    """What is sent about one visit: at once, hours or days later, twice, wrongly again, never."""
+    chance = rng.random()
+    if chance < 0.03:
+        return []  # never sent
+    delay = 60.0 if chance < 0.5 else float(rng.exponential(6 * HOUR))
+    if chance > 0.97:
+        delay = WINDOW + float(rng.uniform(1, DAY))  # too late
+    sent = [Delivery(now + delay, unit, reward, True)]
+    if rng.random() < 0.1:
+        sent.append(Delivery(now + delay + float(rng.uniform(0, HOUR)), unit, reward, False))
+    if rng.random() < 0.05:
+        sent.append(Delivery(now + delay + float(rng.uniform(0, HOUR)), unit, reward + 1, False))
+    return sent
+
+
+def deliver(live: sa.Experiment, clock: Clock, queue: list[Delivery], in_time: set[str]) -> None:
+    """Tell what is due, newest first, as a queue that was stuck would."""
+    due = sorted((m for m in queue if m.time <= clock.now), key=lambda m: (not m.first, -m.time))
+    for message in due:
+        queue.remove(message)
+        try:
+            live.tell(message.unit, message.value)
+            in_time.add(message.unit)
+        except sa.RewardTooLateError:
+            assert message.unit not in in_time
+        except sa.RepeatedRewardError:
+            assert not message.first
+            assert message.unit in in_time
+
+
+def estimates_of_log(live: sa.Experiment, rewards: dict[str, float], rule: str) -> Floats:
+    """Inverse-propensity estimates by hand, row by row, missing rewards as the rule says."""
+    segments = dict(live.storage.segments(live.key, range(10_000)))
+    rows: dict[int, list[Any]] = {}
+    for row in live.storage.log(live.key, most=100_000):
+        rows.setdefault(place_of(row.number)[0], []).append(row)
+    total, count = np.zeros(live.arms.size), 0
+    for index, group in rows.items():
+        weights = segments[index].segment.weights[0]
+        reference = segments[index].segment.reference
+        m = np.zeros(live.arms.size) if reference is None else reference[0]
+        told: dict[int, list[float]] = {}
+        for row in group:
+            if row.unit in rewards:
+                told.setdefault(row.arm, []).append(rewards[row.unit])
+        for row in group:
+            value = rewards.get(row.unit)
+            if value is None:
+                mean = np.mean(told[row.arm]) if row.arm in told else m[row.arm]
+                value = 0.0 if rule == "zero" else float(mean)
+            score = m.copy()
+            score[row.arm] += (value - m[row.arm]) / weights[row.arm]
+            total += score
+            count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE()], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("rule", ["zero", "drop"])
+def test_two_messy_weeks_end_with_the_estimate_of_the_clean_log(
+    rule: Any, policy: sa.Policy[Any]
+) -> None:
+    clock, rng = Clock(), np.random.default_rng(7)
+    live = create(
+        arms=list("ABCD"),
+        policy=policy,
+        budget=DAYS * VISITS,
+        clock=clock,
+        missing=rule,
+        reward_window="2d",
+    )
+    truth, in_time = run_weeks(live, clock, rng)
+    clock.pass_(WINDOW + 1)
+    live.refresh()
+    status = live.status()
+    assert sum(status.assigned) == DAYS * VISITS
+    assert sum(status.rewarded) == len(in_time)
+    assert 0.03 < 1 - len(in_time) / len(truth) < 0.1  # as many are missing as were meant to be
+    assert status.observed == status.segments  # every segment was handed to the policy
+    assert status.segments > 20
+
+    clean = {unit: truth[unit] for unit in in_time}
+    verdict = live.recommend()
+    np.testing.assert_allclose(verdict.estimates, estimates_of_log(live, clean, rule), rtol=1e-9)
+    replayed = live.replay()
+    assert replayed.agrees, replayed
+    assert replayed.rewards == len(in_time)
+
+
+def test_the_order_of_delivery_changes_no_bit_of_the_sums() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal(200) * 10.0 ** rng.integers(-12, 12, 200)
+    tallies = []
+    for order in (np.arange(200), rng.permutation(200)):
+        live = create(budget=200, policy=sa.Uniform())
+        ids = [live.ask(f"u{i}").id for i in range(200)]
+        for i in order:
+            live.tell(ids[i], float(values[i]))
+        tallies.append([t for _, t in live.storage.snapshot(live.key, everything=True).segments])
+    assert [t.sums for t in tallies[0]] == [t.sums for t in tallies[1]]
+    assert [t.squares for t in tallies[0]] == [t.squares for t in tallies[1]]
+
+
+def test_missing_rewards_fail_if_they_were_declared_to() -> None:
+    clock = Clock()
+    live = create(missing="fail", reward_window="1h", clock=clock, budget=100)
+    given = [live.ask(f"u{i}") for i in range(100)]
+    for answer in given[:-2]:
+        live.tell(answer, 1.0)
+    clock.pass_(2 * HOUR)
+    live.stop()
+    with pytest.raises(sa.RewardsPendingError, match="2 rewards"):
+        live.recommend()
+    assert live.health().status in ("ok", "warn", "fail")
+
+
+def test_zeros_that_nobody_tells_are_zeros_before_the_end_too() -> None:
+    clock = Clock()
+    live = create(missing="zero", reward_window="1h", clock=clock, budget=1000)
+    rng = np.random.default_rng(0)
+    for i in range(400):
+        clock.pass_(60)
+        answer = live.ask(f"u{i}")
+        if rng.random() < [0.1, 0.2, 0.4][answer.arm]:
+            live.tell(answer, 1.0)
+    verdict = live.recommend()
+    assert verdict.name == "C"
+    assert verdict.estimates.max() < 0.6  # clicks alone would say 1
+    assert live.status().observed > 3
+
+
+def test_rewards_of_a_closed_window_are_refused_and_change_nothing() -> None:
+    clock = Clock()
+    live = create(reward_window="1h", clock=clock, budget=50)
+    answer = live.ask("u1")
+    clock.pass_(HOUR)
+    early = live.ask("u2")
+    live.tell(answer, 1.0)  # in the last moment
+    clock.pass_(HOUR + 1)
+    with pytest.raises(sa.RewardTooLateError, match="3600 seconds"):
+        live.tell(early, 1.0)
+    assert sum(live.status().rewarded) == 1
+    live.tell(answer, 1.0)  # told in time, repeated late
