@@ -5,18 +5,27 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.demo import run_live, weekly_world
+from steadyarm.cli.demo import run_in_memory, weekly_world
+from steadyarm.cli.demo_live import run_stored, storage_url
 from steadyarm.cli.main import main
 
 
-def test_the_demo_prints_a_verdict_and_writes_a_picture(
+def test_the_demo_prints_a_verdict_writes_a_picture_and_leaves_an_experiment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "--out", str(tmp_path), "--trials", "50"]) == 0
+    assert main(["demo", "--out", str(tmp_path), "--trials", "20"]) == 0
     printed = capsys.readouterr().out
     assert "Verdict: show the layout" in printed
     assert "Steady" in printed
+    assert "computed anew: all agree to the bit." in printed
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    url = f"sqlite:///{tmp_path}/demo.db"
+    command = next(line for line in printed.splitlines() if " experiment show " in line)
+    assert command.strip() == f"steadyarm experiment show demo --storage {url}"
+    assert main(command.split()[1:]) == 0
+    assert "demo: stopped, created 2026-01-03" in capsys.readouterr().out
+    with sa.load_experiment("demo", url) as experiment:
+        assert sum(experiment.status().rewarded) == 14_000
 
 
 def test_the_demos_world_moves_and_misleads_elimination() -> None:
@@ -29,9 +38,27 @@ def test_the_demos_world_moves_and_misleads_elimination() -> None:
     assert misled.interval(0.999)[0] > 0.7
 
 
-def test_the_live_run_is_reproducible() -> None:
+def test_the_rivals_run_is_reproducible() -> None:
     world = weekly_world()
-    assert run_live(sa.Peace(), world, 5).verdict.arm == run_live(sa.Peace(), world, 5).verdict.arm
+    assert run_in_memory(sa.Peace(), world, 5).arm == run_in_memory(sa.Peace(), world, 5).arm
+
+
+def test_the_live_run_is_reproducible_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    means = [[0.1, 0.5, 0.2]] * 1200
+    world = sa.Environment.from_means(arms, means, sa.BernoulliReward())
+    seen: list[int] = []
+    first = run_stored(world, 3, tmp_path, seen.append)
+    again = run_stored(world, 3, tmp_path)
+    assert first.verdict.estimates.tolist() == again.verdict.estimates.tolist()
+    assert first.verdict.name == "B"
+    assert sum(seen) == first.replay.assignments == first.replay.rewards == 1200
+    assert first.replay.agrees
+    assert min(first.late, first.repeated, first.overtaken) > 0
+    with sa.load_experiment("demo", storage_url(tmp_path)) as experiment:
+        rows = experiment.storage.log(experiment.key)
+        assert experiment.status().state == "stopped"
+    assert (rows[-1].created - rows[0].created) / 86_400e6 == pytest.approx(1.15)  # days
 
 
 def test_errors_are_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +72,7 @@ def test_errors_are_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFix
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
-    assert "demo" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert all(command in printed for command in ("demo", "experiment", "storage"))
     with pytest.raises(SystemExit, match="2"):
         main([])

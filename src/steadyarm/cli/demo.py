@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steadyarm as sa
+from steadyarm.cli.demo_live import NAME, Stored, run_stored, storage_url
 from steadyarm.validation import whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["DAYS", "Live", "add_parser", "run", "run_live", "weekly_world"]
+__all__ = ["DAYS", "add_parser", "run", "run_in_memory", "weekly_world"]
 
 DAYS, VISITS_PER_DAY = 14, 1000
 FACTORS = {
@@ -41,15 +41,16 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="find the best of 16 page layouts while visitors change at weekends",
-        description="Runs a two-week test of 16 page layouts through the public API, with "
-        "Steady live; then repeats it with every policy of the paper and counts who is right.",
+        description="Runs a two-week test of 16 page layouts, live in an SQLite file, with "
+        "Steady and visitors whose clicks come late, twice and out of order; then repeats it with "
+        "every policy of the paper and counts who is right.",
     )
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("steadyarm-demo"),
         metavar="DIR",
-        help="where the picture is written (default: %(default)s)",
+        help="where the picture and the experiment are written (default: %(default)s)",
     )
     parser.add_argument(
         "--trials",
@@ -90,18 +91,8 @@ def weekly_world() -> sa.Environment:
     return sa.Environment.from_parameters(arms, thetas, sa.BernoulliReward())
 
 
-@dataclass(frozen=True)
-class Live:
-    """One live test: the policy's verdict on visitors who are the same for every policy."""
-
-    policy: str
-    verdict: sa.Verdict
-
-
-def run_live(
-    policy: sa.Policy[Any], world: sa.Environment, seed: int, progress: Any = lambda: None
-) -> Live:
-    """Show each visitor the variant that the session asks for, and tell whether they clicked."""
+def run_in_memory(policy: sa.Policy[Any], world: sa.Environment, seed: int) -> sa.Verdict:
+    """The verdict of another policy on the same visitors, each told at once."""
     session = sa.Session(policy, world.arms, world.budget, seed=seed)
     mood = np.random.default_rng(seed).random(world.budget)  # clicks if below the click rate
     for visit in range(world.budget):
@@ -111,8 +102,7 @@ def run_live(
             break  # Peace stops when one layout is left
         clicked = mood[visit] < world.means[visit, assignment.arm]
         session.tell(assignment, float(clicked))
-        progress()
-    return Live(policy.name, session.recommend())
+    return session.recommend()
 
 
 def run(args: argparse.Namespace) -> None:
@@ -124,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
         from steadyarm.cli.demo_figure import draw
     except ImportError as error:
         raise sa.MissingExtraError(
-            f"the demo needs {error.name}; install it with: pip install 'steadyarm[plots]'"
+            f"the demo needs {error.name}; install it with: pip install 'steadyarm[plots,live]'"
         ) from None
     args.out.mkdir(parents=True, exist_ok=True)
     whole_number(args.trials, "--trials", least=1)
@@ -138,16 +128,36 @@ def run(args: argparse.Namespace) -> None:
     )
     with _bar(console) as bar:
         task = bar.add_task("Steady, live", total=world.budget)
-        live = run_live(sa.Steady(), world, args.seed, lambda: bar.advance(task))
-    peace = run_live(sa.Peace(), world, args.seed)
-    _print_verdict(console, world, live, peace)
+        live = run_stored(world, args.seed, args.out, lambda n: bar.advance(task, n))
+    peace = run_in_memory(sa.Peace(), world, args.seed)
+    _print_stored(console, live)
+    _print_verdict(console, world, live.verdict, peace)
     results = [
         sa.simulate(policy, world, trials=args.trials, seed=args.seed)
         for policy in track(RIVALS, f"The same test {args.trials} times", console=console)
     ]
     _print_table(console, results)
-    path = draw(world, live.verdict, peace.verdict, results, args.out)
+    path = draw(world, live.verdict, peace, results, args.out)
     console.print(f"\nA picture of all this: [bold]{path}[/]")
+    _print_where(args.out)
+
+
+def _print_stored(console: Console, live: Stored) -> None:
+    console.print(
+        f"\n{live.late:,} rewards came hours late, {live.repeated:,} were told twice, and "
+        f"{live.overtaken:,} came after that\nof a later visitor. None was lost or counted twice; "
+        "from the log,"
+    )
+    console.print(str(live.replay), highlight=False, soft_wrap=True)
+
+
+def _print_where(folder: Path) -> None:
+    url = storage_url(folder)
+    print("\nThe test is still there; look at it:")
+    print(f"  steadyarm experiment show {NAME} --storage {url}")
+    print(f"  steadyarm experiment drift {NAME} --storage {url}")
+    print(f"  steadyarm serve --storage {url}")
+    print(f"    and open http://127.0.0.1:8000/v1/experiments/{NAME}")
 
 
 def _bar(console: Console) -> Any:
@@ -158,11 +168,12 @@ def _bar(console: Console) -> Any:
     )
 
 
-def _print_verdict(console: Console, world: sa.Environment, live: Live, peace: Live) -> None:
+def _print_verdict(
+    console: Console, world: sa.Environment, verdict: sa.Verdict, peace: sa.Verdict
+) -> None:
     from rich.table import Table
 
-    verdict, truth = live.verdict, world.average
-    arm, other = verdict.arm, peace.verdict.arm
+    truth, arm, other = world.average, verdict.arm, peace.arm
     console.print(f"\nVerdict: show the layout [bold]{_levels(verdict.name)}[/].", highlight=False)
     right = "the best there is" if arm == world.best_arm else "not the best there is"
     console.print(f"Over both weeks {truth[arm]:.1%} click on it, {right}.", highlight=False)
@@ -182,7 +193,7 @@ def _print_verdict(console: Console, world: sa.Environment, live: Live, peace: L
         return
     console.print("Peace, which assumes that nothing moves, saw the same visitors and chose")
     console.print(
-        f"[bold]{_levels(peace.verdict.name)}[/]: {truth[other]:.1%}, "
+        f"[bold]{_levels(peace.name)}[/]: {truth[other]:.1%}, "
         f"{1 - truth[other] / truth[arm]:.0%} fewer clicks.\n",
         highlight=False,
     )

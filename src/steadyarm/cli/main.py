@@ -7,12 +7,23 @@ import sys
 from collections.abc import Sequence
 
 import steadyarm
-from steadyarm.cli import analyze, data, demo, plan, reproduce, simulate
+from steadyarm.cli import (
+    analyze,
+    data,
+    demo,
+    experiment,
+    plan,
+    reproduce,
+    serve,
+    simulate,
+    storage,
+    token,
+)
 from steadyarm.errors import SteadyArmError
 
 __all__ = ["build_parser", "main"]
 
-COMMANDS = (demo, plan, analyze, reproduce, simulate, data)
+COMMANDS = (demo, plan, experiment, serve, token, storage, analyze, reproduce, simulate, data)
 
 
 def build_parser() -> argparse.ArgumentParser:

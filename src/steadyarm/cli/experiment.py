@@ -1,0 +1,252 @@
+"""`steadyarm experiment`: live tests from the command line, from creation to verdict."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from steadyarm.cli import experiment_traffic
+from steadyarm.cli.experiment_show import (
+    experiment_facts,
+    print_experiment,
+    print_json,
+    print_list,
+    print_verdict,
+    record_facts,
+    verdict_facts,
+)
+from steadyarm.cli.storage import add_options, opened
+from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownExperimentError
+from steadyarm.experiment import Experiment
+from steadyarm.inference.plain import plain
+from steadyarm.lifecycle import (
+    DESCRIBED,
+    create_from_description,
+    import_experiment,
+    load_experiment,
+)
+from steadyarm.planning.words import did_you_mean
+from steadyarm.transfer import read_export
+
+__all__ = ["add_parser"]
+
+EPILOG = """\
+A whole test, from a file test.toml:
+
+  name = "checkout"
+  arms = ["now", "one page", "guest first"]   # or a table [arms], as for steadyarm plan
+  budget = 20_000                             # steadyarm plan says how many are needed
+  policy = "steady"
+  reward_window = "2d"                        # what comes later does not count
+  missing = "zero"                            # no purchase is a reward of 0
+  control = { now = 0.2 }                     # always a fifth
+
+  export STEADYARM_STORAGE=sqlite:///tests.db
+  steadyarm experiment create test.toml
+  steadyarm experiment ask checkout visitor-1
+  steadyarm experiment tell checkout visitor-1 1
+  steadyarm experiment show checkout
+  steadyarm experiment recommend checkout --anytime
+  steadyarm experiment stop checkout
+  steadyarm experiment export checkout checkout.parquet
+  steadyarm experiment replay checkout
+
+Other settings: seed, direction, reward_range, sticky, min_share. All are explained in docs/live.md.
+"""
+ASK = """\
+Many at once, one unit in a line, or CSV with a column unit:
+
+  steadyarm experiment ask checkout - < visitors.csv
+"""
+TELL = """\
+Rewards of units, or of the ids that ask gave. A negative one follows --:
+
+  steadyarm experiment tell checkout visitor-1 1 visitor-2 0
+  steadyarm experiment tell checkout -- visitor-3 -12.50
+  steadyarm experiment tell checkout - < purchases.csv
+
+In the file are an id or a unit and a reward in every line, or CSV with a column reward and one of
+id, assignment and unit. Those told before are counted once; others are stored although some are
+refused.
+"""
+MOVES = {
+    "start": ("a draft begins to hand out", "is running: it hands out variants."),
+    "pause": ("hand nothing out for now", "is paused: nothing is handed out, rewards count."),
+    "resume": ("go on after a pause", "is running: it hands out variants."),
+    "stop": ("hand nothing out any more", "is stopped: rewards of what was handed out count."),
+    "archive": ("close the books for good", "is archived: neither variants nor rewards."),
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser(
+        "experiment",
+        help="create a live test, hand out variants, tell rewards, see the verdict",
+        description="Live tests in a database: any number of processes hand out variants and tell "
+        "rewards, now or days later; at the end stands a verdict that can be computed anew.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
+
+    def add(
+        name: str, run: Callable[[argparse.Namespace], None], text: str, epilog: str = ""
+    ) -> argparse.ArgumentParser:
+        verb: argparse.ArgumentParser = verbs.add_parser(
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name not in ("create", "list", "import"):
+            verb.add_argument("name", metavar="NAME", help="of the experiment")
+        verb.set_defaults(run=run)
+        return verb
+
+    create = add("create", _create, "make a new test from a TOML file", EPILOG)
+    create.add_argument("file", type=Path, metavar="FILE.toml", help="see below")
+    create.add_argument("--name", help="instead of the file's")
+    create.add_argument("--draft", action="store_true", help="hand nothing out before start")
+    add("list", _list, "all tests")
+    add("show", _show, "where a test stands")
+    ask = add(
+        "ask", experiment_traffic.ask, "the variant to show to a unit, such as a visitor", ASK
+    )
+    ask.add_argument("units", nargs="*", metavar="UNIT", help="or - to read many")
+    tell = add("tell", experiment_traffic.tell, "the rewards that came", TELL)
+    tell.add_argument("rewards", nargs="+", metavar="UNIT|ID REWARD", help="or - to read many")
+    recommend = add("recommend", _recommend, "the best variant so far, with intervals")
+    recommend.add_argument(
+        "--anytime", action="store_true", help="intervals that hold at all looks, not only the last"
+    )
+    for name, (text, _) in MOVES.items():
+        add(name, _move, text).set_defaults(move=name)
+    export = add("export", _export, "write the log and all that is needed to import it")
+    export.add_argument("file", type=Path, metavar="FILE", help="FILE.csv or FILE.parquet")
+    take = add("import", _import, "take an exported test into a storage, where it goes on")
+    take.add_argument("file", type=Path, metavar="FILE", help="that export wrote")
+    take.add_argument("--name", help="instead of the one it had")
+    add("replay", _replay, "compute a test anew from its log; status 1 if anything differs")
+    add("health", _health, "whether variants were handed out as planned, whose rewards are missing")
+    drift = add("drift", _drift, "whether the world moved during the test")
+    drift.add_argument("--periods", type=int, default=4, help="equal shares (default: %(default)s)")
+    for verb in (recommend, drift):
+        verb.add_argument("--level", type=float, default=0.95, help="default: %(default)s")
+    for verb in verbs.choices.values():
+        add_options(verb)
+
+
+def _create(args: argparse.Namespace) -> None:
+    description = _read(args.file)
+    name = description.pop("name", None) if args.name is None else args.name
+    description.pop("name", None)
+    if name is None:
+        raise InvalidInputError(
+            f'{args.file} has no name; add name = "…" at its top, or give --name.'
+        )
+    # What is wrong is found before a database is made.
+    create_from_description(name, description, "memory")
+    with opened(args, new=True) as storage:
+        made = create_from_description(name, description, storage, start=not args.draft)
+        _tell_all(args, made)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        description = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+    for key in description:
+        if key not in (known := ("name", *DESCRIBED)):
+            raise InvalidInputError(
+                f"{path}: an experiment has no setting {key!r}; the settings are "
+                f"{', '.join(known)}{did_you_mean(key, known)}"
+            )
+    return description
+
+
+def _list(args: argparse.Namespace) -> None:
+    try:
+        with opened(args) as storage:
+            records = storage.experiments()
+    except UnknownExperimentError:  # no tables, so none
+        records = []
+    if args.format == "json":
+        print_json({"experiments": [record_facts(record) for record in records]})
+    elif records:
+        print_list(records)
+    else:
+        print("There are no experiments yet; make one with steadyarm experiment create.")
+
+
+def _show(args: argparse.Namespace) -> None:
+    with opened(args) as storage:
+        _tell_all(args, load_experiment(args.name, storage))
+
+
+def _tell_all(args: argparse.Namespace, experiment: Experiment) -> None:
+    if args.format == "json":
+        print_json(experiment_facts(experiment))
+    else:
+        print_experiment(experiment)
+
+
+def _recommend(args: argparse.Namespace) -> None:
+    with opened(args) as storage:
+        experiment = load_experiment(args.name, storage)
+        verdict = experiment.recommend(args.level, args.anytime)
+    if args.format == "json":
+        print_json(verdict_facts(verdict, experiment.arms.names))
+    else:
+        print_verdict(verdict, experiment.settings)
+
+
+def _move(args: argparse.Namespace) -> None:
+    with opened(args) as storage:
+        experiment = load_experiment(args.name, storage)
+        getattr(experiment, args.move)()
+        if args.format == "json":
+            print_json(experiment_facts(experiment))
+        else:
+            print(f"{args.name} {MOVES[args.move][1]}")
+
+
+def _export(args: argparse.Namespace) -> None:
+    with opened(args) as storage:
+        path = load_experiment(args.name, storage).export(args.file)
+    beside = path.with_suffix(".experiment.json")
+    if args.format == "json":
+        print_json({"file": str(path), "description": str(beside)})
+    else:
+        print(f"The log is in {path}, settings and segments in {beside}; import needs both.")
+
+
+def _import(args: argparse.Namespace) -> None:
+    read_export(args.file)  # found before, too
+    with opened(args, new=True) as storage:
+        _tell_all(args, import_experiment(args.file, storage, args.name))
+
+
+def _replay(args: argparse.Namespace) -> None:
+    with opened(args) as storage:
+        found = load_experiment(args.name, storage).replay()
+    print_json({"agrees": found.agrees} | plain(found)) if args.format == "json" else print(found)
+    if not found.agrees:
+        raise SteadyArmError(f"the log of {args.name!r} does not lead to what is stored.")
+
+
+def _health(args: argparse.Namespace) -> None:
+    with opened(args) as storage:
+        report = load_experiment(args.name, storage).health()
+    print_json(report.to_dict()) if args.format == "json" else print(report)
+
+
+def _drift(args: argparse.Namespace) -> None:
+    with opened(args) as storage:
+        report = load_experiment(args.name, storage).drift(args.periods, args.level)
+    print_json(report.to_dict()) if args.format == "json" else print(report)

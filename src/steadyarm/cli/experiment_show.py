@@ -1,0 +1,229 @@
+"""What `steadyarm experiment` prints: tables for people, plain values for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from steadyarm.answers import Status, moment
+from steadyarm.experiment import Experiment
+from steadyarm.inference.plain import plain
+from steadyarm.settings import UNITS, Settings
+from steadyarm.storages.records import ExperimentRecord
+from steadyarm.verdict import Verdict
+
+__all__ = [
+    "experiment_facts",
+    "iso",
+    "print_experiment",
+    "print_json",
+    "print_list",
+    "print_table",
+    "print_verdict",
+    "record_facts",
+    "verdict_facts",
+]
+
+MOST_LINES = 60
+MISSING = {
+    "zero": "a missing one counts as zero",
+    "drop": "a missing one counts as the mean of its variant",
+    "fail": "no verdict while one is missing",
+}
+
+
+def print_json(facts: Any) -> None:
+    """One line that programs read."""
+    print(json.dumps(facts))
+
+
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], align: str, most: int | None = MOST_LINES
+) -> None:
+    """Aligned columns; `align` has < or > for each."""
+    body = list(map(tuple, rows))
+    lines = [tuple(head), *body[:most]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (f"{cell:{a}{w}}" for cell, a, w in zip(line, align, widths, strict=True))
+        print("  ".join(cells).rstrip())
+    if hidden := len(body) - len(lines) + 1:
+        print(f"… and {hidden} more, see --format json")
+
+
+def record_facts(record: ExperimentRecord) -> dict[str, Any]:
+    """One of many experiments, in short."""
+    config = record.config
+    return {
+        "name": record.name,
+        "state": record.state,
+        "created": iso(moment(record.created)),
+        "budget": config["budget"],
+        "policy": config["policy"]["name"],
+        "arms": len(config["arms"]["names"]),
+    }
+
+
+def print_list(records: Iterable[ExperimentRecord]) -> None:
+    """A line for every experiment."""
+    rows = [
+        (
+            facts["name"],
+            facts["state"],
+            _time(moment(record.created)),
+            facts["policy"],
+            f"{facts['arms']}",
+            f"{facts['budget']:,}",
+        )
+        for record in records
+        for facts in [record_facts(record)]
+    ]
+    print_table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
+
+
+def experiment_facts(experiment: Experiment) -> dict[str, Any]:
+    """All of one experiment, as the service tells it."""
+    status, names = experiment.status(), experiment.arms.names
+    return {
+        "name": status.name,
+        "state": status.state,
+        "created": iso(status.created),
+        "settings": plain(experiment.settings.to_dict()),
+        "assigned": dict(zip(names, status.assigned, strict=True)),
+        "rewarded": dict(zip(names, status.rewarded, strict=True)),
+        "segments": status.segments,
+        "observed": status.observed,
+        "leased": status.leased,
+    }
+
+
+def print_experiment(experiment: Experiment) -> None:
+    """Where an experiment stands, with a line for every variant."""
+    status, settings = experiment.status(), experiment.settings
+    handed, told = sum(status.assigned), sum(status.rewarded)
+    print(f"{status.name}: {status.state}, created {_time(status.created)}")
+    print(
+        f"{settings.policy.name} on {settings.arms.size} variants, to {settings.direction} the "
+        f"reward; seed {settings.seed}"
+    )
+    print(
+        f"{handed:,} of {status.budget:,} handed out ({100 * handed // status.budget} %), "
+        f"{told:,} rewards told, {handed - told:,} missing"
+    )
+    print(_segments(status))
+    print(_rules(settings))
+    print()
+    snapshot = experiment.storage.snapshot(experiment.key)
+    share = [""] * settings.arms.size
+    if snapshot.segments:
+        last = snapshot.segments[-1][0].segment
+        share = [f"{weight:.4f}" for weight in last.weights[0]]
+    rows = [
+        (
+            name,
+            f"{status.assigned[k]:,}",
+            f"{status.rewarded[k]:,}",
+            share[k],
+            _kept(settings, name),
+        )
+        for k, name in enumerate(settings.arms.names)
+    ]
+    print_table(("variant", "assigned", "rewarded", "share now", ""), rows, "<>>><")
+
+
+def verdict_facts(verdict: Verdict, names: Sequence[str]) -> dict[str, Any]:
+    """A verdict as the service tells it; None where a number is unknown or has no end."""
+    low, high = verdict.intervals.T
+    gap_low, gap_high = verdict.gap_intervals.T
+    columns = {
+        "estimate": verdict.estimates,
+        "standard_error": verdict.standard_errors,
+        "low": low,
+        "high": high,
+        "gap": verdict.gaps,
+        "gap_low": gap_low,
+        "gap_high": gap_high,
+    }
+    facts: dict[str, Any] = plain(
+        {
+            "arm": verdict.name,
+            "sure": verdict.sure,
+            "level": verdict.level,
+            "anytime": verdict.anytime,
+            "method": verdict.method,
+            "assumption": verdict.assumption,
+            "rewards": verdict.rewards,
+            "missing": verdict.missing,
+            "plausible": verdict.plausible,
+            "arms": [
+                {"name": name} | {key: column[k] for key, column in columns.items()}
+                for k, name in enumerate(names)
+            ],
+        }
+    )
+    return facts
+
+
+def print_verdict(verdict: Verdict, settings: Settings) -> None:
+    """The verdict, and the variants from the best to the worst."""
+    print(f"{verdict}\n")
+    sign = 1 if settings.direction == "maximize" else -1
+    order = np.argsort(-sign * verdict.estimates, kind="stable")  # unknown ones last
+    rows = [
+        (
+            settings.arms.names[k],
+            _number(verdict.estimates[k]),
+            _reach(*verdict.intervals[k]),
+            "" if k == verdict.arm else _number(verdict.gaps[k]),
+            "*" if settings.arms.names[k] in verdict.plausible else "",
+        )
+        for k in order
+    ]
+    level = f"{verdict.level:.0%}".replace("%", " %")
+    print_table(("variant", "estimate", f"{level}, all at once", "behind by", ""), rows, "<>>><")
+    print(f"* may be the best\n\nIntervals: {verdict.method}. {verdict.assumption}")
+
+
+def _segments(status: Status) -> str:
+    leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
+    return f"{status.segments} segments opened, {status.observed} handed to the policy{leased}"
+
+
+def _rules(settings: Settings) -> str:
+    window = settings.reward_window
+    when = "whenever they come" if window is None else f"for {_span(window)}"
+    sticky = "units keep their variant" if settings.sticky == "unit" else "every request is drawn"
+    return f"rewards count {when}, {MISSING[settings.missing]}; {sticky}"
+
+
+def _kept(settings: Settings, name: str) -> str:
+    if name in settings.control:
+        return f"control, always {settings.control[name]:g}"
+    return f"at least {settings.min_share[name]:g}" if name in settings.min_share else ""
+
+
+def _span(seconds: float) -> str:
+    """172800 as "2 d"."""
+    unit = next((u for u in ("d", "h", "m") if seconds % UNITS[u] == 0), "s")
+    return f"{seconds / UNITS[unit]:g} {unit}"
+
+
+def _number(value: float) -> str:
+    return "unknown" if np.isnan(value) else f"{value:.4g}"
+
+
+def _reach(low: float, high: float) -> str:
+    return f"{low:.4g} to {high:.4g}" if np.isfinite(high - low) else "unknown"
+
+
+def iso(when: datetime) -> str:
+    """A time as programs read it."""
+    return when.isoformat().replace("+00:00", "Z")
+
+
+def _time(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,225 @@
+"""`steadyarm experiment ask` and `tell`: one, several, or many from standard input."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from steadyarm.answers import LiveAssignment
+from steadyarm.cli.experiment_show import iso, print_json, print_table
+from steadyarm.cli.storage import opened
+from steadyarm.errors import InvalidInputError, RepeatedRewardError, SteadyArmError
+from steadyarm.lifecycle import load_experiment
+
+__all__ = ["ask", "problem", "read_rewards", "read_units", "tell"]
+
+BATCH = 1000  # in one transaction
+SHOWN = 20  # refusals that are told one by one
+TARGETS = ("id", "assignment", "unit")  # columns that name an assignment, the surest first
+
+T = TypeVar("T")
+Answer = TypeVar("Answer")
+
+
+def ask(args: argparse.Namespace) -> None:
+    """Print the variants of units."""
+    bulk = args.units == ["-"]
+    units: list[str | None] = list(read_units(sys.stdin) if bulk else args.units)
+    if not units and not bulk:
+        units = [None]
+    with opened(args) as storage:
+        experiment = load_experiment(args.name, storage)
+        if len(units) == 1 and not bulk:
+            answer = experiment.ask(units[0])
+            answers: list[Any] = [answer]
+        else:
+            answers = _in_batches(units, experiment.ask_many)
+    if args.format == "json":
+        told = [
+            {"unit": unit, "error": problem(answer)}
+            if isinstance(answer, SteadyArmError)
+            else _facts(answer)
+            for unit, answer in zip(units, answers, strict=True)
+        ]
+        print_json(told[0] if len(units) == 1 and not bulk else {"assignments": told})
+    else:
+        rows = [
+            (a.unit, a.name, f"{a.probability:.4g}", a.id, "" if a.new else "as before")
+            for a in answers
+            if not isinstance(a, SteadyArmError)
+        ]
+        print_table(("unit", "variant", "probability", "id", ""), rows, "<<><<", most=None)
+    _refuse([unit or "" for unit in units], answers, "units got no variant")
+
+
+def tell(args: argparse.Namespace) -> None:
+    """Store rewards, and print which were new."""
+    bulk = args.rewards == ["-"]
+    rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards), 0)
+    with opened(args) as storage:
+        experiment = load_experiment(args.name, storage)
+        answers: list[Any] = _in_batches(rewards, experiment.tell_many)
+    if len(rewards) == 1 and not bulk and isinstance(answers[0], SteadyArmError):
+        raise answers[0]
+    if args.format == "json":
+        told = [
+            {"error": problem(answer)} if isinstance(answer, SteadyArmError) else {"status": answer}
+            for answer in answers
+        ]
+        print_json(told[0] if len(rewards) == 1 and not bulk else {"rewards": told})
+    else:
+        count = Counter("refused" if isinstance(a, SteadyArmError) else a for a in answers)
+        parts = [f"{count[status]:,} {status}" for status in ("stored", "repeated", "refused")]
+        skipped = f"; {without:,} lines without a reward left out" if without else ""
+        print(f"{', '.join(parts)}{skipped}")
+    _refuse([target for target, _ in rewards], answers, "rewards were refused")
+
+
+def read_units(lines: Any) -> list[str]:
+    """Units, one in a line, or the column unit of CSV with a header.
+
+    Examples
+    --------
+    >>> read_units(["visitor 1", "visitor 2"])
+    ['visitor 1', 'visitor 2']
+    >>> read_units(["time,unit", '12:00,"Doe, Jo"'])
+    ['Doe, Jo']
+    """
+    rows = list(_rows(lines))
+    column = None
+    if rows and "unit" in rows[0][1]:
+        column = rows.pop(0)[1].index("unit")
+    found = []
+    for line, row in rows:
+        if column is None and len(row) != 1:
+            raise InvalidInputError(
+                f"line {line} has {len(row)} columns; expected one unit in every line, in quotes "
+                "if it has a comma, or CSV whose first line names a column unit."
+            )
+        found.append(_cell(row, column or 0, line))
+    return found
+
+
+def read_rewards(lines: Any) -> tuple[list[tuple[str, Any]], int]:
+    """Ids or units with their rewards, and how many lines had none.
+
+    Two columns, or CSV with a header that names reward and one of id, assignment and unit.
+
+    Examples
+    --------
+    >>> read_rewards(["visitor 1,1", "visitor 2,"])
+    ([('visitor 1', 1.0)], 1)
+    """
+    rows = list(_rows(lines))
+    target, reward, headed = 0, 1, bool(rows) and "reward" in rows[0][1]
+    if headed:
+        names = rows.pop(0)[1]
+        known = [name for name in TARGETS if name in names]
+        if not known:
+            raise InvalidInputError(
+                f"the first line names the columns {', '.join(names)}; expected reward and one of "
+                f"{', '.join(TARGETS)}."
+            )
+        target, reward = names.index(known[0]), names.index("reward")
+    found, without = [], 0
+    for line, row in rows:
+        if not headed and len(row) != 2:
+            raise InvalidInputError(
+                f"line {line} has {len(row)} columns; expected an id or a unit and its reward, or "
+                "CSV whose first line names the columns."
+            )
+        value = _cell(row, reward, line)
+        if value == "":
+            without += 1
+        else:
+            found.append((_cell(row, target, line), _number(value)))
+    return found, without
+
+
+def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(lines, strict=True)
+    try:
+        for row in reader:
+            if reader.line_num == 1 and row:
+                row[0] = row[0].removeprefix("\ufeff")
+            if row:
+                yield reader.line_num, [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise InvalidInputError(f"line {reader.line_num} is no CSV: {error}.") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"standard input is no UTF-8 text: {error}.") from None
+
+
+def _cell(row: list[str], column: int, line: int) -> str:
+    if column >= len(row):
+        raise InvalidInputError(f"line {line} has {len(row)} columns only; it is cut short.")
+    return row[column]
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, Any]]:
+    if len(words) % 2:
+        raise InvalidInputError(
+            f"{words[-1]!r} stands alone; expected pairs of an id or a unit and its reward, or - "
+            "to read them from standard input."
+        )
+    return [(words[i], _number(words[i + 1])) for i in range(0, len(words), 2)]
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # refused where rewards are checked, without the others
+
+
+def _facts(answer: LiveAssignment) -> dict[str, Any]:
+    """One variant handed out, as the service tells it."""
+    return {
+        "id": answer.id,
+        "unit": answer.unit,
+        "arm": answer.name,
+        "probability": answer.probability,
+        "created": iso(answer.created),
+        "new": answer.new,
+    }
+
+
+def problem(error: SteadyArmError) -> dict[str, str]:
+    """An error as the service names it.
+
+    Examples
+    --------
+    >>> from steadyarm.errors import BudgetSpentError
+    >>> problem(BudgetSpentError("nothing is left."))
+    {'type': 'urn:steadyarm:problem:budget-spent', 'detail': 'nothing is left.'}
+    """
+    words = re.findall(r"[A-Z][a-z]+", type(error).__name__.removesuffix("Error"))
+    kind = "-".join(words).lower()
+    if isinstance(error, RepeatedRewardError):
+        kind = "reward-conflict"
+    return {"type": f"urn:steadyarm:problem:{kind}", "detail": str(error)}
+
+
+def _in_batches(entries: Sequence[T], send: Callable[[Sequence[T]], list[Answer]]) -> list[Answer]:
+    starts = range(0, len(entries), BATCH)
+    return [answer for i in starts for answer in send(entries[i : i + BATCH])]
+
+
+def _refuse(asked: Sequence[str], answers: Sequence[Any], what: str) -> None:
+    """Name what was refused, so that the command fails."""
+    errors = [
+        (target, answer)
+        for target, answer in zip(asked, answers, strict=True)
+        if isinstance(answer, SteadyArmError)
+    ]
+    if not errors:
+        return
+    for target, error in errors[:SHOWN]:
+        print(f"{target}: {error}", file=sys.stderr)
+    more = f" (the first {SHOWN} are named above)" if len(errors) > SHOWN else ""
+    raise SteadyArmError(f"{len(errors):,} of {len(answers):,} {what}{more}.")

@@ -1,0 +1,81 @@
+"""`steadyarm serve`: the HTTP service."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from typing import Any
+
+from steadyarm.errors import MissingExtraError
+
+__all__ = ["add_parser", "run"]
+
+POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
+
+EPILOG = """\
+Every option may be given as an environment variable instead, such as STEADYARM_PORT=80 or
+STEADYARM_ACCESS_LOG=false. Without any token only this machine is served; see steadyarm token.
+The interface is described at /openapi.json; /healthz, /readyz and /metrics are for monitoring.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser(
+        "serve",
+        help="live experiments over HTTP",
+        description="Serves live experiments over HTTP until it is interrupted.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--host", help="default: 127.0.0.1, this machine only")
+    parser.add_argument("--port", type=int, metavar="N", help="default: 8000; 0 for a free one")
+    parser.add_argument(
+        "--storage", metavar="URL", help="default: STEADYARM_STORAGE or sqlite:///steadyarm.db"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: 1)")
+    parser.add_argument(
+        "--max-body", type=int, metavar="BYTES", help="of a request (default: 1000000)"
+    )
+    parser.add_argument(
+        "--max-batch", type=int, metavar="N", help="items of a batch (default: 1000)"
+    )
+    parser.add_argument(
+        "--max-lease", type=int, metavar="N", help="positions of a lease (default: 10000)"
+    )
+    parser.add_argument("--log-format", choices=["text", "json"], help="default: text")
+    parser.add_argument(
+        "--no-access-log",
+        dest="access_log",
+        action="store_false",
+        default=None,
+        help="no line for every request",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Serve."""
+    try:
+        from steadyarm.service.serving import serve
+        from steadyarm.service.settings import ServiceSettings
+    except ImportError as error:
+        raise MissingExtraError(
+            f"the service needs {error.name}; install it with: pip install 'steadyarm[service]'"
+        ) from None
+    settings = ServiceSettings.from_environment(
+        os.environ,
+        host=args.host,
+        port=args.port,
+        storage=args.storage,
+        workers=args.workers,
+        max_body=args.max_body,
+        max_batch=args.max_batch,
+        max_lease=args.max_lease,
+        log_format=args.log_format,
+        access_log=args.access_log,
+    )
+    if (settings.storage or "").startswith("postgres") and "STEADYARM_WRITERS" not in os.environ:
+        settings = replace(settings, writers=POSTGRES_WRITERS)
+    serve(settings)

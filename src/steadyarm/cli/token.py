@@ -1,0 +1,85 @@
+"""`steadyarm token`: who may use the service."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from contextlib import closing
+from typing import Any
+
+from steadyarm.answers import moment
+from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.storages import open_storage
+
+__all__ = ["add_parser"]
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser(
+        "token",
+        help="who may use the service",
+        description="Creates, lists and removes tokens of the service. Once there is one, every "
+        "request needs one; changes count within five seconds.",
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="a new token, shown once")
+    create.add_argument("--name", required=True, help="to know it by, such as shop-frontend")
+    create.add_argument(
+        "--scope",
+        required=True,
+        choices=["read", "write", "admin"],
+        help="read results; write also assignments and rewards; admin everything",
+    )
+    create.set_defaults(run=run_create)
+    listed = actions.add_parser("list", help="names, scopes and dates")
+    listed.set_defaults(run=run_list)
+    remove = actions.add_parser("remove", help="refuse a token from now on")
+    remove.add_argument("name")
+    remove.set_defaults(run=run_remove)
+    for action in (create, listed, remove):
+        action.add_argument(
+            "--storage", metavar="URL", help="default: STEADYARM_STORAGE or sqlite:///steadyarm.db"
+        )
+
+
+def run_create(args: argparse.Namespace) -> None:
+    """Print a new token."""
+    try:
+        from steadyarm.service.auth import new_token
+    except ImportError as error:
+        raise MissingExtraError(
+            f"tokens need {error.name}; install it with: pip install 'steadyarm[service]'"
+        ) from None
+    if not NAME.fullmatch(args.name):
+        raise InvalidInputError(
+            f"--name is {args.name!r}; expected up to 100 letters, digits and . _ @ -, the first "
+            "a letter or digit."
+        )
+    token, record = new_token(args.name, args.scope)
+    with closing(open_storage(args.storage)) as storage:
+        storage.add_token(record)
+    print(token)
+
+
+def run_list(args: argparse.Namespace) -> None:
+    """Print names, scopes and dates."""
+    with closing(open_storage(args.storage)) as storage:
+        tokens = storage.tokens()
+    if not tokens:
+        print("There are no tokens; the service answers this machine only.")
+        return
+    width = max(len(token.name) for token in tokens)
+    for token in tokens:
+        created = moment(token.created)
+        print(f"{token.name:<{width}}  {token.scope:<5}  {created:%Y-%m-%d %H:%M} UTC")
+
+
+def run_remove(args: argparse.Namespace) -> None:
+    """Forget a token."""
+    with closing(open_storage(args.storage)) as storage:
+        storage.remove_token(args.name)
+        left = len(storage.tokens())
+    print(f"The token {args.name} is refused within five seconds; {left} left.")

@@ -1,0 +1,1 @@
+"""The service: live experiments over HTTP; `steadyarm.service.app.create_app` makes one."""

@@ -1,0 +1,281 @@
+"""What answers look like; these document them, and tests compare."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = [
+    "Allocation",
+    "Answered",
+    "ArmEstimate",
+    "ArmsAnswer",
+    "AssignmentAnswer",
+    "Assignments",
+    "BatchedAssignment",
+    "Drift",
+    "ExperimentAnswer",
+    "ExperimentList",
+    "Finding",
+    "Health",
+    "Lease",
+    "Leases",
+    "ListedExperiment",
+    "Problem",
+    "Recommendation",
+    "RefusedAssignment",
+    "RefusedReward",
+    "Released",
+    "ReplayAnswer",
+    "RewardStatus",
+    "RewardStatuses",
+    "SettingsAnswer",
+    "Up",
+]
+
+State = Literal["draft", "running", "paused", "stopped", "archived"]
+
+
+class Answered(BaseModel):
+    """Something that is answered."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(Answered):
+    """An error, as RFC 9457 has it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str | None = None
+    request_id: str
+
+
+class Up(Answered):
+    """The service or its storage answers."""
+
+    status: Literal["ok"]
+
+
+class ArmsAnswer(Answered):
+    """The variants and their features."""
+
+    names: list[str]
+    feature_names: list[str]
+    features: list[list[float]]
+
+
+class SettingsAnswer(Answered):
+    """What an experiment was created with."""
+
+    arms: ArmsAnswer
+    policy: dict[str, Any]
+    budget: int
+    seed: int
+    direction: Literal["maximize", "minimize"]
+    reward_range: list[float] | None
+    reward_window: float | None
+    missing: Literal["zero", "drop", "fail"]
+    sticky: Literal["unit", "none"]
+    control: dict[str, float]
+    min_share: dict[str, float]
+
+
+class ExperimentAnswer(Answered):
+    """An experiment and where it stands; counts are by variant."""
+
+    name: str
+    state: State
+    created: datetime
+    settings: SettingsAnswer
+    assigned: dict[str, int]
+    rewarded: dict[str, int]
+    segments: int
+    observed: int
+    leased: int
+
+
+class ListedExperiment(Answered):
+    """An experiment in short; arms is their number."""
+
+    name: str
+    state: State
+    created: datetime
+    budget: int
+    policy: str
+    arms: int
+
+
+class ExperimentList(Answered):
+    """All experiments."""
+
+    experiments: list[ListedExperiment]
+
+
+class AssignmentAnswer(Answered):
+    """A variant for a unit."""
+
+    id: str
+    unit: str
+    arm: str
+    probability: float
+    created: datetime
+
+
+class BatchedAssignment(AssignmentAnswer):
+    """A variant for a unit, and whether it got it just now."""
+
+    new: bool
+
+
+class RefusedAssignment(Answered):
+    """A unit that got none."""
+
+    unit: str | None
+    error: Problem
+
+
+class Assignments(Answered):
+    """One for every unit, in their order."""
+
+    assignments: list[BatchedAssignment | RefusedAssignment]
+
+
+class RewardStatus(Answered):
+    """What became of a reward; repeated: the same one was there."""
+
+    status: Literal["stored", "repeated"]
+
+
+class RefusedReward(Answered):
+    """A reward that was not stored."""
+
+    error: Problem
+
+
+class RewardStatuses(Answered):
+    """One for every reward, in their order."""
+
+    rewards: list[RewardStatus | RefusedReward]
+
+
+class Lease(Answered):
+    """Positions start to stop - 1 of a segment; until is in microseconds since 1970."""
+
+    id: int
+    tag: str
+    seed: int
+    arms: list[str]
+    segment: int
+    weights: list[float]
+    rounds: int
+    order: str
+    block: int
+    start: int
+    stop: int
+    until: int
+
+
+class Leases(Answered):
+    """Some leases."""
+
+    leases: list[Lease]
+
+
+class Released(Answered):
+    """How many positions went back."""
+
+    released: int
+
+
+class Allocation(Answered):
+    """What is handed out now."""
+
+    segment: int
+    policy_version: int
+    weights: dict[str, float]
+    rounds: int
+    order: str
+    block: int
+
+
+class ArmEstimate(Answered):
+    """What is known of a variant; null for what is not."""
+
+    name: str
+    estimate: float | None
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    gap: float | None
+    gap_low: float | None
+    gap_high: float | None
+
+
+class Recommendation(Answered):
+    """The best variant so far, how surely, and on which assumption."""
+
+    arm: str
+    sure: bool
+    level: float
+    anytime: bool
+    method: str
+    assumption: str
+    rewards: int
+    missing: int
+    plausible: list[str]
+    arms: list[ArmEstimate]
+
+
+class Finding(Answered):
+    """One thing that was looked at."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    p_value: float | None
+    explanation: str
+    advice: str
+
+
+class Health(Answered):
+    """Whether the log can be trusted."""
+
+    status: Literal["ok", "warn", "fail"]
+    findings: list[Finding]
+
+
+class Drift(Answered):
+    """What every period said, and whether periods differ by more than noise."""
+
+    names: list[str]
+    periods: list[str]
+    rounds: list[int]
+    best: str
+    estimates: list[list[float | None]]
+    errors: list[list[float | None]]
+    intervals: list[list[list[float | None]]]
+    gaps: list[list[float | None]]
+    gap_errors: list[list[float | None]]
+    leaders: list[str]
+    gap_p_value: float | None
+    level_p_value: float | None
+    arm_p_values: list[float | None]
+    level: float
+    method: str
+    gaps_move: bool
+    level_moves: bool
+    verdict: str
+
+
+class ReplayAnswer(Answered):
+    """Whether the log leads to what is stored."""
+
+    agrees: bool
+    assignments: int
+    rewards: int
+    segments: int
+    differences: list[str]

@@ -1,0 +1,60 @@
+"""Reading bodies and queries, writing JSON: the few steps that all handlers share."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from pydantic_core import from_json, to_json
+from starlette.requests import Request
+from starlette.responses import Response
+
+from steadyarm.service.problems import RefusedError
+
+__all__ = ["body_of", "check_size", "json_answer", "query_of"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+async def body_of(request: Request, model: type[M], most: int) -> M:
+    """The body as a model; never reads more than `most` bytes."""
+    data = await _read(request, most)
+    try:
+        value = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise RefusedError("malformed", f"The body is not JSON: {error}.") from None
+    return model.model_validate(value)
+
+
+async def _read(request: Request, most: int) -> bytes:
+    parts, size = [], 0
+    while True:  # a length that was announced need not be true, so what comes is counted
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise RefusedError("malformed", "The body ended early.")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise RefusedError(
+                "too-large", f"The body is larger than {most:,} bytes.", "Send less at a time."
+            )
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def query_of(request: Request, model: type[M]) -> M:
+    """What stands behind the question mark."""
+    return model.model_validate(dict(request.query_params))
+
+
+def check_size(count: int, most: int, what: str) -> None:
+    """Refuse lists that are too long."""
+    if count > most:
+        raise RefusedError(
+            "too-large", f"{count:,} {what} are more than the {most:,} allowed.", "Send fewer."
+        )
+
+
+def json_answer(data: Any, status: int = 200) -> Response:
+    """JSON; null for numbers that are infinite or unknown."""
+    return Response(to_json(data, inf_nan_mode="null"), status, media_type="application/json")

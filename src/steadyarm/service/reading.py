@@ -1,0 +1,200 @@
+"""Handlers that only read."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Generator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from steadyarm.errors import StorageError
+from steadyarm.experiment import Experiment
+from steadyarm.service.asked import DriftQuery, ExportQuery, RecommendationQuery
+from steadyarm.service.metrics import CONTENT_TYPE_LATEST
+from steadyarm.service.plumbing import json_answer, query_of
+from steadyarm.service.problems import RefusedError
+from steadyarm.service.service import Service
+from steadyarm.verdict import Verdict
+
+__all__ = [
+    "alive",
+    "allocation",
+    "drift",
+    "export",
+    "health",
+    "metrics",
+    "ready",
+    "recommendation",
+    "replay",
+]
+
+LINES = 2000  # of a file that are sent at once
+CHUNK = 1 << 18  # bytes, the same
+PATIENCE = 5.0  # seconds in which the storage has to answer
+
+
+async def alive(service: Service, request: Request) -> Response:
+    """The process answers; touches nothing."""
+    return json_answer({"status": "ok"})
+
+
+async def ready(service: Service, request: Request) -> Response:
+    """The storage answers."""
+    try:
+        await asyncio.wait_for(service.read(service.storage.check), PATIENCE)
+    except TimeoutError:
+        raise StorageError(f"no answer within {PATIENCE:g} seconds") from None
+    return json_answer({"status": "ok"})
+
+
+async def metrics(service: Service, request: Request) -> Response:
+    """What the service counts about itself."""
+    return Response(
+        await service.read(service.metrics.text), headers={"content-type": CONTENT_TYPE_LATEST}
+    )
+
+
+async def recommendation(service: Service, request: Request) -> Response:
+    """The best variant so far."""
+    query = query_of(request, RecommendationQuery)
+    experiment = await service.experiment(request)
+    verdict = await service.read(experiment.recommend, query.level, query.anytime)
+    return json_answer(_verdict(verdict, experiment.arms.names))
+
+
+async def health(service: Service, request: Request) -> Response:
+    """Whether the log can be trusted."""
+    experiment = await service.experiment(request)
+    return json_answer(await service.read(lambda: experiment.health().to_dict()))
+
+
+async def drift(service: Service, request: Request) -> Response:
+    """Whether the world moved."""
+    query = query_of(request, DriftQuery)
+    experiment = await service.experiment(request)
+    found = await service.read(experiment.drift, query.periods, query.level)
+    return json_answer(found.to_dict())
+
+
+async def allocation(service: Service, request: Request) -> Response:
+    """The segment that is handed out now."""
+    experiment = await service.experiment(request)
+    snapshot = await service.read(experiment.storage.snapshot, experiment.key)
+    if not snapshot.segments:
+        raise RefusedError(
+            "not-found", "Nothing was handed out yet.", "Ask for an assignment first."
+        )
+    record, _ = snapshot.segments[-1]
+    weights = record.segment.weights[0].tolist()
+    return json_answer(
+        {
+            "segment": record.index,
+            "policy_version": record.policy_version,
+            "weights": dict(zip(experiment.arms.names, weights, strict=True)),
+            "rounds": record.rounds,
+            "order": record.segment.order,
+            "block": record.segment.block,
+        }
+    )
+
+
+async def replay(service: Service, request: Request) -> Response:
+    """The whole test computed anew from its log."""
+    experiment = await service.experiment(request)
+    found = await service.read(experiment.replay)
+    return json_answer(
+        {
+            "agrees": found.agrees,
+            "assignments": found.assignments,
+            "rewards": found.rewards,
+            "segments": found.segments,
+            "differences": list(found.differences),
+        }
+    )
+
+
+async def export(service: Service, request: Request) -> Response:
+    """All assignments with their rewards, as a file."""
+    wanted = query_of(request, ExportQuery).format
+    experiment = await service.experiment(request)
+    if wanted == "csv":
+        chunks, kind = _csv(experiment), "text/csv; charset=utf-8"
+    else:
+        chunks, kind = _parquet(experiment), "application/vnd.apache.parquet"
+    first = await service.read(next, chunks, b"")  # what goes wrong here is still told properly
+    name = f'attachment; filename="{experiment.name}.{wanted}"'
+    return StreamingResponse(
+        _sent(service, first, chunks),
+        headers={"content-type": kind, "content-disposition": name},
+    )
+
+
+async def _sent(
+    service: Service, first: bytes, chunks: Generator[bytes, None, None]
+) -> AsyncIterator[bytes]:
+    chunk = first
+    try:
+        while chunk:
+            yield chunk
+            chunk = await service.read(next, chunks, b"")
+    finally:  # also if nobody reads on: temporary files go
+        chunks.close()
+
+
+def _csv(experiment: Experiment) -> Generator[bytes, None, None]:
+    from steadyarm.transfer import csv_lines
+
+    lines = csv_lines(experiment)
+    while chunk := "".join(islice(lines, LINES)):
+        yield chunk.encode()
+
+
+def _parquet(experiment: Experiment) -> Generator[bytes, None, None]:
+    from steadyarm.transfer import write_parquet
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "export.parquet"
+        write_parquet(experiment, path)
+        with path.open("rb") as written:
+            while chunk := written.read(CHUNK):
+                yield chunk
+
+
+def _verdict(verdict: Verdict, names: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "arm": verdict.name,
+        "sure": verdict.sure,
+        "level": verdict.level,
+        "anytime": verdict.anytime,
+        "method": verdict.method,
+        "assumption": verdict.assumption,
+        "rewards": verdict.rewards,
+        "missing": verdict.missing,
+        "plausible": list(verdict.plausible),
+        "arms": [
+            {
+                "name": name,
+                "estimate": estimate,
+                "standard_error": error,
+                "low": low,
+                "high": high,
+                "gap": gap,
+                "gap_low": gap_low,
+                "gap_high": gap_high,
+            }
+            for name, estimate, error, (low, high), gap, (gap_low, gap_high) in zip(
+                names,
+                verdict.estimates.tolist(),
+                verdict.standard_errors.tolist(),
+                verdict.intervals.tolist(),
+                verdict.gaps.tolist(),
+                verdict.gap_intervals.tolist(),
+                strict=True,
+            )
+        ],
+    }

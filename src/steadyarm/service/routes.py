@@ -1,0 +1,261 @@
+"""The list of routes: what each needs, takes and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from steadyarm.service import answered as give
+from steadyarm.service import asked as take
+from steadyarm.service import managing, reading, traffic
+from steadyarm.service.service import Service
+from steadyarm.storages.records import Scope
+
+__all__ = ["ROUTES", "Route"]
+
+Handler = Callable[[Service, Request], Awaitable[Response]]
+EXPERIMENT = "/v1/experiments/{name}"
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route.
+
+    Attributes
+    ----------
+    scope : that a token needs; None if anybody may come
+    body, query : what is read
+    answers : by status: a model, or media types of what is no JSON
+    errors : statuses that a handler refuses with, beyond those that follow from the rest
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    scope: Scope | None
+    tag: str
+    summary: str
+    answers: Mapping[int, type[BaseModel] | tuple[str, ...]]
+    body: type[BaseModel] | None = None
+    query: type[BaseModel] = take.NoQuery
+    errors: tuple[int, ...] = field(default=())
+
+
+# The busiest come first, for they are compared in this order.
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        EXPERIMENT + "/assignments",
+        traffic.assign,
+        "write",
+        "traffic",
+        "The variant for a unit; 200 if it had one already.",
+        {201: give.AssignmentAnswer, 200: give.AssignmentAnswer},
+        body=take.NewAssignment,
+        errors=(409,),
+    ),
+    Route(
+        "POST",
+        EXPERIMENT + "/rewards",
+        traffic.reward,
+        "write",
+        "traffic",
+        "The reward of an assignment; 200 if the same one was there already.",
+        {201: give.RewardStatus, 200: give.RewardStatus},
+        body=take.NewReward,
+        errors=(409,),
+    ),
+    Route(
+        "GET",
+        "/healthz",
+        reading.alive,
+        None,
+        "service",
+        "The process is alive.",
+        {200: give.Up},
+    ),
+    Route(
+        "POST",
+        EXPERIMENT + "/assignments:batch",
+        traffic.assign_many,
+        "write",
+        "traffic",
+        "Variants for many units, in their order; an error stands where a unit got none.",
+        {200: give.Assignments},
+        body=take.NewAssignments,
+        errors=(409,),
+    ),
+    Route(
+        "POST",
+        EXPERIMENT + "/rewards:batch",
+        traffic.reward_many,
+        "write",
+        "traffic",
+        "Rewards of many assignments, in their order; an error stands where one was refused.",
+        {200: give.RewardStatuses},
+        body=take.NewRewards,
+        errors=(409,),
+    ),
+    Route(
+        "POST",
+        EXPERIMENT + "/leases",
+        traffic.lease,
+        "write",
+        "leases",
+        "Positions to hand out without asking for each.",
+        {201: give.Leases},
+        body=take.NewLease,
+        errors=(409,),
+    ),
+    Route(
+        "POST",
+        EXPERIMENT + "/leases/{lease}/assignments",
+        traffic.report,
+        "write",
+        "leases",
+        "What was handed out from a lease.",
+        {200: give.Assignments},
+        body=take.Used,
+        errors=(409,),
+    ),
+    Route(
+        "DELETE",
+        EXPERIMENT + "/leases/{lease}",
+        traffic.give_back,
+        "write",
+        "leases",
+        "Give back what is left of a lease.",
+        {200: give.Released},
+    ),
+    Route(
+        "GET",
+        EXPERIMENT + "/recommendation",
+        reading.recommendation,
+        "read",
+        "results",
+        "The best variant so far, with intervals.",
+        {200: give.Recommendation},
+        query=take.RecommendationQuery,
+        errors=(409,),
+    ),
+    Route(
+        "GET",
+        EXPERIMENT + "/health",
+        reading.health,
+        "read",
+        "results",
+        "Whether the log can be trusted.",
+        {200: give.Health},
+        errors=(409,),
+    ),
+    Route(
+        "GET",
+        EXPERIMENT + "/drift",
+        reading.drift,
+        "read",
+        "results",
+        "Whether the world moved, and whether it mattered.",
+        {200: give.Drift},
+        query=take.DriftQuery,
+        errors=(409,),
+    ),
+    Route(
+        "GET",
+        EXPERIMENT + "/export",
+        reading.export,
+        "read",
+        "results",
+        "All assignments with their rewards, as a file.",
+        {200: ("text/csv", "application/vnd.apache.parquet")},
+        query=take.ExportQuery,
+    ),
+    Route(
+        "GET",
+        EXPERIMENT + "/allocation",
+        reading.allocation,
+        "read",
+        "results",
+        "The shares with which variants are handed out now.",
+        {200: give.Allocation},
+    ),
+    Route(
+        "GET",
+        EXPERIMENT + "/replay",
+        reading.replay,
+        "admin",
+        "results",
+        "The whole test computed anew from its log, and compared.",
+        {200: give.ReplayAnswer},
+    ),
+    Route(
+        "POST",
+        "/v1/experiments",
+        managing.create,
+        "admin",
+        "experiments",
+        "Create an experiment; 200 if it was there and load_if_exists is true.",
+        {201: give.ExperimentAnswer, 200: give.ExperimentAnswer},
+        body=take.NewExperiment,
+        errors=(409,),
+    ),
+    Route(
+        "GET",
+        "/v1/experiments",
+        managing.listed,
+        "read",
+        "experiments",
+        "All experiments in short.",
+        {200: give.ExperimentList},
+    ),
+    Route(
+        "GET",
+        EXPERIMENT,
+        managing.shown,
+        "read",
+        "experiments",
+        "An experiment and where it stands.",
+        {200: give.ExperimentAnswer},
+    ),
+    *(
+        Route(
+            "POST",
+            f"{EXPERIMENT}/{action}",
+            managing.mover(action),
+            "admin",
+            "experiments",
+            summary,
+            {200: give.ExperimentAnswer},
+            errors=(409,),
+        )
+        for action, summary in (
+            ("start", "From draft to running."),
+            ("pause", "Hand nothing out for now; rewards are still counted."),
+            ("resume", "From paused to running again."),
+            ("stop", "Hand nothing out any more; rewards are still counted."),
+            ("archive", "Close the books: neither assignments nor rewards any more."),
+        )
+    ),
+    Route(
+        "GET",
+        "/readyz",
+        reading.ready,
+        None,
+        "service",
+        "The storage answers.",
+        {200: give.Up},
+        errors=(503,),
+    ),
+    Route(
+        "GET",
+        "/metrics",
+        reading.metrics,
+        "read",
+        "service",
+        "What the service counts about itself, for Prometheus.",
+        {200: ("text/plain",)},
+    ),
+)

@@ -1,0 +1,174 @@
+"""Service: what all handlers share, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, TypeVar
+
+from starlette.requests import Request
+
+from steadyarm.answers import LiveAssignment
+from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentError
+from steadyarm.experiment import Experiment
+from steadyarm.lifecycle import load_experiment
+from steadyarm.service.access import AccessLog
+from steadyarm.service.auth import RELOAD, Guard
+from steadyarm.service.batching import Batcher
+from steadyarm.service.metrics import Metrics
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages.base import Storage
+
+__all__ = ["Live", "Service"]
+
+T = TypeVar("T")
+
+log = logging.getLogger("steadyarm.service")
+
+READERS = 8  # threads
+AHEAD = 8  # size of batches from which on positions are leased for the next one
+IDLE = 1.0  # seconds after which such leases go back
+TICK = 1.0  # seconds between looks at windows
+ROUND = 10  # ticks between looks at all experiments
+LONGEST_NAME = 100
+
+
+class Live:
+    """One experiment as this process holds it, with what waits to be written."""
+
+    def __init__(self, service: Service, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.over = False  # archived, so that nothing is left to look at
+        self._leases = service.settings.workers > 1
+        self._leased: float | None = None  # when positions were last leased ahead
+        metrics = service.metrics
+        self.asks: Batcher[str | None, LiveAssignment | SteadyArmError] = Batcher(
+            self._ask, service.writers, metrics.asked.observe
+        )
+        self.tells: Batcher[tuple[str, float], Literal["stored", "repeated"] | SteadyArmError] = (
+            Batcher(experiment.tell_many, service.writers, metrics.told.observe)
+        )
+
+    def _ask(self, units: list[str | None]) -> Sequence[LiveAssignment | SteadyArmError]:
+        if not self._leases or len(units) < AHEAD:
+            return self.experiment.ask_many(units)
+        self._leased = time.monotonic()
+        return self.experiment.ask_many(units, ahead=len(units))
+
+    def release(self, idle: float = 0.0) -> None:
+        """Give back what was leased ahead, if that was longer ago."""
+        if self._leased is not None and time.monotonic() - self._leased >= idle:
+            self._leased = None
+            self.experiment.release()
+
+
+class Service:
+    """Storage, settings, tokens, counters, threads and the experiments that were asked for."""
+
+    def __init__(self, storage: Storage, settings: ServiceSettings) -> None:
+        self.storage, self.settings = storage, settings
+        self.guard = Guard(storage, settings.public)
+        self.metrics = Metrics(storage)
+        self.access_log = AccessLog(settings.log_format) if settings.access_log else None
+        self.live: dict[str, Live] = {}
+        self.writers = ThreadPoolExecutor(settings.writers, "steadyarm-writer")
+        self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
+        self._keepers = ThreadPoolExecutor(2, "steadyarm-keeper")
+
+    async def read(self, work: Callable[..., T], *given: Any) -> T:
+        """Do in a thread what may take a while."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *given)
+
+    async def write(self, work: Callable[..., T], *given: Any) -> T:
+        """Do in turn with batches what writes."""
+        return await asyncio.get_running_loop().run_in_executor(self.writers, work, *given)
+
+    async def find(self, name: str) -> Live:
+        """The experiment of that name; loaded once, for its settings never change."""
+        if found := self.live.get(name):
+            return found
+        if len(name) > LONGEST_NAME or "\0" in name:
+            raise UnknownExperimentError("there is no experiment with so long or odd a name.")
+        return self.hold(await self.read(load_experiment, name, self.storage))
+
+    async def experiment(self, request: Request) -> Experiment:
+        """The experiment that a request's address names."""
+        return (await self.find(request.path_params["name"])).experiment
+
+    def hold(self, experiment: Experiment) -> Live:
+        """Keep an experiment; the one that is kept already, if there is one."""
+        if experiment.name not in self.live:
+            self.live[experiment.name] = Live(self, experiment)
+        return self.live[experiment.name]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """From the first request to the last."""
+        await self.read(self.guard.reload)
+        tasks = [asyncio.create_task(self._keep_tokens()), asyncio.create_task(self._keep_watch())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with suppress(asyncio.CancelledError):
+                    await task
+            for live in self.live.values():
+                await live.asks.drained()
+                await live.tells.drained()
+            await asyncio.to_thread(self._end)
+            if self.access_log is not None:
+                self.access_log.flush()
+
+    def _end(self) -> None:
+        self._keepers.shutdown()
+        for live in self.live.values():
+            _logged(live.release)
+        self.writers.shutdown()
+        self._readers.shutdown()
+        self.storage.close()
+
+    async def _keep_tokens(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(RELOAD)
+            await loop.run_in_executor(self._keepers, _logged, self.guard.reload)
+
+    async def _keep_watch(self) -> None:
+        """Close windows every second, and find experiments that others changed now and then."""
+        loop, ticks = asyncio.get_running_loop(), 0
+        while True:
+            if ticks % ROUND == 0:
+                await loop.run_in_executor(self._keepers, _logged, self._look, loop)
+            await loop.run_in_executor(self._keepers, self._tick, ticks % ROUND == 0)
+            ticks += 1
+            await asyncio.sleep(TICK)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        for record in self.storage.experiments():
+            live = self.live.get(record.name)
+            if live is not None:
+                live.over = record.state == "archived"
+            elif record.state == "running":
+                loop.call_soon_threadsafe(self.hold, Experiment(self.storage, record))
+
+    def _tick(self, every: bool) -> None:
+        for live in list(self.live.values()):
+            if not live.over and (every or live.experiment.settings.window is not None):
+                _logged(live.experiment.refresh)
+            _logged(live.release, IDLE)
+
+
+def _logged(work: Callable[..., object], *given: Any) -> None:
+    """Do it; what goes wrong is logged, for there is nobody to tell."""
+    try:
+        work(*given)
+    except StorageError as error:
+        log.warning("%s", error)
+    except Exception:
+        log.exception("a task in the background failed")

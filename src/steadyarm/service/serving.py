@@ -1,0 +1,180 @@
+"""Serving: the socket, the workers, the log; what `steadyarm serve` does."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import replace
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.service.settings import LogFormat, ServiceSettings
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+from steadyarm.storages.memory import MemoryStorage
+
+__all__ = ["app_from_environment", "serve"]
+
+FACTORY = "steadyarm.service.serving:app_from_environment"
+METRICS = "PROMETHEUS_MULTIPROC_DIR"
+GRACE = 30  # seconds in which requests are finished at the end
+KEPT = 65  # seconds that idle connections are kept, a bit more than load balancers do
+BACKLOG = 2048
+COLLECT = (20_000, 20, 50)  # see gc.set_threshold
+
+
+def serve(settings: ServiceSettings) -> None:
+    """Serve until a signal ends it."""
+    storage = open_storage(settings.storage)
+    try:
+        tokens = len(storage.tokens())
+        _check(settings, storage, tokens)
+        listening = _bind(settings)
+    except BaseException:
+        storage.close()
+        raise
+    # Whoever ends a service with SIGTERM wants it to finish, not to fail.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    with listening:
+        settings = replace(settings, port=listening.getsockname()[1])
+        print(_greeting(settings, storage, tokens), flush=True)
+        if settings.workers == 1:
+            _serve_alone(storage, settings, listening)
+        else:
+            storage.close()
+            _serve_together(settings, listening)
+
+
+def app_from_environment() -> FastAPI:
+    """The application of one of many workers."""
+    from steadyarm.service.app import create_app
+
+    settings = ServiceSettings.from_environment(os.environ)
+    _set_up_log(settings.log_format)
+    app = create_app(open_storage(settings.storage), settings)
+    _spare_the_collector()
+    return app
+
+
+def _serve_alone(storage: Storage, settings: ServiceSettings, listening: socket.socket) -> None:
+    from steadyarm.service.app import create_app
+
+    _set_up_log(settings.log_format)
+    server = uvicorn.Server(_config(create_app(storage, settings), settings))
+    _spare_the_collector()
+    server.run(sockets=[listening])
+
+
+def _serve_together(settings: ServiceSettings, listening: socket.socket) -> None:
+    _set_up_log(settings.log_format)
+    os.environ.update(settings.to_environment())
+    folder = os.environ[METRICS] = tempfile.mkdtemp(prefix="steadyarm-metrics-")
+    try:
+        Multiprocess(_config(FACTORY, settings), sockets=[listening]).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        workers=settings.workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
+def _spare_the_collector() -> None:
+    """Leave out what was imported, and look less often: else requests wait 0.1 s now and then."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+
+
+def _check(settings: ServiceSettings, storage: Storage, tokens: int) -> None:
+    if settings.public and not tokens:
+        raise InvalidInputError(
+            f"--host is {settings.host}, which others can reach, and there is no token yet, so all "
+            "could do everything; create one with: steadyarm token create --name NAME --scope "
+            "admin, or serve this machine alone with --host 127.0.0.1."
+        )
+    if isinstance(storage, MemoryStorage) and settings.workers > 1:
+        raise InvalidInputError(
+            f"--workers is {settings.workers}, but a storage in memory belongs to one process; use "
+            "--workers 1, or a database such as sqlite:///steadyarm.db."
+        )
+
+
+def _bind(settings: ServiceSettings) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+        except BaseException:
+            listening.close()
+            raise
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}; choose "
+            "another --port (0 for any that is free) or --host."
+        ) from None
+    listening.set_inheritable(True)
+    return listening
+
+
+def _greeting(settings: ServiceSettings, storage: Storage, tokens: int) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    who = (
+        f"{tokens} token{'s' * (tokens != 1)} may come in"
+        if tokens
+        else "no tokens, so whoever is on this machine may do everything"
+    )
+    workers = f"{settings.workers} worker{'s' * (settings.workers != 1)}"
+    return (
+        f"SteadyArm serves http://{host}:{settings.port} with {workers}.\n"
+        f"  storage: {storage!r}\n  access: {who}"
+    )
+
+
+class _JSONLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        return json.dumps(told)
+
+
+def _set_up_log(form: LogFormat) -> None:
+    handler = logging.StreamHandler(sys.stderr if form == "text" else sys.stdout)
+    handler.setFormatter(
+        _JSONLines()
+        if form == "json"
+        else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("steadyarm").setLevel(logging.INFO)

@@ -1,0 +1,107 @@
+"""ServiceSettings: how the service runs; read from and written to STEADYARM_… variables."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, Literal, Self, get_args
+
+from steadyarm.errors import InvalidInputError
+
+__all__ = ["LogFormat", "ServiceSettings", "is_loopback"]
+
+LogFormat = Literal["text", "json"]
+PREFIX = "STEADYARM_"
+TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How the service runs.
+
+    Attributes
+    ----------
+    host, port : where it listens; without tokens it answers on loopback hosts only
+    storage : URL, None for what `open_storage` takes by default
+    workers : processes
+    writers : threads of each that write; one is best where a writer is alone anyway (SQLite)
+    max_body : bytes of a request's body
+    max_batch : items of a batch
+    max_lease : positions of a lease
+    log_format : of lines on standard output, "text" or "json"
+    access_log : whether every request gets a line
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    storage: str | None = None
+    workers: int = 1
+    writers: int = 1
+    max_body: int = 1_000_000
+    max_batch: int = 1_000
+    max_lease: int = 10_000
+    log_format: LogFormat = "text"
+    access_log: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "writers", "max_body", "max_batch", "max_lease"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"{name} is {getattr(self, name)}; expected at least 1.")
+        if not 0 <= self.port < 65536:
+            raise InvalidInputError(f"port is {self.port}; expected 0 to 65535, 0 for a free one.")
+        if self.log_format not in get_args(LogFormat):
+            raise InvalidInputError(f"log_format is {self.log_format!r}; expected text or json.")
+
+    @property
+    def public(self) -> bool:
+        """Whether others than this machine may reach it."""
+        return not is_loopback(self.host)
+
+    def to_environment(self) -> dict[str, str]:
+        """As variables, for the workers."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None
+        }
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str], **given: Any) -> Self:
+        """What the variables say; what is given and not None counts more."""
+        values = {
+            field.name: _value(PREFIX + field.name.upper(), text, field.default)
+            for field in fields(cls)
+            if (text := variables.get(PREFIX + field.name.upper())) is not None
+        }
+        return cls(**(values | {name: value for name, value in given.items() if value is not None}))
+
+
+@lru_cache(256)
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host.
+
+    Examples
+    --------
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _value(name: str, text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        if text.lower() not in TRUE + FALSE:
+            raise InvalidInputError(f"{name} is {text!r}; expected true or false.")
+        return text.lower() in TRUE
+    if isinstance(default, int):
+        try:
+            return int(text)
+        except ValueError:
+            raise InvalidInputError(f"{name} is {text!r}; expected a whole number.") from None
+    return text

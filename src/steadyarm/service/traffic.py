@@ -1,0 +1,163 @@
+"""Handlers of traffic: assignments, rewards and leases."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from steadyarm.answers import LiveAssignment, shortened, ticket_in
+from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownAssignmentError
+from steadyarm.experiment import Experiment
+from steadyarm.service.asked import NewAssignment, NewAssignments, NewLease, NewReward, NewRewards
+from steadyarm.service.asked import Used as UsedBody
+from steadyarm.service.plumbing import body_of, check_size, json_answer
+from steadyarm.service.problems import RefusedError, answer_to, problem_of
+from steadyarm.service.service import Service
+
+__all__ = ["assign", "assign_many", "give_back", "lease", "report", "reward", "reward_many"]
+
+LARGEST = 2**63  # ids of leases are below
+
+
+async def assign(service: Service, request: Request) -> Response:
+    """One variant for one unit, written together with those of other requests."""
+    asked = await body_of(request, NewAssignment, service.settings.max_body)
+    name = request.path_params["name"]
+    live = service.live.get(name) or await service.find(name)
+    found = await live.asks.put(asked.unit)
+    if isinstance(found, Exception):
+        return answer_to(found, request.scope)
+    if found.new:
+        service.metrics.assignments.inc()
+    return json_answer(_assignment(found), 201 if found.new else 200)
+
+
+async def assign_many(service: Service, request: Request) -> Response:
+    """Variants for many units, in one transaction."""
+    units = (await body_of(request, NewAssignments, service.settings.max_body)).units
+    check_size(len(units), service.settings.max_batch, "units")
+    experiment = await service.experiment(request)
+    return _batch(service, request, units, await service.write(experiment.ask_many, units))
+
+
+async def reward(service: Service, request: Request) -> Response:
+    """One reward, written together with those of other requests."""
+    told = await body_of(request, NewReward, service.settings.max_body)
+    name = request.path_params["name"]
+    live = service.live.get(name) or await service.find(name)
+    target = _target(live.experiment, told)
+    outcome = await live.tells.put((target, told.reward))
+    if isinstance(outcome, Exception):
+        return answer_to(outcome, request.scope)
+    if outcome == "stored":
+        service.metrics.rewards.inc()
+    return json_answer({"status": outcome}, 201 if outcome == "stored" else 200)
+
+
+async def reward_many(service: Service, request: Request) -> Response:
+    """Many rewards, in one transaction."""
+    told = (await body_of(request, NewRewards, service.settings.max_body)).rewards
+    check_size(len(told), service.settings.max_batch, "rewards")
+    experiment = await service.experiment(request)
+    answers: list[dict[str, Any]] = [{} for _ in told]
+    good: list[tuple[str, float]] = []
+    places: list[int] = []
+    for i, entry in enumerate(told):
+        try:
+            good.append((_target(experiment, entry), entry.reward))
+            places.append(i)
+        except UnknownAssignmentError as error:
+            answers[i] = {"error": problem_of(error, request.scope["request_id"])}
+    outcomes = await service.write(experiment.tell_many, good) if good else []
+    for i, outcome in zip(places, outcomes, strict=True):
+        answers[i] = (
+            {"error": problem_of(outcome, request.scope["request_id"])}
+            if isinstance(outcome, SteadyArmError)
+            else {"status": outcome}
+        )
+    service.metrics.rewards.inc(outcomes.count("stored"))
+    return json_answer({"rewards": answers})
+
+
+async def lease(service: Service, request: Request) -> Response:
+    """Positions that a client hands out by itself."""
+    asked = await body_of(request, NewLease, service.settings.max_body)
+    check_size(asked.positions, service.settings.max_lease, "positions")
+    experiment = await service.experiment(request)
+    leases = await service.write(experiment.lease, asked.positions, asked.seconds)
+    return json_answer({"leases": [given.to_dict() for given in leases]}, 201)
+
+
+async def report(service: Service, request: Request) -> Response:
+    """Store what was handed out from a lease."""
+    used = (await body_of(request, UsedBody, service.settings.max_body)).used
+    check_size(len(used), service.settings.max_batch, "positions")
+    number = _lease(request)
+    experiment = await service.experiment(request)
+    rows = [(entry.position, entry.unit, _moment(entry.created)) for entry in used]
+    answers = await service.write(experiment.report, number, rows)
+    return _batch(service, request, [entry.unit for entry in used], answers)
+
+
+async def give_back(service: Service, request: Request) -> Response:
+    """Give back what is left of a lease."""
+    number = _lease(request)
+    experiment = await service.experiment(request)
+    released = await service.write(experiment.storage.release, experiment.key, [number])
+    return json_answer({"released": released})
+
+
+def _batch(
+    service: Service,
+    request: Request,
+    units: list[Any],
+    answers: list[LiveAssignment | SteadyArmError],
+) -> Response:
+    told = [
+        {"unit": unit, "error": problem_of(answer, request.scope["request_id"])}
+        if isinstance(answer, SteadyArmError)
+        else _assignment(answer) | {"new": answer.new}
+        for unit, answer in zip(units, answers, strict=True)
+    ]
+    service.metrics.assignments.inc(sum(answer.get("new", False) for answer in told))
+    return json_answer({"assignments": told})
+
+
+def _assignment(found: LiveAssignment) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "unit": found.unit,
+        "arm": found.name,
+        "probability": found.probability,
+        "created": found.created,
+    }
+
+
+def _target(experiment: Experiment, told: NewReward) -> str:
+    if told.unit is not None:
+        return told.unit
+    assert told.assignment is not None
+    if ticket_in(told.assignment, experiment.tag) is None:  # or it would be taken for a unit
+        raise UnknownAssignmentError(
+            f"{shortened(told.assignment)} is no id of an assignment of {experiment.name!r}."
+        )
+    return told.assignment
+
+
+def _lease(request: Request) -> int:
+    text = request.path_params["lease"]
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < LARGEST):
+        raise RefusedError("not-found", f"{shortened(text)} is no lease; expected its number.")
+    return int(text)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"created is {shortened(text)}; expected a time such as 2025-01-31T12:00:00Z."
+        ) from None

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+import textwrap
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy.engine import make_url
+
+from steadyarm.cli.experiment import EPILOG
+from steadyarm.cli.main import main
+from tests.cli.conftest import TOML, Run, facts
+
+GUIDE = Path(__file__).parents[2] / "docs" / "live.md"
+
+
+def test_create_and_list(run: Run) -> None:
+    assert "There are no experiments yet" in run("list")
+    assert facts(run, "list") == {"experiments": []}
+    assert not Path("tests.db").exists()
+    shown = run("create", "test.toml")
+    assert shown.startswith("shop: running, created 20")
+    assert "Steady on 3 variants, to maximize the reward; seed 5" in shown
+    assert "rewards count for 2 d, a missing one counts as zero; units keep" in shown
+    assert "control, always 0.25" in shown
+    assert "at least 0.1" in shown
+    made = facts(run, "create", "test.toml", "--name", "other", "--draft")
+    assert (made["name"], made["state"]) == ("other", "draft")
+    assert made["settings"]["budget"] == 600
+    assert made["assigned"] == made["rewarded"] == {"now": 0, "short": 0, "long": 0}
+    listed = facts(run, "list")["experiments"]
+    assert [entry["name"] for entry in listed] == ["shop", "other"]
+    assert listed[0].keys() == {"name", "state", "created", "budget", "policy", "arms"}
+    assert listed[0]["created"].endswith("Z")
+    lines = run("list").splitlines()
+    assert lines[0].split() == ["name", "state", "created", "policy", "variants", "budget"]
+    assert lines[2].startswith("other  draft    20")
+
+
+def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
+    text = textwrap.dedent(EPILOG.split("test.toml:", 1)[1].split("\n  export", 1)[0])
+    Path("example.toml").write_text(text)
+    made = facts(run, "create", "example.toml")
+    assert made["settings"]["control"] == {"now": 0.2}
+    for line in EPILOG.splitlines():
+        words = line.split()
+        if words[:2] == ["steadyarm", "experiment"] and words[2] != "create":
+            if words[2] == "export":
+                words[-1] = words[-1].replace("parquet", "csv")
+            run(*words[2:])
+
+
+def test_arms_and_policy_may_be_tables(run: Run) -> None:
+    Path("test.toml").write_text(
+        'name = "pages"\nbudget = 90\ndirection = "minimize"\n[policy]\nname = "p1-rage"\n'
+        '[arms]\nfactorial = { title = ["a", "b"], image = ["x", "y"] }\ninteractions = 1\n'
+    )
+    settings = facts(run, "create", "test.toml")["settings"]
+    assert settings["policy"]["name"] == "P1-RAGE"
+    assert len(settings["arms"]["names"]) == 4
+    assert "to minimize the reward" in run("show", "pages")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "test.toml cannot be read as TOML"),
+        ('arms = ["A", "B"]\nbudget = 9', "test.toml has no name"),
+        (TOML + "buget = 7", "no setting 'buget'; the settings are name, arms, policy, budget"),
+        (TOML + "buget = 7", "did you mean budget?"),
+        (TOML.replace("budget = 600", ""), "the description has no budget"),
+        (TOML.replace("600", "0"), "budget is 0"),
+        (TOML.replace("600", '"many"'), "budget is 'many'"),
+        (TOML.replace('"shop"', '"my shop"'), "the name is 'my shop'"),
+        (TOML.replace('"shop"', "7"), "the name is 7"),
+        (TOML + 'policy = "stedy"', "stedy"),
+        (TOML + 'missing = "one"', "missing is 'one'"),
+        (TOML.replace("now = ", "then = "), "control names 'then', which is no variant"),
+        (TOML.replace("2d", "2 days"), "reward_window is '2 days'"),
+    ],
+)
+def test_wrong_files_are_refused(run: Run, text: str, message: str) -> None:
+    Path("test.toml").write_text(text)
+    assert message in run("create", "test.toml", status=1)
+    assert not Path("tests.db").exists()
+
+
+def test_a_name_is_taken_once(run: Run) -> None:
+    assert "none.toml cannot be read" in run("create", "none.toml", status=1)
+    run("create", "test.toml")
+    assert "'shop'" in run("create", "test.toml", status=1)
+
+
+def test_unknown_names_are_refused(run: Run) -> None:
+    verbs = "show ask recommend start pause resume stop archive replay health drift"
+    for verb in verbs.split():
+        assert "there are no experiments in sqlite:///" in run(verb, "shop", status=1)
+    assert not Path("tests.db").exists()
+    run("create", "test.toml")
+    for verb in verbs.split():
+        assert "shop" in run(verb, "shoop", status=1)
+
+
+def test_recommend(shop: Run) -> None:
+    lines = shop("recommend", "shop").splitlines()
+    assert lines[0].startswith("short: ")
+    head = ["variant", "estimate", "95", "%,", "all", "at", "once", "behind", "by"]
+    assert lines[2].split() == head
+    assert [line.split()[0] for line in lines[3:6]] == ["short", "now", "long"]
+    verdict = facts(shop, "recommend", "shop", "--level", "0.9")
+    assert (verdict["arm"], verdict["sure"], verdict["level"]) == ("short", True, 0.9)
+    assert verdict["plausible"] == ["short"]
+    assert facts(shop, "recommend", "shop", "--anytime")["anytime"]
+    assert (verdict["rewards"], verdict["missing"]) == (600, 0)
+    keys = {"name", "estimate", "standard_error", "low", "high", "gap", "gap_low", "gap_high"}
+    assert all(arm.keys() == keys for arm in verdict["arms"])
+    assert "level is 2" in shop("recommend", "shop", "--level", "2", status=1)
+
+
+def test_what_is_not_known_is_null(run: Run) -> None:
+    run("create", "test.toml")
+    assert "no reward has been told yet" in run("recommend", "shop", status=1)
+    run("ask", "shop", "v1")
+    run("tell", "shop", "v1", "1")
+    assert facts(run, "recommend", "shop")["arms"][0]["low"] is None
+    assert "unknown" in run("recommend", "shop")
+
+
+def test_health_drift_and_replay(shop: Run) -> None:
+    assert shop("health", "shop").startswith("Health: ok\n")
+    assert facts(shop, "health", "shop")["status"] == "ok"
+    assert "0% to " in shop("drift", "shop")
+    assert len(facts(shop, "drift", "shop", "--periods", "2")["periods"]) == 2
+    assert "600 rewards" in shop("replay", "shop")
+    found = facts(shop, "replay", "shop")
+    assert found.pop("segments") > 1
+    assert found == {"agrees": True, "assignments": 600, "rewards": 600, "differences": []}
+
+
+def test_a_replay_that_does_not_agree_fails(shop: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect("tests.db")) as database, database:
+        tables = [
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if "probability" in [row[1] for row in database.execute(f"PRAGMA table_info({name})")]
+        ]
+        database.execute(f"UPDATE {tables[0]} SET probability = 0.123 WHERE unit = 'v7'")
+    assert main(["experiment", "replay", "shop", "--format", "json"]) == 1
+    printed = capsys.readouterr()
+    assert not json.loads(printed.out)["agrees"]
+    assert "does not lead to what is stored" in printed.err
+
+
+def test_states(run: Run) -> None:
+    run("create", "test.toml", "--draft")
+    assert "draft" in run("ask", "shop", "v1", status=1)
+    assert "draft" in run("pause", "shop", status=1)
+    assert run("start", "shop") == "shop is running: it hands out variants.\n"
+    run("ask", "shop", "v1")
+    assert "shop is paused" in run("pause", "shop")
+    assert "paused" in run("ask", "shop", "v2", status=1)
+    run("tell", "shop", "v1", "1")
+    assert facts(run, "resume", "shop")["state"] == "running"
+    assert "shop is stopped" in run("stop", "shop")
+    assert "shop" in run("resume", "shop", status=1)
+    assert facts(run, "archive", "shop")["state"] == "archived"
+    assert "archived" in run("tell", "shop", "v1", "1", status=1)
+    assert not facts(run, "ask", "shop", "v1")["new"]  # who has a variant keeps it
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_export_and_import(shop: Run, tmp_path: Path, suffix: str) -> None:
+    file = f"log.{suffix}"
+    assert f"The log is in {file}, settings" in shop("export", "shop", file)
+    written = facts(shop, "export", "shop", file)
+    assert written == {"file": file, "description": "log.experiment.json"}
+    other = f"--storage=sqlite:///{tmp_path}/other.db"
+    assert shop("import", file, other).startswith("shop: running")
+    assert facts(shop, "import", file, "--name", "copy")["name"] == "copy"
+    for words in (("shop", other), ("copy",)):
+        for verb in ("recommend", "replay"):
+            assert facts(shop, verb, *words) == facts(shop, verb, "shop")
+    assert "ends with '.txt'" in shop("export", "shop", "log.txt", status=1)
+    assert "cannot be read" in shop("import", "none.csv", status=1)
+    assert "'shop'" in shop("import", file, status=1)
+
+
+def test_moving_to_postgresql_as_the_guide_says(shop: Run, postgres: str) -> None:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE guide")
+    there = make_url(postgres).set(drivername="postgresql+psycopg", database="guide")
+    before = facts(shop, "recommend", "shop")
+    guide = GUIDE.read_text().split("### From SQLite to PostgreSQL", 1)[1].split("```")[1]
+    commands = [line.split()[2:] for line in guide.splitlines()[1:]]
+    assert [words[0] for words in commands] == ["pause", "export", "import", "resume", "replay"]
+    url = there.render_as_string(hide_password=False)
+    for words in commands:
+        here = [word.replace("checkout", "shop") for word in words]
+        shop(*(url if word.startswith("postgresql") else word for word in here))
+    assert facts(shop, "recommend", "shop", "--storage", url) == before
+    assert facts(shop, "show", "shop", "--storage", url)["state"] == "running"
+    assert main(["storage", "status", "--storage", url]) == 0
+
+
+@pytest.mark.parametrize("verb", ["create", "ask", "tell", "recommend", "export", "drift"])
+def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["experiment", verb, "--help"])
+    assert "--storage URL" in capsys.readouterr().out

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.cli.experiment_traffic import read_rewards, read_units
+from steadyarm.cli.main import main
+from tests.cli.conftest import Run, facts
+
+
+def test_one_visitor(run: Run) -> None:
+    run("create", "test.toml")
+    head, row = run("ask", "shop", "v1").splitlines()
+    assert head.split() == ["unit", "variant", "probability", "id"]
+    unit, arm, probability, id = row.split()
+    again = facts(run, "ask", "shop", "v1")
+    assert again.pop("created").endswith("Z")
+    expected = {"id": id, "unit": unit, "arm": arm, "probability": float(probability)}
+    assert again == expected | {"new": False}
+    assert run("ask", "shop", "v1").splitlines()[1].endswith("as before")
+    assert run("tell", "shop", "v1", "1") == "1 stored, 0 repeated, 0 refused\n"
+    assert facts(run, "tell", "shop", id, "1.0") == {"status": "repeated"}
+    assert "has the reward 1.0 already" in run("tell", "shop", "v1", "0", status=1)
+    assert "outside of the reward_range" in run("tell", "shop", "v1", "-1", status=1)
+    assert "'v2' is neither the id" in run("tell", "shop", "v2", "1", status=1)
+    assert "the reward is 'yes'" in run("tell", "shop", "v1", "yes", status=1)
+    assert "'v3' stands alone" in run("tell", "shop", "v1", "1", "v3", status=1)
+    assert "the unit is None" in run("ask", "shop", status=1)
+
+
+def test_several_and_refused_ones(run: Run) -> None:
+    run("create", "test.toml")
+    assert len(run("ask", "shop", "v1", "v2", "v3").splitlines()) == 4
+    err = run("tell", "shop", "v1", "1", "v2", "0", "v4", "1", "v1", "0", status=1)
+    assert "v4: 'v4' is neither" in err
+    assert "steadyarm: 2 of 4 rewards were refused." in err
+    show = facts(run, "show", "shop")
+    assert (sum(show["assigned"].values()), sum(show["rewarded"].values())) == (3, 2)
+
+
+def test_refused_ones_have_their_problem_in_json(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("create", "test.toml", "--draft")
+    assert main(["experiment", "ask", "shop", "v1", "v2", "--format", "json"]) == 1
+    for entry, unit in zip(
+        json.loads(capsys.readouterr().out)["assignments"], ("v1", "v2"), strict=True
+    ):
+        assert entry["unit"] == unit
+        assert entry["error"]["type"] == "urn:steadyarm:problem:wrong-state"
+    run("start", "shop")
+    run("ask", "shop", "v1")
+    rewards = ["v1", "1", "v1", "0", "v2", "1", "v1", "2"]
+    assert main(["experiment", "tell", "shop", *rewards, "--format", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)["rewards"]
+    kinds = [entry["error"]["type"].rsplit(":", 1)[1] for entry in told[1:]]
+    assert told[0] == {"status": "stored"}
+    assert kinds == ["reward-conflict", "unknown-assignment", "invalid-input"]
+
+
+def test_many_from_standard_input(run: Run) -> None:
+    run("create", "test.toml")
+    lines = [f"v{i}" for i in range(610)]
+    err = run("ask", "shop", "-", stdin="\n".join(lines), status=1)
+    assert "steadyarm: 10 of 610 units got no variant." in err
+    assert err.count("all 600 assignments") == 10
+    table = ["unit,page,reward", *(f"v{i},home,{'' if i % 3 else 1}" for i in range(600))]
+    told = run("tell", "shop", "-", stdin="\n".join(table))
+    assert told == "200 stored, 0 repeated, 0 refused; 400 lines without a reward left out\n"
+    again = facts(run, "tell", "shop", "-", stdin="v0,1\nv3,1\n")
+    assert again == {"rewards": [{"status": "repeated"}] * 2}
+    assert facts(run, "ask", "shop", "-", stdin="") == {"assignments": []}
+
+
+def test_an_exported_log_tells_its_rewards_again(shop: Run) -> None:
+    shop("export", "shop", "log.csv")
+    told = shop("tell", "shop", "-", stdin=Path("log.csv").read_text())
+    assert told == "0 stored, 600 repeated, 0 refused\n"
+
+
+def test_units_and_rewards_are_read_line_by_line() -> None:
+    assert read_units(["\ufeffunit\n", "a\n", "\n", '"b, c"\n']) == ["a", "b, c"]
+    assert read_rewards(["id,unit,reward", "x-0-1,a,2.5", "x-0-2,b,"]) == ([("x-0-1", 2.5)], 1)
+    for read, lines, message in (
+        (read_units, ["a", "b,c"], "line 2 has 2 columns"),
+        (read_units, ["time,unit", "12"], "line 2 has 1 columns only"),
+        (read_rewards, ["a"], "line 1 has 1 columns"),
+        (read_rewards, ["who,reward", "a,1"], "expected reward and one of id, assignment, unit"),
+        (read_rewards, ['"a",1', '"b'], "line 2 is no CSV"),
+    ):
+        with pytest.raises(sa.InvalidInputError, match=message):
+            read(lines)

@@ -1,0 +1,124 @@
+"""Two ways to the service: in this process, and the real server as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from steadyarm.service.app import create_app
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+
+SHOP = {"name": "shop", "arms": ["A", "B", "C"], "budget": 1000, "seed": 1}
+
+
+class InProcess:
+    """The application in a loop of its own thread; requests may come from any thread."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self) -> InProcess:
+        self._thread.start()
+        self._lifespan = self.app.router.lifespan_context(self.app)
+        self._run(self._lifespan.__aenter__())
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._client.aclose())
+        self._run(self._lifespan.__aexit__(None, None, None))
+        self._run(self._loop.shutdown_asyncgens())
+        self._run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def request(self, method: str, path: str, **given: Any) -> httpx.Response:
+        answer: httpx.Response = self._run(self._client.request(method, path, **given))
+        return answer
+
+    def get(self, path: str, **given: Any) -> httpx.Response:
+        return self.request("GET", path, **given)
+
+    def post(self, path: str, json: Any = None, **given: Any) -> httpx.Response:
+        return self.request("POST", path, **({"json": json} if json is not None else {}), **given)
+
+
+@contextmanager
+def in_process(storage: Storage | None = None, **given: Any) -> Iterator[InProcess]:
+    """The application on a storage, in memory by default, without lines for every request."""
+    settings = ServiceSettings(**({"access_log": False} | given))
+    with InProcess(create_app(storage or open_storage("memory"), settings)) as client:
+        yield client
+
+
+@dataclass
+class Server:
+    """A running `steadyarm serve`."""
+
+    process: subprocess.Popen[str]
+    url: str
+    greeting: list[str]
+
+    def end(self) -> tuple[int, str]:
+        """SIGTERM; its status and what it still wrote."""
+        self.process.send_signal(signal.SIGTERM)
+        rest, _ = self.process.communicate(timeout=40)
+        return self.process.returncode, rest
+
+
+def command(*words: str, **variables: str) -> subprocess.Popen[str]:
+    """Start a command of steadyarm; what it writes comes in one stream."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "steadyarm.cli.main", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | variables,
+    )
+
+
+@contextmanager
+def served(folder: Path, *words: str) -> Iterator[Server]:
+    """The real server on a free port and an SQLite file in the folder."""
+    process = command("serve", "--port", "0", "--storage", f"sqlite:///{folder}/tests.db", *words)
+    try:
+        assert process.stdout is not None
+        greeting = [process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://\S+:\d+", greeting[0])
+        assert found, "".join(greeting) + process.communicate(timeout=30)[0]
+        server = Server(process, found[0], greeting)
+        for _ in range(300):
+            try:
+                if httpx.get(f"{server.url}/readyz").status_code == 200:
+                    break
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=40)

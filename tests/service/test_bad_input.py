@@ -1,0 +1,230 @@
+"""What is wrong is refused with the right status, and nothing is stored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from steadyarm.service.answered import Problem
+from tests.service.clients import SHOP, InProcess, in_process
+
+BASE = "/v1/experiments/shop"
+DEEP = b"[" * 100_000
+CASES: list[tuple[str, str, Any, int]] = [
+    ("not json", "assignments", b"{unit: 1}", 400),
+    ("nothing", "assignments", b"", 400),
+    ("not UTF-8", "assignments", b'{"unit": "\xff"}', 400),
+    ("half a character", "assignments", b'{"unit": "\\ud800"}', 400),
+    ("deep", "assignments", DEEP, 400),
+    ("deep inside", "assignments", b'{"unit": ' + DEEP, 400),
+    ("a list", "assignments", [], 422),
+    ("a number", "assignments", 5, 422),
+    ("null", "assignments", b"null", 422),
+    ("no unit", "assignments", {}, 422),
+    ("another key", "assignments", {"unit": "u", "x": 1}, 422),
+    ("unit is a number", "assignments", {"unit": 5}, 422),
+    ("unit is true", "assignments", {"unit": True}, 422),
+    ("empty unit", "assignments", {"unit": ""}, 422),
+    ("nul in unit", "assignments", {"unit": "a\0b"}, 422),
+    ("long unit", "assignments", {"unit": "x" * 513}, 422),
+    ("units is a text", "assignments:batch", {"units": "abc"}, 422),
+    ("a unit of a batch is a number", "assignments:batch", {"units": ["a", 5]}, 422),
+    ("long batch", "assignments:batch", {"units": [str(i) for i in range(1001)]}, 413),
+    ("large body", "assignments:batch", {"units": ["x" * 500] * 3000}, 413),
+    ("NaN", "rewards", b'{"unit": "known", "reward": NaN}', 400),
+    ("Infinity", "rewards", b'{"unit": "known", "reward": Infinity}', 400),
+    ("beyond floats", "rewards", b'{"unit": "known", "reward": 1e999}', 422),
+    ("beyond integers", "rewards", b'{"unit": "known", "reward": 1%s}' % (b"0" * 400), 422),
+    ("too many digits", "rewards", b'{"unit": "known", "reward": 1%s}' % (b"0" * 5000), 400),
+    ("huge", "rewards", {"unit": "known", "reward": 1e101}, 422),
+    ("out of range", "rewards", {"unit": "known", "reward": 1.5}, 422),
+    ("reward is a text", "rewards", {"unit": "known", "reward": "1"}, 422),
+    ("reward is true", "rewards", {"unit": "known", "reward": True}, 422),
+    ("no reward", "rewards", {"unit": "known"}, 422),
+    ("nobody", "rewards", {"reward": 1}, 422),
+    ("both", "rewards", {"unit": "known", "assignment": "x", "reward": 1}, 422),
+    ("unknown unit", "rewards", {"unit": "other", "reward": 1}, 404),
+    ("foreign id", "rewards", {"assignment": "aaaaaaaa-0-0", "reward": 1}, 404),
+    ("a unit as id", "rewards", {"assignment": "known", "reward": 1}, 404),
+    ("long rewards", "rewards:batch", {"rewards": [{"unit": "u", "reward": 1}] * 1001}, 413),
+    ("a bad reward", "rewards:batch", {"rewards": [{"unit": "u", "reward": "x"}]}, 422),
+    ("no position", "leases", {"positions": 0}, 422),
+    ("half a position", "leases", {"positions": 1.5}, 422),
+    ("many positions", "leases", {"positions": 10_001}, 413),
+    ("for ever", "leases", {"seconds": 1e9}, 422),
+    ("for no time", "leases", {"seconds": 0}, 422),
+    ("lease is a text", "leases/x/assignments", {"used": []}, 404),
+    ("lease beyond", "leases/99999999999999999999/assignments", {"used": []}, 404),
+    (
+        "no time zone",
+        "leases/1/assignments",
+        {"used": [{"position": 0, "unit": "u", "created": "2025-01-01T00:00:00"}]},
+        422,
+    ),
+    (
+        "no time",
+        "leases/1/assignments",
+        {"used": [{"position": 0, "unit": "u", "created": "noon"}]},
+        422,
+    ),
+    (
+        "negative position",
+        "leases/1/assignments",
+        {"used": [{"position": -1, "unit": "u", "created": "2025-01-01T00:00:00Z"}]},
+        422,
+    ),
+    ("already running", "resumes", b"", 404),
+]
+
+
+def _body(content: Any) -> bytes:
+    return content if isinstance(content, bytes) else json.dumps(content).encode()
+
+
+@pytest.fixture(scope="module")
+def known() -> Any:
+    """A client whose shop has one assignment, of the unit known."""
+    with in_process() as client:
+        client.post("/v1/experiments", SHOP | {"reward_range": [0, 1]})
+        client.post(f"{BASE}/assignments", {"unit": "known"})
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "status"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_wrong_requests_change_nothing(
+    known: InProcess, path: str, content: Any, status: int
+) -> None:
+    before = known.get(BASE).json()
+    answer = known.request("POST", f"{BASE}/{path}", content=_body(content))
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = Problem.model_validate(answer.json())
+    assert problem.status == status
+    assert problem.request_id == answer.headers["x-request-id"]
+    assert known.get(BASE).json() == before
+
+
+NEW = {"name": "new", "arms": ["A", "B"], "budget": 10}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": ""},
+        {"name": "a/b"},
+        {"name": "ä"},
+        {"name": "x" * 101},
+        {"name": 5},
+        {"arms": []},
+        {"arms": ["A"]},
+        {"arms": ["A", "A"]},
+        {"arms": ["A", 5]},
+        {"arms": {}},
+        {"arms": {"one_hot": 5}},
+        {"arms": {"nonsense": ["A"]}},
+        {"arms": {"features": [[1, 2], [3]]}},
+        {"arms": {"features": [[1e999, 2], [3, 4]]}},
+        {"arms": "AB"},
+        {"budget": 0},
+        {"budget": -5},
+        {"budget": 1.5},
+        {"budget": 10**30},
+        {"budget": "10"},
+        {"policy": "nonsense"},
+        {"policy": {"name": "steady", "nonsense": 1}},
+        {"policy": {"robustness": 0.5}},
+        {"policy": {"name": "steady", "robustness": "much"}},
+        {"policy": 5},
+        {"seed": -1},
+        {"seed": 2**63},
+        {"direction": "up"},
+        {"reward_range": [1, 0]},
+        {"reward_range": [0, 1, 2]},
+        {"reward_window": -1},
+        {"reward_window": "soon"},
+        {"missing": "maybe"},
+        {"sticky": "glue"},
+        {"control": {"C": 0.1}},
+        {"control": {"A": 1.5}},
+        {"min_share": 0.6},
+        {"start": "yes"},
+        {"surprise": 1},
+    ],
+    ids=str,
+)
+def test_wrong_experiments_are_not_created(known: InProcess, change: dict[str, Any]) -> None:
+    content = json.dumps(NEW | change).replace("Infinity", "1e999").encode()
+    answer = known.request("POST", "/v1/experiments", content=content)
+    assert answer.status_code == 422, answer.text
+    assert len(known.get("/v1/experiments").json()["experiments"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/experiments/absent", 404),
+        ("/v1/experiments/%00", 404),
+        ("/v1/experiments/" + "x" * 5000, 404),
+        ("/v1/experiments/%F0%9F%98%80", 404),
+        ("/v1/experiments/shop/", 404),
+        ("/", 404),
+        ("/docs", 404),
+        (f"{BASE}/recommendation?level=2", 422),
+        (f"{BASE}/recommendation?level=nan", 422),
+        (f"{BASE}/recommendation?levels=0.9", 422),
+        (f"{BASE}/recommendation?anytime=perhaps", 422),
+        (f"{BASE}/drift?periods=0", 422),
+        (f"{BASE}/drift?periods=many", 422),
+        (f"{BASE}/export?format=../x", 422),
+    ],
+)
+def test_wrong_addresses(known: InProcess, path: str, status: int) -> None:
+    answer = known.get(path)
+    assert answer.status_code == status
+    assert Problem.model_validate(answer.json()).status == status
+
+
+def test_wrong_methods_name_the_right_one(known: InProcess) -> None:
+    answer = known.request("PUT", f"{BASE}/assignments")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["type"] == "urn:steadyarm:problem:method-not-allowed"
+
+
+def test_unusual_units_are_kept_as_they_are(known: InProcess) -> None:
+    for unit in ("é", "e\u0301", "😀", "a b", "'; DROP TABLE", "\u202e", " ", "x" * 512):
+        answer = known.post(f"{BASE}/assignments", {"unit": unit})
+        assert (answer.status_code, answer.json()["unit"]) == (201, unit)
+
+
+def test_a_body_is_cut_off_while_it_comes() -> None:
+    import asyncio
+
+    sent = 0
+
+    async def drip() -> Any:
+        nonlocal sent
+        while sent < 1000:
+            sent += 1
+            yield b"x" * 1000
+            await asyncio.sleep(0)
+
+    with in_process(max_body=10_000) as client:
+        client.post("/v1/experiments", SHOP)
+        answer = client.request("POST", f"{BASE}/assignments", content=drip())
+        assert answer.status_code == 413
+        assert answer.headers["connection"] == "close"
+
+
+def test_a_wrong_state_is_told(client: InProcess) -> None:
+    client.post("/v1/experiments", SHOP)
+    client.post(f"{BASE}/assignments", {"unit": "u"})
+    client.post(f"{BASE}/stop")
+    assert client.post(f"{BASE}/assignments", {"unit": "v"}).status_code == 409
+    assert client.post(f"{BASE}/leases", {}).status_code == 409
+    assert client.post(f"{BASE}/rewards", {"unit": "u", "reward": 1}).status_code == 201
+    client.post(f"{BASE}/archive")
+    assert client.post(f"{BASE}/rewards", {"unit": "u", "reward": 1}).status_code in (200, 409)

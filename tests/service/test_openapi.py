@@ -1,0 +1,92 @@
+"""The OpenAPI document is true: requests made from it get the answers that it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from steadyarm.service.openapi import document
+from steadyarm.service.problems import MEDIA
+from steadyarm.service.routes import ROUTES
+from tests.service.clients import SHOP, InProcess, in_process
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    response_headers_conformance,
+]
+DOCUMENT = document(ROUTES)
+
+schema = schemathesis.openapi.from_dict(DOCUMENT)
+schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[InProcess]:
+    """A shop with some traffic, which half of all generated requests go to."""
+    with in_process() as client:
+        client.post("/v1/experiments", SHOP)
+        units = [f"u{i}" for i in range(300)]
+        client.post("/v1/experiments/shop/assignments:batch", {"units": units})
+        rewards = [{"unit": unit, "reward": 1} for unit in units]
+        client.post("/v1/experiments/shop/rewards:batch", {"rewards": rewards})
+        yield client
+
+
+@schema.parametrize()
+@settings(
+    max_examples=12,
+    phases=[Phase.explicit, Phase.generate],
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_answers_are_those_documented(case: Any, busy: InProcess) -> None:
+    stateful = case.path.endswith(("/start", "/pause", "/resume", "/stop", "/archive"))
+    if (
+        "name" in case.path_parameters
+        and len(str(case.path_parameters["name"])) % 2
+        and not stateful
+    ):
+        case.path_parameters["name"] = "shop"
+    given = case.as_transport_kwargs(base_url="http://127.0.0.1")
+    if isinstance(given.get("data"), bytes | str):
+        given["content"] = given.pop("data")
+    wanted = ("method", "params", "headers", "json", "data", "content")
+    answer = busy.request(
+        path=given["url"], **{k: given[k] for k in wanted if given.get(k) is not None}
+    )
+    case.validate_response(answer, checks=CHECKS)
+
+
+def test_every_operation_is_described() -> None:
+    names = set()
+    for path, operations in DOCUMENT["paths"].items():
+        for method, told in operations.items():
+            assert told["summary"], (method, path)
+            assert told["tags"][0] in {tag["name"] for tag in DOCUMENT["tags"]}
+            names.add(told["operationId"])
+            for status, answer in told["responses"].items():
+                if int(status) >= 400:
+                    assert list(answer["content"]) == [MEDIA]
+    assert len(names) == len(ROUTES)
+
+
+def test_the_document_is_served_and_loads_nothing_from_elsewhere(client: InProcess) -> None:
+    assert client.get("/openapi.json").json() == DOCUMENT
+    assert client.get("/docs").status_code == 404
+    assert client.get("/redoc").status_code == 404

@@ -1,0 +1,128 @@
+"""The real server: `steadyarm serve` as a process, tokens by the command line, a graceful end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from steadyarm.cli.main import main
+from steadyarm.storages import open_storage
+from tests.service.clients import SHOP, served
+
+
+def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
+    with served(tmp_path, "--log-format", "json") as server:
+        assert "sqlite:///" in server.greeting[1]
+        assert "no tokens" in server.greeting[2]
+        with httpx.Client(base_url=server.url) as client:
+            created = client.post("/v1/experiments", json=SHOP | {"budget": 100_000})
+            assert created.status_code == 201
+            big = client.post("/v1/experiments/shop/assignments", content=b"x" * 1_500_000)
+            assert big.status_code == 413
+        stored: list[str] = []
+        going = threading.Event()
+
+        def ask(thread: int) -> None:
+            with httpx.Client(base_url=server.url) as client:
+                for i in range(10_000):
+                    try:
+                        answer = client.post(
+                            "/v1/experiments/shop/assignments", json={"unit": f"{thread}-{i}"}
+                        )
+                    except httpx.TransportError:
+                        return
+                    assert answer.status_code == 201
+                    stored.append(answer.json()["id"])
+                    if len(stored) > 50:
+                        going.set()
+
+        with ThreadPoolExecutor(8) as pool:
+            asking = [pool.submit(ask, thread) for thread in range(8)]
+            assert going.wait(30)
+            status, rest = server.end()
+            for one in asking:
+                one.result()
+    assert status == 0
+    logged = [json.loads(line) for line in rest.splitlines()]
+    assert sum(line["status"] == 201 for line in logged) >= len(stored)
+    storage = open_storage(f"sqlite:///{tmp_path}/tests.db")
+    try:
+        record = storage.find("shop")
+        kept = storage.log(record.key, most=100_000)
+        assert len(kept) >= len(stored) == len(set(stored))
+        assert not storage.leases(record.key)
+    finally:
+        storage.close()
+
+
+def test_two_workers_and_tokens_by_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--storage", f"sqlite:///{tmp_path}/tests.db"]
+    assert main(["token", "create", "--name", "shop", "--scope", "admin", *at]) == 0
+    token = capsys.readouterr().out.strip()
+    assert main(["token", "create", "--name", "shop", "--scope", "read", *at]) == 1
+    assert main(["token", "create", "--name", "a b", "--scope", "read", *at]) == 1
+    assert main(["token", "list", *at]) == 0
+    listed = capsys.readouterr().out
+    assert "shop  admin" in listed
+    assert token not in listed
+    headers = {"Authorization": f"Bearer {token}"}
+    words = ("--host", "0.0.0.0", "--workers", "2", "--no-access-log")
+    with served(tmp_path, *words) as server:
+        assert "1 token " in server.greeting[2]
+        url = server.url.replace("0.0.0.0", "127.0.0.1") + "/v1/experiments"
+        assert httpx.post(url, json=SHOP).status_code == 401
+        assert httpx.post(url, json=SHOP, headers=headers).status_code == 201
+        ids: dict[str, set[str]] = {f"u{i}": set() for i in range(50)}
+
+        def ask(thread: int) -> None:
+            with httpx.Client(headers=headers) as client:
+                for unit in ids:
+                    answer = client.post(f"{url}/shop/assignments", json={"unit": unit})
+                    ids[unit].add(answer.json()["id"])
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, range(8)))
+        assert {len(found) for found in ids.values()} == {1}
+        metrics = httpx.get(url.replace("/v1/experiments", "/metrics"), headers=headers).text
+        assert "steadyarm_assignments_total 50.0" in metrics
+        assert main(["token", "remove", "shop", *at]) == 0
+        began = time.monotonic()
+        while httpx.get(url, headers=headers).status_code == 200:
+            assert time.monotonic() - began < 5
+            time.sleep(0.2)
+        time.sleep(max(0.0, 5 - (time.monotonic() - began)))  # the other worker knows by now
+        assert {httpx.get(url).status_code for _ in range(10)} == {401}  # public, no token left
+        assert server.end()[0] == 0
+    assert main(["token", "remove", "shop", *at]) == 1
+    assert "no tokens" in (main(["token", "list", *at]), capsys.readouterr().out)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--storage", "sqlite:///{folder}/a.db", "--port", "{taken}"], "another --port"),
+        (["--storage", "sqlite:///{folder}/a.db", "--host", "0.0.0.0"], "token create"),
+        (["--storage", "sqlite:///{folder}/no/a.db"], "folder"),
+        (["--storage", "memory", "--workers", "2"], "--workers 1"),
+        (["--storage", "memory", "--max-batch", "0"], "max_batch is 0"),
+    ],
+)
+def test_what_cannot_be_served_is_told(
+    tmp_path: Path, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        typed = [word.format(folder=tmp_path, taken=port) for word in words]
+        assert main(["serve", *typed]) == 1
+        assert told in capsys.readouterr().err

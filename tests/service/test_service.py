@@ -1,0 +1,198 @@
+"""Batches, request ids, metrics, logs, and what happens when the storage fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from steadyarm.errors import StorageError
+from steadyarm.service.batching import Batcher
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages import open_storage
+from tests.service.clients import SHOP, InProcess, in_process
+
+BASE = "/v1/experiments/shop"
+
+
+def test_items_that_arrive_during_a_batch_form_the_next() -> None:
+    sizes: list[int] = []
+
+    def work(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        time.sleep(0.05)
+        return [2 * item for item in items]
+
+    async def run() -> list[Any]:
+        with ThreadPoolExecutor(1) as pool:
+            batcher = Batcher(work, pool, lambda size: None, most=6)
+            first = [batcher.put(i) for i in range(3)]
+            await asyncio.sleep(0.02)
+            answers = await asyncio.gather(*first, *(batcher.put(i) for i in range(3, 12)))
+            await batcher.drained()
+        return list(answers)
+
+    assert asyncio.run(run()) == [2 * i for i in range(12)]
+    assert sizes == [3, 6, 3]
+
+
+def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None:
+    calls = 0
+
+    def work(items: list[int]) -> list[int]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise StorageError("away")
+        return items
+
+    async def run() -> list[Any]:
+        with ThreadPoolExecutor(1) as pool:
+            batcher = Batcher(work, pool, lambda size: None)
+            failed = await asyncio.gather(batcher.put(1), batcher.put(2))
+            cancelled = batcher.put(3)
+            cancelled.cancel()
+            return [*failed, await batcher.put(4)]
+
+    first, second, third = asyncio.run(run())
+    assert isinstance(first, StorageError)
+    assert first is second
+    assert third == 4
+
+
+def test_many_threads_asking_for_the_same_units_get_one_assignment_each(tmp_path: Any) -> None:
+    with in_process(open_storage(f"sqlite:///{tmp_path}/t.db")) as client:
+        client.post("/v1/experiments", SHOP)
+        found: dict[str, set[str]] = {f"u{i}": set() for i in range(200)}
+        lock, statuses = threading.Lock(), []
+
+        def ask(thread: int) -> None:
+            for i in range(thread, thread + 200, 8):
+                unit = f"u{i % 200}"
+                answer = client.post(f"{BASE}/assignments", {"unit": unit})
+                with lock:
+                    statuses.append(answer.status_code)
+                    found[unit].add(answer.json()["id"])
+
+        with ThreadPoolExecutor(64) as pool:
+            list(pool.map(ask, range(64)))
+        assert {len(ids) for ids in found.values()} == {1}
+        assert statuses.count(201) == 200
+        assert set(statuses) == {200, 201}
+        assert sum(client.get(BASE).json()["assigned"].values()) == 200
+        text = client.get("/metrics").text
+        assert "steadyarm_assignments_total 200.0" in text
+
+
+def test_leases_ahead_are_given_back_when_idle() -> None:
+    with in_process(workers=2) as client:  # as one of two would
+        client.post("/v1/experiments", SHOP)
+        live = client.app.state.service.live["shop"]
+        live._ask([f"u{i}" for i in range(10)])
+        assert client.get(BASE).json()["leased"] > 0
+        for _ in range(60):
+            if not client.get(BASE).json()["leased"]:
+                break
+            time.sleep(0.1)
+        assert client.get(BASE).json()["leased"] == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [("abc-1", True), ("a" * 101, False), ("a b", False), ("", False), ('"x', False)],
+)
+def test_sane_request_ids_are_kept(client: InProcess, sent: str, kept: bool) -> None:
+    answer = client.get("/healthz", headers={"X-Request-ID": sent})
+    assert (answer.headers["x-request-id"] == sent) is kept
+    assert answer.headers["x-request-id"]
+
+
+def test_every_request_has_another_id(client: InProcess) -> None:
+    ids = {client.get("/nowhere").json()["request_id"] for _ in range(20)}
+    assert len(ids) == 20
+
+
+def test_metrics_count_by_route_template(shop: InProcess) -> None:
+    for unit in ("a", "b", "a"):
+        shop.post(f"{BASE}/assignments", {"unit": unit})
+    shop.post(f"{BASE}/rewards", {"unit": "a", "reward": 1})
+    shop.get("/v1/experiments/absent")
+    shop.get("/some/where/else")
+    text = shop.get("/metrics").text
+    path = "/v1/experiments/{name}"
+    for line in (
+        f'steadyarm_requests_total{{method="POST",route="{path}/assignments",status="201"}} 2.0',
+        f'steadyarm_requests_total{{method="GET",route="{path}",status="404"}} 1.0',
+        'steadyarm_requests_total{method="GET",route="unmatched",status="404"} 1.0',
+        'steadyarm_batch_size_count{kind="assignments"} 3.0',
+        "steadyarm_assignments_total 2.0",
+        "steadyarm_rewards_total 1.0",
+        'steadyarm_experiments{state="running"} 1.0',
+    ):
+        assert line in text.splitlines()
+    assert 'steadyarm_request_seconds_bucket{le="0.001"' in text
+
+
+def test_a_storage_that_is_away_is_told_and_logged(
+    shop: InProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = shop.app.state.service.storage
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise StorageError("secret-host:5432 refuses")
+
+    for method in ("assign", "check", "snapshot"):
+        monkeypatch.setattr(storage, method, away)
+    for answer in (
+        shop.post(f"{BASE}/assignments", {"unit": "u"}),
+        shop.post(f"{BASE}/assignments:batch", {"units": ["u"]}),
+        shop.get(BASE),
+        shop.get("/readyz"),
+    ):
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert "secret-host" not in answer.text
+    assert shop.get("/healthz").status_code == 200
+    assert "secret-host" in caplog.text
+
+
+def test_a_bug_is_logged_with_its_request_id_and_not_told(
+    shop: InProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bug(*_: Any, **__: Any) -> Any:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(shop.app.state.service.storage, "assign", bug)
+    with caplog.at_level(logging.ERROR):
+        answer = shop.post(f"{BASE}/assignments", {"unit": "u"}, headers={"X-Request-ID": "r7"})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "r7" in caplog.text
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_access_log_has_a_line_for_every_request(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with in_process(access_log=True, log_format=form) as client:
+        client.get("/healthz", headers={"X-Request-ID": "r1"})
+        client.get("/nope%0Aforged")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    if form == "json":
+        first = json.loads(lines[0])
+        assert (first["route"], first["status"], first["request_id"]) == ("/healthz", 200, "r1")
+    else:
+        assert "GET /healthz 200" in lines[0]
+
+
+def test_settings_survive_the_environment() -> None:
+    settings = ServiceSettings(port=0, workers=3, access_log=False, log_format="json", storage="x")
+    assert ServiceSettings.from_environment(settings.to_environment()) == settings
+    assert ServiceSettings.from_environment({"STEADYARM_PORT": "81"}, port=82).port == 82
