@@ -3,6 +3,7 @@
 from steadyarm.analysis import Analysis, analyze
 from steadyarm.answers import LiveAssignment, Status
 from steadyarm.arms import ArmSet
+from steadyarm.client import Client
 from steadyarm.designs import (
     Design,
     frank_wolfe_g,
@@ -72,6 +73,7 @@ __all__ = [
     "Session",
     "Verdict",
     # live experiments
+    "Client",
     "Experiment",
     "LiveAssignment",
     "Status",

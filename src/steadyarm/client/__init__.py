@@ -1,0 +1,18 @@
+"""The client of the service: experiments from another program, over HTTP."""
+
+from steadyarm.client.buffer import RewardBuffer
+from steadyarm.client.client import Client
+from steadyarm.client.local import LocalExperiment
+from steadyarm.client.problems import ServiceDownError
+from steadyarm.client.reading import ListedExperiment
+from steadyarm.client.remote import RemoteExperiment, is_default
+
+__all__ = [
+    "Client",
+    "ListedExperiment",
+    "LocalExperiment",
+    "RemoteExperiment",
+    "RewardBuffer",
+    "ServiceDownError",
+    "is_default",
+]

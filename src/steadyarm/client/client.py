@@ -1,0 +1,211 @@
+"""Client: experiments of a service, from another program."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from steadyarm.arms import ArmSet
+from steadyarm.client.buffer import RewardBuffer, Told
+from steadyarm.client.delivery import Delivery
+from steadyarm.client.forks import forget_after_fork
+from steadyarm.client.reading import ListedExperiment, listed_in, understood
+from steadyarm.client.remote import RemoteExperiment
+from steadyarm.client.transport import PATIENCE, Transport
+from steadyarm.errors import InvalidInputError
+from steadyarm.policies import Policy
+
+if TYPE_CHECKING:
+    from steadyarm.client.local import LocalExperiment
+
+__all__ = ["Client"]
+
+
+class Client:
+    """Speaks to a SteadyArm service; one for a whole program, threads share it.
+
+    Requests are tried again if the service does not answer, where doing so is safe: assignments of
+    units and rewards mean the same if they are heard twice.
+
+    Parameters
+    ----------
+    url : of the service, such as "http://localhost:8000"
+    token : that the service wants; see `steadyarm token create`
+    timeout : seconds after which an `ask` or `tell` gives up, all tries together
+    retries : how often a request is tried again
+    default_arm : variant that `ask` answers with if the service is down; None raises ServiceError
+    buffer : file in which rewards are kept while the service is down; None raises ServiceError. A
+        `RewardBuffer` to say how many
+    cooldown : seconds after a failure in which `ask` answers with the default arm at once, and
+        `tell` writes into the buffer at once; then one call looks whether the service is back
+    jitter : makes the pauses between tries reproducible
+
+    Attributes
+    ----------
+    defaulted : assignments that were answered with the default arm
+    ignored : rewards of those; they are no part of a test
+
+    Examples
+    --------
+    Without a service nothing answers, and pages still get their variant:
+
+    >>> with Client("http://127.0.0.1:9", retries=0, default_arm="A") as client:
+    ...     shown = client.experiment("shop").ask("visitor 1")
+    >>> shown.name, shown.id, client.defaulted
+    ('A', '', 1)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = 2.0,
+        retries: int = 3,
+        default_arm: str | None = None,
+        buffer: str | os.PathLike[str] | RewardBuffer | None = None,
+        cooldown: float = 5.0,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self.default_arm = default_arm
+        self.defaulted = self.ignored = 0
+        self._lock = Lock()
+        self._experiments: dict[tuple[str, str | None], RemoteExperiment] = {}
+        self._local: list[LocalExperiment] = []
+        self.transport = Transport(url, token, timeout, retries, cooldown, jitter)
+        self._delivery: Delivery | None = None
+        if buffer is not None:
+            kept = buffer if isinstance(buffer, RewardBuffer) else RewardBuffer(Path(buffer))
+            self._delivery = Delivery(self.transport, kept)
+        forget_after_fork(self)
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Of the service."""
+        return self.transport.url
+
+    def experiments(self) -> list[ListedExperiment]:
+        """All experiments of the service."""
+        return understood(listed_in, self.transport.call("GET", "experiments", within=PATIENCE))
+
+    def experiment(self, name: str, default_arm: str | None = None) -> RemoteExperiment:
+        """The experiment of that name; the service is asked when it is used, not before.
+
+        default_arm : in place of the client's
+        """
+        if not isinstance(name, str) or not name.strip("."):
+            raise InvalidInputError(f"the name is {name!r}; expected an experiment's.")
+        arm = self.default_arm if default_arm is None else default_arm
+        with self._lock:
+            return self._experiments.setdefault((name, arm), RemoteExperiment(self, name, arm))
+
+    def create(
+        self,
+        name: str,
+        arms: ArmSet | Sequence[str] | Mapping[str, Any],
+        policy: str | Policy[Any] | Mapping[str, Any] = "steady",
+        *,
+        budget: int,
+        default_arm: str | None = None,
+        **settings: Any,
+    ) -> RemoteExperiment:
+        """A new live test on the service; settings as in `create_experiment`.
+
+        If the answer gets lost nobody knows whether it was created, and ExperimentExistsError
+        may follow when you try again; with load_if_exists=True that does no harm.
+        """
+        body = {
+            "name": name,
+            "arms": _arms(arms),
+            "policy": policy.to_dict() if isinstance(policy, Policy) else policy,
+            "budget": budget,
+            **{key: _plain(value) for key, value in settings.items() if value is not None},
+        }
+        repeatable = bool(settings.get("load_if_exists"))
+        self.transport.call(
+            "POST", "experiments", body=body, within=PATIENCE, repeatable=repeatable
+        )
+        return self.experiment(name, default_arm)
+
+    # Rewards that wait
+
+    @property
+    def pending(self) -> int:
+        """Rewards in the buffer, of all processes that share it."""
+        return 0 if self._delivery is None else self._delivery.pending
+
+    @property
+    def rejected(self) -> int:
+        """Kept rewards that this client could not deliver since the service refused them."""
+        return 0 if self._delivery is None else self._delivery.rejected
+
+    @property
+    def buffers(self) -> bool:
+        """Whether rewards are kept while the service is down."""
+        return self._delivery is not None
+
+    def flush(self, within: float = PATIENCE) -> None:
+        """Send the rewards in the buffer now; ServiceError if that takes longer."""
+        if self._delivery is not None:
+            self._delivery.flush(within)
+
+    def keep(self, experiment: str, rewards: Sequence[Told]) -> None:
+        """Write rewards into the buffer."""
+        assert self._delivery is not None, "look at buffers first"
+        self._delivery.keep(experiment, rewards)
+
+    def holds(self, experiment: str, told: Told) -> bool:
+        """Whether the buffer has this reward already."""
+        return self._delivery is not None and self._delivery.holds(experiment, told)
+
+    def count(self, what: str) -> None:
+        """One more of `defaulted` or `ignored`."""
+        with self._lock:
+            setattr(self, what, getattr(self, what) + 1)
+
+    def owning(self, local: LocalExperiment) -> LocalExperiment:
+        """Close it at the latest with this client."""
+        with self._lock:
+            self._local = [other for other in self._local if not other.closed]
+            self._local.append(local)
+        return local
+
+    def close(self) -> None:
+        """Close connections and local experiments; rewards that wait stay in their file."""
+        for local in self._local:
+            local.close()
+        if self._delivery is not None:
+            self._delivery.close()
+        self.transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def forget(self) -> None:
+        """In the child of a fork another thread may have held the lock."""
+        self._lock = Lock()
+
+
+def _arms(given: Any) -> Any:
+    if isinstance(given, ArmSet):
+        return {"features": given.features.tolist()} | {
+            key: list(getattr(given, key)) for key in ("names", "feature_names")
+        }
+    return dict(given) if isinstance(given, Mapping) else given
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return dict(value) if isinstance(value, Mapping) else value

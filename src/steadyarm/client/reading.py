@@ -1,0 +1,177 @@
+"""The service's answers as the objects that `Experiment` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.answers import LiveAssignment, Status
+from steadyarm.client.problems import DOWN, error_in
+from steadyarm.errors import ServiceError, SteadyArmError
+from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.inference.health import Finding
+from steadyarm.storages.records import ExperimentState
+from steadyarm.verdict import Verdict
+
+__all__ = [
+    "ListedExperiment",
+    "Outcome",
+    "drift_in",
+    "health_in",
+    "listed_in",
+    "outcome_in",
+    "read_assignment",
+    "results_in",
+    "status_in",
+    "understood",
+    "verdict_in",
+]
+
+Outcome = Literal["stored", "repeated", "kept", "ignored"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ListedExperiment:
+    """One line in the list of a service's experiments.
+
+    Attributes
+    ----------
+    arms : how many variants it has
+    """
+
+    name: str
+    state: ExperimentState
+    created: datetime
+    budget: int
+    policy: str
+    arms: int
+
+
+def understood(read: Callable[..., T], answer: Any, *more: Any) -> T:
+    """What is read in an answer; ServiceError if it is none of a SteadyArm service."""
+    try:
+        return read(answer, *more)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ServiceError(
+            f"the service's answer cannot be read ({error!r}); is it of another version than "
+            "this client?"
+        ) from None
+
+
+def read_assignment(
+    data: Mapping[str, Any], names: Sequence[str], new: bool | None = None
+) -> LiveAssignment:
+    """One assignment; `names` gives the variant its number."""
+    name = data["arm"]
+    return LiveAssignment(
+        id=data["id"],
+        unit=data["unit"],
+        arm=names.index(name) if name in names else -1,
+        name=name,
+        probability=data["probability"],
+        created=datetime.fromisoformat(data["created"]),
+        new=data["new"] if new is None else new,
+    )
+
+
+def results_in(answer: Any, key: str, count: int) -> list[Mapping[str, Any] | SteadyArmError]:
+    """One result or error for each of the things that were sent."""
+    found = answer[key]
+    if len(found) != count:
+        raise ServiceError(f"the service answered with other {key} than the {count} asked for.")
+    results = [error_in(one["error"]) if "error" in one else one for one in found]
+    for result in results:
+        if isinstance(result, DOWN):  # no word on the others, then: ask again later
+            raise result
+    return results
+
+
+def outcome_in(answer: Mapping[str, Any]) -> Outcome:
+    """What became of one reward."""
+    return "stored" if answer["status"] == "stored" else "repeated"
+
+
+def listed_in(answer: Mapping[str, Any]) -> list[ListedExperiment]:
+    """The list of experiments."""
+    return [
+        ListedExperiment(
+            name=one["name"],
+            state=one["state"],
+            created=datetime.fromisoformat(one["created"]),
+            budget=one["budget"],
+            policy=one["policy"],
+            arms=one["arms"],
+        )
+        for one in answer["experiments"]
+    ]
+
+
+def status_in(answer: Mapping[str, Any]) -> Status:
+    """Where an experiment stands."""
+    names = answer["settings"]["arms"]["names"]
+    return Status(
+        name=answer["name"],
+        state=answer["state"],
+        created=datetime.fromisoformat(answer["created"]),
+        budget=answer["settings"]["budget"],
+        assigned=tuple(answer["assigned"][name] for name in names),
+        rewarded=tuple(answer["rewarded"][name] for name in names),
+        segments=answer["segments"],
+        observed=answer["observed"],
+        leased=answer["leased"],
+    )
+
+
+def verdict_in(answer: Mapping[str, Any]) -> Verdict:
+    """The recommendation; JSON has no infinite numbers, null stands for them."""
+    arms = answer["arms"]
+    names = [one["name"] for one in arms]
+
+    def column(key: str, unknown: float = np.nan) -> NDArray[np.float64]:
+        return np.array([unknown if one[key] is None else one[key] for one in arms])
+
+    def between(low: str, high: str) -> NDArray[np.float64]:
+        return np.column_stack([column(low, -np.inf), column(high, np.inf)])
+
+    return Verdict(
+        arm=names.index(answer["arm"]),
+        name=answer["arm"],
+        estimates=column("estimate"),
+        standard_errors=column("standard_error", np.inf),
+        intervals=between("low", "high"),
+        gaps=column("gap"),
+        gap_intervals=between("gap_low", "gap_high"),
+        plausible=tuple(answer["plausible"]),
+        level=answer["level"],
+        anytime=answer["anytime"],
+        method=answer["method"],
+        assumption=answer["assumption"],
+        rewards=answer["rewards"],
+        missing=answer["missing"],
+    )
+
+
+def health_in(answer: Mapping[str, Any]) -> HealthReport:
+    """The findings."""
+    keys = [field.name for field in fields(Finding)]
+    return HealthReport(
+        tuple(Finding(**{key: one[key] for key in keys}) for one in answer["findings"])
+    )
+
+
+def drift_in(answer: Mapping[str, Any]) -> DriftReport:
+    """Estimates by period; nan where the service had no finite number."""
+    values: dict[str, Any] = {field.name: answer[field.name] for field in fields(DriftReport)}
+    for key in ("names", "periods", "leaders"):
+        values[key] = tuple(values[key])
+    for key in ("estimates", "errors", "intervals", "gaps", "gap_errors", "arm_p_values"):
+        values[key] = np.array(values[key], dtype=np.float64)
+    for key in ("gap_p_value", "level_p_value"):
+        values[key] = np.nan if values[key] is None else values[key]
+    return DriftReport(**values | {"rounds": np.array(values["rounds"], dtype=np.int64)})

@@ -1,0 +1,252 @@
+"""RemoteExperiment: ask/tell for a live test that a service keeps."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadyarm.answers import LiveAssignment, Status
+from steadyarm.client.buffer import Told
+from steadyarm.client.delivery import BATCH, send_rewards
+from steadyarm.client.problems import DOWN
+from steadyarm.client.reading import (
+    Outcome,
+    drift_in,
+    health_in,
+    outcome_in,
+    read_assignment,
+    results_in,
+    status_in,
+    understood,
+    verdict_in,
+)
+from steadyarm.client.telling import Telling
+from steadyarm.client.transport import PATIENCE
+from steadyarm.errors import SteadyArmError
+from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.validation import check_choice
+from steadyarm.verdict import Verdict
+
+if TYPE_CHECKING:
+    from steadyarm.client.client import Client
+    from steadyarm.client.local import LocalExperiment
+
+__all__ = ["RemoteExperiment", "is_default"]
+
+
+def is_default(assignment: LiveAssignment) -> bool:
+    """Whether this is the default arm, shown because the service was down: no part of the test."""
+    return not assignment.id
+
+
+class RemoteExperiment:
+    """An experiment of a service; `Client.experiment` and `Client.create` make one.
+
+    It has the verbs of `Experiment` and raises the same errors. With a default arm `ask` answers
+    with that when the service is down: an assignment without id, see `is_default`.
+    """
+
+    def __init__(self, client: Client, name: str, default_arm: str | None = None) -> None:
+        self.client, self.name, self.default_arm = client, name, default_arm
+        self._path = ("experiments", name)
+        self._settings: Mapping[str, Any] | None = None
+        self._names: tuple[str, ...] = ()
+        self._telling = Telling(client, name)
+
+    def __repr__(self) -> str:
+        return f"RemoteExperiment({self.name!r}, {self.client.url})"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What it was created with, as `Settings.to_dict` has it; asked for once."""
+        if self._settings is None:
+            answer = self.call("GET")
+            self._names = understood(lambda got: tuple(got["settings"]["arms"]["names"]), answer)
+            self._settings = answer["settings"]
+        return self._settings
+
+    @property
+    def sticky(self) -> bool:
+        """Whether a unit keeps its first variant."""
+        return bool(self.settings["sticky"] == "unit")
+
+    # Handing out
+
+    def ask(self, unit: str | None = None) -> LiveAssignment:
+        """The variant to show to a unit.
+
+        A unit that keeps its variant may be asked for again and again, and is if the answer gets
+        lost. With sticky="none" every request is another assignment: one whose answer gets lost
+        stays without reward, and is not asked for again.
+        """
+
+        def single() -> list[LiveAssignment | SteadyArmError]:
+            status, answer = self.client.transport.answer(
+                "POST",
+                *self._path,
+                "assignments",
+                body={"unit": unit},
+                repeatable=self.sticky,
+            )
+            return [self.assignment_in(answer, status == 201)]
+
+        (answer,) = self._or_default([unit], single)
+        assert isinstance(answer, LiveAssignment)
+        return answer
+
+    def ask_many(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+        """Variants for many units, in their order; an error stands in the place of one refused."""
+        parts = (units[i : i + BATCH] for i in range(0, len(units), BATCH))
+        return [answer for part in parts for answer in self._ask_part(part)]
+
+    def _ask_part(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+        def many() -> list[LiveAssignment | SteadyArmError]:
+            answer = self.call(
+                "POST",
+                "assignments:batch",
+                body={"units": list(units)},
+                within=PATIENCE,
+                repeatable=self.sticky,
+            )
+            found = understood(results_in, answer, "assignments", len(units))
+            return [
+                one if isinstance(one, SteadyArmError) else self.assignment_in(one) for one in found
+            ]
+
+        return self._or_default(units, many)
+
+    def _or_default(
+        self,
+        units: Sequence[str | None],
+        ask: Callable[[], list[LiveAssignment | SteadyArmError]],
+    ) -> list[LiveAssignment | SteadyArmError]:
+        if self.default_arm is None:
+            return ask()
+        if self.client.transport.breaker.allows():
+            try:
+                return ask()
+            except DOWN:
+                pass
+        return [self._default(unit) for unit in units]
+
+    def assignment_in(self, data: Mapping[str, Any], new: bool | None = None) -> LiveAssignment:
+        """An assignment that the service tells of."""
+        assignment = understood(read_assignment, data, self._names, new)
+        self._telling.tag = assignment.id.partition("-")[0]
+        return assignment
+
+    def _default(self, unit: str | None) -> LiveAssignment:
+        name = self.default_arm or ""
+        arm = self._names.index(name) if name in self._names else -1
+        self.client.count("defaulted")
+        return LiveAssignment("", unit or "", arm, name, math.nan, datetime.now(UTC), False)
+
+    def local(self, positions: int = 1000, seconds: float = 60.0) -> LocalExperiment:
+        """Hand out variants in this process, without a request for each; see `LocalExperiment`."""
+        from steadyarm.client.local import LocalExperiment
+
+        return self.client.owning(LocalExperiment(self, positions, seconds))
+
+    # Rewards
+
+    def tell(self, assignment: LiveAssignment | str, reward: float) -> None:
+        """The reward of an assignment, of its id, or of a unit; the same told again is fine.
+
+        If the service is down the reward is kept in the client's buffer, if it has one. The reward
+        of a default arm is ignored, and counted.
+        """
+        (outcome,) = self._telling.tell([(assignment, reward)], self._tell_one)
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
+
+    def tell_many(
+        self, rewards: Iterable[tuple[LiveAssignment | str, float]]
+    ) -> list[Outcome | SteadyArmError]:
+        """Rewards of many assignments, in their order.
+
+        Says for each whether it was "stored", there already ("repeated"), "kept" until the service
+        is back, or "ignored" as that of a default arm; an error stands in the place of one refused.
+        """
+        given = list(rewards)
+        parts = (given[i : i + BATCH] for i in range(0, len(given), BATCH))
+        return [outcome for part in parts for outcome in self._telling.tell(part, self._tell_part)]
+
+    def _tell_one(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
+        (told,) = rewards
+        return [understood(outcome_in, self.call("POST", "rewards", body=told.to_dict()))]
+
+    def _tell_part(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
+        return send_rewards(self.client.transport, self.name, rewards)
+
+    # What it concludes
+
+    def recommend(self, level: float = 0.95, anytime: bool = False) -> Verdict:
+        """The best variant on what has been told so far; see `Experiment.recommend`."""
+        query = {"level": level, "anytime": str(bool(anytime)).lower()}
+        return understood(verdict_in, self._read("recommendation", **query))
+
+    def health(self) -> HealthReport:
+        """Whether variants were handed out as planned, and whose rewards are missing."""
+        return understood(health_in, self._read("health"))
+
+    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
+        """Estimates in equal shares of the test, and whether they move by more than noise."""
+        return understood(drift_in, self._read("drift", periods=periods, level=level))
+
+    def status(self) -> Status:
+        """Where the test stands, in numbers."""
+        return understood(status_in, self.call("GET"))
+
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write every assignment with its reward into a file: .csv or .parquet."""
+        target = Path(path)
+        form = target.suffix.lstrip(".")
+        check_choice(form, "the file's ending", ("csv", "parquet"))
+        unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            with (
+                self.client.transport.stream(
+                    *self._path, "export", query={"format": form}
+                ) as pieces,
+                unfinished.open("wb") as file,
+            ):
+                file.writelines(pieces)
+            return unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    # States
+
+    def start(self) -> Status:
+        """From draft to running."""
+        return self._move("start")
+
+    def pause(self) -> Status:
+        """Hand nothing out for now; rewards are still counted."""
+        return self._move("pause")
+
+    def resume(self) -> Status:
+        """From paused to running again."""
+        return self._move("resume")
+
+    def stop(self) -> Status:
+        """Hand nothing out any more; rewards of what was handed out are still counted."""
+        return self._move("stop")
+
+    def archive(self) -> Status:
+        """Close the books: neither assignments nor rewards any more."""
+        return self._move("archive")
+
+    def _move(self, verb: str) -> Status:
+        return understood(status_in, self.call("POST", verb, within=PATIENCE))
+
+    def _read(self, what: str, **query: Any) -> Any:
+        return self.call("GET", what, query=query, within=PATIENCE)
+
+    def call(self, method: str, *path: str, **more: Any) -> Any:
+        """A request about this experiment; see `Transport.call`."""
+        return self.client.transport.call(method, *self._path, *path, **more)

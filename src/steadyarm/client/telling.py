@@ -1,0 +1,80 @@
+"""Telling: which rewards are sent, which wait in the buffer, and which are of no test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from steadyarm.answers import LiveAssignment, ticket_in
+from steadyarm.client.buffer import Told
+from steadyarm.client.problems import DOWN
+from steadyarm.client.reading import Outcome
+from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.validation import finite_number
+
+if TYPE_CHECKING:
+    from steadyarm.client.client import Client
+
+__all__ = ["Telling"]
+
+Send = Callable[[Sequence[Told]], list[Outcome | SteadyArmError]]
+
+
+class Telling:
+    """Rewards of one experiment, on their way to the service.
+
+    Attributes
+    ----------
+    tag : that the experiment's ids begin with, once one was seen
+    """
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.tag: str | None = None
+        self._client, self._name = client, name
+
+    def tell(
+        self, rewards: Sequence[tuple[LiveAssignment | str, float]], send: Send
+    ) -> list[Outcome | SteadyArmError]:
+        """What becomes of each reward; those that can be sent are, together."""
+        outcomes: list[Outcome | SteadyArmError | None] = []
+        sending: list[Told] = []
+        for target, reward in rewards:
+            try:
+                told = self._told(target, reward)
+                outcomes.append(self._here(told))
+            except SteadyArmError as error:
+                outcomes.append(error)
+            if outcomes[-1] is None:
+                sending.append(told)
+        sent = iter(self._or_keep(sending, send) if sending else ())
+        return [next(sent) if outcome is None else outcome for outcome in outcomes]
+
+    def _here(self, told: Told) -> Outcome | None:
+        """What becomes of it without the service; None if that must be asked."""
+        if not told.target:
+            self._client.count("ignored")
+            return "ignored"
+        return "kept" if self._client.holds(self._name, told) else None
+
+    def _or_keep(self, rewards: Sequence[Told], send: Send) -> list[Outcome | SteadyArmError]:
+        if not self._client.buffers:
+            return send(rewards)
+        if self._client.transport.breaker.allows():
+            try:
+                return send(rewards)
+            except DOWN:
+                pass
+        self._client.keep(self._name, rewards)
+        return ["kept"] * len(rewards)
+
+    def _told(self, target: LiveAssignment | str, reward: float) -> Told:
+        value = finite_number(reward, "the reward")
+        if isinstance(target, LiveAssignment):
+            return Told("assignment", target.id, value)
+        if not isinstance(target, str):
+            raise InvalidInputError(
+                f"the reward is of {target!r}; expected what ask() gave, its id, or a unit."
+            )
+        # The service, too, takes a "unit" in the form of this experiment's ids for an id.
+        known = self.tag is not None and ticket_in(target, self.tag) is not None
+        return Told("assignment" if known else "unit", target, value)

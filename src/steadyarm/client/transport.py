@@ -1,0 +1,201 @@
+"""Transport: requests to the service, tried again where that is safe, within a time limit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from steadyarm.client.breaker import Breaker
+from steadyarm.client.forks import forget_after_fork
+from steadyarm.client.problems import ServiceDownError, body_of, encoded, error_of
+from steadyarm.errors import InvalidInputError, MissingExtraError, ServiceError, SteadyArmError
+from steadyarm.validation import finite_number, whole_number
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["PATIENCE", "Transport"]
+
+PATIENCE = 30.0  # seconds for what nobody's page waits for: batches, verdicts, exports
+FIRST_PAUSE = 0.05  # seconds; doubled with every further try
+BUSY = (502, 503, 504)  # answers after which the same request may succeed
+KEPT_ALIVE = 20.0  # seconds, less than servers keep idle connections: they must not close first
+
+
+class Transport:
+    """One connection pool to one service.
+
+    A call has `timeout` seconds in all. Every try may take half of what is left, the last one all
+    of it; pauses between them double, and are jittered so that many clients do not come at once.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout: float = 2.0,
+        retries: int = 3,
+        cooldown: float = 5.0,
+        jitter: random.Random | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._httpx = _httpx()
+        self.url = _checked(url)
+        self.timeout = finite_number(timeout, "timeout")
+        if self.timeout <= 0:
+            raise InvalidInputError(f"timeout is {timeout!r}; expected seconds above 0.")
+        self.retries = whole_number(retries, "retries")
+        self.breaker = Breaker(cooldown)
+        self.recovered: Callable[[], None] = _nothing  # called when the service is back
+        self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._random = jitter or random.Random()
+        self._sleep = sleep
+        self._inherited: list[httpx.Client] = []
+        self._pool = self._new_pool()
+        forget_after_fork(self)
+
+    def call(self, method: str, *path: str, **more: Any) -> Any:
+        """The content of a good answer; see `answer`."""
+        return self.answer(method, *path, **more)[1]
+
+    def answer(
+        self,
+        method: str,
+        *path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        within: float | None = None,
+        repeatable: bool = True,
+    ) -> tuple[int, Any]:
+        """Status and content of a good answer; raises the error that another one means.
+
+        within : seconds in all, `timeout` by default
+        repeatable : False if doing it twice differs from once; then it is only tried again if
+            there was no connection, for a request that was sent may have been heard
+        """
+        if self._pool.is_closed:
+            raise ServiceError("this client was closed; make another one.")
+        content = None if body is None else encoded(body)
+        deadline = time.monotonic() + (within or self.timeout)
+        for attempt in range(self.retries + 1):
+            left = max(deadline - time.monotonic(), 0.001)
+            last = attempt == self.retries
+            wanted, unsent = 0.0, False
+            try:
+                response = self._pool.request(
+                    method,
+                    self._address(path),
+                    content=content,
+                    params=query,
+                    timeout=left if last else left / 2,
+                )
+            except self._httpx.TransportError as error:
+                problem: SteadyArmError = self._unreachable(error)
+                unsent = self._unsent(error)
+                again = repeatable or unsent
+            else:
+                if response.status_code not in BUSY:
+                    return self._heard(response)
+                problem, again = error_of(response), repeatable
+                wanted = _retry_after(response.headers.get("Retry-After"))
+            pause = max(wanted, FIRST_PAUSE * 2**attempt * self._random.uniform(0.5, 1.5))
+            if last or not again or time.monotonic() + pause >= deadline:
+                break
+            self._sleep(pause)
+        if unsent or within is None:  # a verdict that takes long does not mean that all is lost
+            self.breaker.failed()
+        raise problem
+
+    @contextmanager
+    def stream(self, *path: str, query: Mapping[str, Any]) -> Iterator[Iterator[bytes]]:
+        """The content of a long answer, piece by piece; not tried again."""
+        try:
+            with self._pool.stream(
+                "GET", self._address(path), params=query, timeout=PATIENCE
+            ) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise error_of(response)
+                yield response.iter_bytes()
+        except self._httpx.TransportError as error:
+            raise self._unreachable(error) from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+    def forget(self) -> None:
+        """In the child of a fork connections are the parent's; keep them from being closed here."""
+        self._inherited.append(self._pool)
+        self._pool = self._new_pool()
+        self.breaker.forget()
+
+    def _new_pool(self) -> httpx.Client:
+        limits = self._httpx.Limits(keepalive_expiry=KEPT_ALIVE)
+        pool: httpx.Client = self._httpx.Client(headers=self._headers, limits=limits)
+        return pool
+
+    def _address(self, path: tuple[str, ...]) -> str:
+        return "/".join([self.url, "v1", *(quote(part, safe=":") for part in path)])
+
+    def _heard(self, response: httpx.Response) -> tuple[int, Any]:
+        if response.status_code < 500 and self.breaker.worked():
+            self.recovered()
+        if response.is_success:
+            return response.status_code, body_of(response)
+        raise error_of(response)
+
+    def _unsent(self, error: Exception) -> bool:
+        x = self._httpx
+        return isinstance(error, (x.ConnectError, x.ConnectTimeout, x.PoolTimeout))
+
+    def _unreachable(self, error: Exception) -> ServiceDownError:
+        slow = isinstance(error, self._httpx.TimeoutException)
+        reason = "did not answer in time" if slow else f"cannot be reached: {error}"
+        return ServiceDownError(
+            f"the service at {self.url} {reason}; is it running, and is the address right?"
+        )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _checked(url: Any) -> str:
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise InvalidInputError(
+            f'url is {url!r}; expected the address of a service, such as "http://localhost:8000".'
+        )
+    return url.rstrip("/")
+
+
+def _retry_after(value: str | None) -> float:
+    """Seconds that the service wants to be left alone; given as such or as a date."""
+    if value is None:
+        return 0.0
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError:
+        raise MissingExtraError(
+            "the client needs httpx; install it with: pip install 'steadyarm[client]'"
+        ) from None
+    return httpx

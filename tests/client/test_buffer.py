@@ -1,0 +1,170 @@
+"""Kept rewards: nothing is lost, nothing counts twice, what is refused is moved aside."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.client import Client, RewardBuffer
+from steadyarm.client.buffer import Told
+from tests.client.servers import Proxy, Scripted
+
+Stored = Callable[[str], sa.Experiment]
+NOBODY = "http://127.0.0.1:9"
+
+
+def told(target: str, reward: float = 1.0) -> Told:
+    return Told("assignment", target, reward)
+
+
+def test_the_file_keeps_the_first_reward_of_each(tmp_path: Path) -> None:
+    buffer = RewardBuffer(tmp_path / "rewards.db", limit=3)
+    buffer.keep("s", "shop", [told("a"), told("b"), told("a")])
+    assert buffer.holds("s", "shop", told("a"))
+    assert not buffer.holds("s", "other", told("a"))
+    with pytest.raises(sa.RepeatedRewardError, match="waits to be sent"):
+        buffer.keep("s", "shop", [told("c"), told("a", 0.0)])
+    assert buffer.count("s") == 2
+    with pytest.raises(sa.ServiceError, match="3 rewards wait"):
+        buffer.keep("s", "shop", [told("c"), told("d")])
+    assert [kept.told.target for kept in buffer.oldest("s", 10)] == ["a", "b"]
+    assert RewardBuffer(tmp_path / "rewards.db").count("other service") == 0
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "mine.db")) as db:
+        db.execute("CREATE TABLE mine (x)")
+    with pytest.raises(sa.InvalidInputError, match="something else"):
+        Client(NOBODY, buffer=tmp_path / "mine.db")
+    (tmp_path / "text.db").write_text("no database at all, whoever reads it" * 100)
+    with pytest.raises(sa.StorageError, match="cannot be used"):
+        Client(NOBODY, buffer=tmp_path / "text.db")
+
+
+def test_only_one_sends_at_a_time(tmp_path: Path) -> None:
+    buffer = RewardBuffer(tmp_path / "rewards.db")
+    with buffer.sending() as first, RewardBuffer(tmp_path / "rewards.db").sending() as second:
+        assert (first, second) == (True, False)
+    with buffer.sending() as again:
+        assert again
+
+
+def test_rewards_wait_for_the_service(
+    proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
+) -> None:
+    client.create(name, ["A", "B"], budget=100)
+    with Client(proxy.url, buffer=tmp_path / "rewards.db", timeout=2, cooldown=0.2) as other:
+        shop = other.experiment(name)
+        given = [shop.ask(f"u{i}") for i in range(4)]
+        with pytest.raises(sa.UnknownAssignmentError):  # refused at once, not kept
+            shop.tell("nobody", 1.0)
+        proxy.down()
+        shop.tell(given[0], 1.0)
+        assert shop.tell_many([(given[0], 1.0), (given[1].id, 0.5)]) == ["kept", "kept"]
+        shop.tell("u2", 0.25)
+        with pytest.raises(sa.RepeatedRewardError):
+            shop.tell(given[0], 0.0)
+        assert other.pending == 3
+        proxy.up()
+        time.sleep(0.25)
+        shop.ask("u0")  # the service is back: the thread is told
+        for _ in range(100):
+            if not other.pending:
+                break
+            time.sleep(0.02)
+        assert other.pending == 0
+    assert sum(stored(name).status().rewarded) == 3
+    assert not (tmp_path / "rewards.db.rejected").exists()
+
+
+CRASH = """
+import os, signal, sys
+from steadyarm.client import Client
+client = Client(sys.argv[1], buffer=sys.argv[2], retries=0, timeout=0.3)
+for i in range(20):
+    client.experiment(sys.argv[3]).tell(f"u{i}", 1.0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_rewards_survive_a_kill_and_processes_share_the_file(
+    proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
+) -> None:
+    shop = client.create(name, ["A", "B"], budget=100)
+    shop.ask_many([*(f"u{i}" for i in range(20)), "ours"])
+    shop.tell("u1", 1.0)  # as if it had arrived already, and the answer had been lost
+    proxy.down()
+    path = tmp_path / "rewards.db"
+    buffer, ours = RewardBuffer(path), 0
+    with subprocess.Popen([sys.executable, "-c", CRASH, proxy.url, str(path), name]) as process:
+        while process.poll() is None:
+            buffer.keep(proxy.url, "elsewhere", [told(f"{ours}")])
+            ours += 1
+            time.sleep(0.01)
+    assert process.returncode == -9
+    assert buffer.count(proxy.url) == 20 + ours
+    proxy.up()
+    with Client(proxy.url, buffer=path) as heir:
+        heir.experiment(name).tell("ours", 1.0)
+        heir.flush()
+        assert (heir.pending, heir.rejected) == (0, ours)
+    assert sum(stored(name).status().rewarded) == 21
+
+
+def test_batches_go_in_order_and_what_is_refused_goes_aside(tmp_path: Path) -> None:
+    conflict = {"type": "urn:steadyarm:problem:reward-conflict", "detail": "Had 0.5."}
+
+    def answer(path: str, body: Any) -> Any:
+        results = [
+            {"error": conflict} if one["reward"] == 7 else {"status": "stored"}
+            for one in body["rewards"]
+        ]
+        return 200, {}, {"rewards": results}
+
+    with Scripted(answer) as server:  # type: ignore[arg-type]
+        buffer = RewardBuffer(tmp_path / "rewards.db")
+        buffer.keep(server.url, "shop", [told(f"a{i}", float(i)) for i in range(300)])
+        buffer.keep(server.url, "bar", [told("b")])
+        buffer.keep(server.url, "shop", [told("last")])
+        with Client(server.url, buffer=buffer) as client:
+            client.flush()
+            assert (client.pending, client.rejected) == (0, 1)
+    paths = [path for _, path, _, _ in server.requests]
+    assert paths == [
+        f"/v1/experiments/{of}/rewards:batch" for of in ("shop",) * 2 + ("bar", "shop")
+    ]
+    sent = [one["assignment"] for _, _, body, _ in server.requests for one in body["rewards"]]
+    assert sent == [*(f"a{i}" for i in range(300)), "b", "last"]
+    (line,) = (tmp_path / "rewards.db.rejected").read_text().splitlines()
+    refused = json.loads(line)
+    assert (refused["assignment"], refused["reward"]) == ("a7", 7.0)
+    assert (refused["error"], refused["reason"]) == ("RepeatedRewardError", "Had 0.5.")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "left"), [(401, "unauthorized", 2), (404, "unknown-experiment", 0)]
+)
+def test_only_what_is_about_the_rewards_rejects_them(
+    tmp_path: Path, status: int, kind: str, left: int
+) -> None:
+    told_why = {"type": f"urn:steadyarm:problem:{kind}", "status": status, "detail": "No."}
+    with Scripted((status, {}, told_why)) as server:
+        buffer = RewardBuffer(tmp_path / "rewards.db")
+        buffer.keep(server.url, "shop", [told("a"), told("b")])
+        with Client(server.url, buffer=buffer) as client:
+            if left:
+                with pytest.raises(sa.ServiceError, match="No"):
+                    client.flush()
+            else:
+                client.flush()
+            assert (client.pending, client.rejected) == (left, 2 - left)

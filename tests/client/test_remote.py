@@ -1,0 +1,185 @@
+"""The verbs of experiments over HTTP: the same answers, the same errors, also in bad weather."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.client import Client, ServiceDownError, is_default
+from tests.client.servers import Proxy, Scripted
+
+Stored = Callable[[str], sa.Experiment]
+
+
+def test_verbs_answer_as_experiments_do(
+    client: Client, name: str, stored: Stored, tmp_path: Path
+) -> None:
+    shop = client.create(name, ["A", "B", "C"], budget=600, seed=3, reward_range=(0, 1))
+    first = shop.ask("u0")
+    assert first == sa.LiveAssignment(
+        first.id, "u0", first.arm, "ABC"[first.arm], first.probability, first.created, True
+    )
+    assert not shop.ask("u0").new
+    shop.tell(first, 1.0)
+    shop.tell(first.id, 1.0)
+    shop.tell("u0", 1.0)
+    units = [f"u{i}" for i in range(300)]
+    given = shop.ask_many(units)
+    assert shop.tell_many([("u0", 1.0), ("u1", 0.0)]) == ["repeated", "stored"]
+    shop.tell_many(
+        [
+            (one, (3 * i) % 7 / 7)
+            for i, one in enumerate(given)
+            if isinstance(one, sa.LiveAssignment) and i > 1
+        ]
+    )
+    here = stored(name)
+    assert shop.status() == here.status()
+    assert shop.health() == here.health()
+    assert str(shop.drift()) == str(here.drift())
+    for anytime in (False, True):
+        there, verdict = here.recommend(0.9, anytime), shop.recommend(0.9, anytime)
+        assert (str(verdict), verdict.sure) == (str(there), there.sure)
+        for field in ("estimates", "standard_errors", "intervals", "gaps", "gap_intervals"):
+            np.testing.assert_array_equal(getattr(verdict, field), getattr(there, field))
+    written = shop.export(tmp_path / "log.csv").read_text()
+    assert len(list(csv.DictReader(written.splitlines()))) == 300
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv"]
+    assert client.experiments()[-1].name == name
+    assert client.experiment(name) is client.experiment(name)
+
+
+def test_arms_and_policies_travel(client: Client, name: str, stored: Stored) -> None:
+    arms = sa.ArmSet.factorial({"a": ["x", "y"], "b": ["x", "y"]}, interactions=1)
+    policy, window = sa.Steady(robustness=0.3), timedelta(hours=2)
+    client.create(name, arms, policy, budget=100, reward_window=window, min_share=0.1)
+    here = stored(name)
+    assert here.arms == arms
+    assert here.policy == policy
+    assert here.settings.reward_window == 7200
+    client.create(
+        name, arms, policy, budget=100, reward_window="2h", min_share=0.1, load_if_exists=True
+    )
+
+
+def test_errors_are_those_of_experiments(client: Client, name: str) -> None:
+    with pytest.raises(sa.UnknownExperimentError, match=name):
+        client.experiment(name).ask("u")
+    shop = client.create(name, ["A", "B"], budget=2, start=False, reward_window=0.2)
+    with pytest.raises(sa.ExperimentExistsError):
+        client.create(name, ["A", "B"], budget=2)
+    with pytest.raises(sa.WrongStateError, match="draft"):
+        shop.ask("u")
+    assert shop.start().state == "running"
+    with pytest.raises(sa.InvalidInputError, match="unit"):
+        shop.ask("")
+    with pytest.raises(sa.InvalidInputError, match="the reward is nan"):
+        shop.tell("u1", math.nan)
+    given = [shop.ask("u1"), shop.ask("u2")]
+    shop.tell(given[0], 1.0)
+    with pytest.raises(sa.RepeatedRewardError, match="first one counts"):
+        shop.tell(given[0], 0.0)
+    with pytest.raises(sa.BudgetSpentError):
+        shop.ask("u3")
+    (refused,) = shop.ask_many(["u3"])
+    assert isinstance(refused, sa.BudgetSpentError)
+    with pytest.raises(sa.UnknownAssignmentError, match="u9"):
+        shop.tell("u9", 1.0)
+    time.sleep(0.25)
+    with pytest.raises(sa.RewardTooLateError):
+        shop.tell("u2", 1.0)
+    with pytest.raises(sa.InvalidInputError, match="ending"):
+        shop.export("log.xls")
+    assert shop.stop().state == "stopped"
+    assert shop.archive().state == "archived"
+    with pytest.raises(sa.WrongStateError):
+        shop.resume()
+
+
+def test_a_policy_that_waits_says_so(client: Client, name: str) -> None:
+    shop = client.create(name, ["A", "B", "C"], "sequential-halving", budget=12)
+    while True:
+        try:
+            shop.ask(f"u{shop.status().assigned}")
+        except sa.RewardsPendingError:
+            break
+
+
+def test_a_lost_answer_changes_nothing(
+    proxy: Proxy, client: Client, name: str, stored: Stored
+) -> None:
+    client.create(name, ["A", "B"], budget=100)
+    with Client(proxy.url, retries=0) as weak, Client(proxy.url, timeout=5) as strong:
+        assert weak.experiment(name).sticky
+        proxy.mode = "cut"
+        with pytest.raises(ServiceDownError):
+            weak.experiment(name).ask("u1")
+        assert stored(name).status().assigned in ((1, 0), (0, 1))
+        with pytest.raises(ServiceDownError):
+            weak.experiment(name).tell("u1", 1.0)
+        assert sum(stored(name).status().rewarded) == 1
+        proxy.mode = "pass"
+        again = strong.experiment(name).ask("u1")
+        assert not again.new
+        assert strong.experiment(name).tell_many([(again, 1.0)]) == ["repeated"]
+    assert sum(stored(name).status().assigned) == 1
+
+
+def test_without_sticky_units_a_lost_answer_is_not_asked_for_again(
+    proxy: Proxy, client: Client, name: str, stored: Stored
+) -> None:
+    client.create(name, ["A", "B"], budget=100, sticky="none")
+    with Client(proxy.url, default_arm="A") as other:
+        shop = other.experiment(name)
+        assert shop.ask().unit == ""
+        proxy.mode = "cut"
+        assert is_default(shop.ask())
+    assert sum(stored(name).status().assigned) == 2
+
+
+def test_the_default_arm_stands_in(proxy: Proxy, client: Client, name: str) -> None:
+    client.create(name, ["A", "B"], budget=100)
+    with Client(proxy.url, default_arm="A", cooldown=0.5, timeout=1) as other:
+        shop = other.experiment(name)
+        assert not is_default(shop.ask("u1"))
+        proxy.mode = "hang"
+        began = time.monotonic()
+        shown = shop.ask("u2")
+        waited = time.monotonic() - began
+        assert (shown.name, shown.arm, shown.id, shown.unit) == ("A", 0, "", "u2")
+        assert math.isnan(shown.probability)
+        assert is_default(shown)
+        assert 0.5 < waited < 2.5
+        began = time.monotonic()
+        assert all(is_default(shop.ask("u1")) for _ in range(100))
+        assert is_default(other.experiment(name, default_arm="B").ask("u1"))
+        assert [one.name for one in shop.ask_many(["u4", "u5"])] == ["A", "A"]  # type: ignore[union-attr]
+        assert time.monotonic() - began < 0.2  # the breaker is open: nobody waits
+        shop.tell(shown, 1.0)
+        assert shop.tell_many([(shown, 1.0), ("", 1.0)]) == ["ignored", "ignored"]
+        assert (other.defaulted, other.ignored) == (104, 3)
+        proxy.mode = "pass"
+        time.sleep(0.6)
+        assert not is_default(shop.ask("u1"))
+        with pytest.raises(sa.InvalidInputError):  # no outage, so no default arm
+            shop.ask("")
+    with Client(proxy.url, retries=0) as other:
+        proxy.down()
+        with pytest.raises(sa.ServiceError):
+            other.experiment(name).ask("u1")
+
+
+def test_a_wrong_token_is_no_outage() -> None:
+    told = {"type": "urn:steadyarm:problem:unauthorized", "status": 401, "detail": "No token."}
+    with Scripted((401, {}, told)) as server, Client(server.url, default_arm="A") as client:
+        with pytest.raises(sa.ServiceError, match=r"No token\. Give a token"):
+            client.experiment("shop").ask("u")
+        assert client.defaulted == 0
