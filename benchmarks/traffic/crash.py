@@ -65,20 +65,22 @@ def crash_under_load(
             )
             for i, path in enumerate(notes)
         ]
-        for k in range(kills):
-            time.sleep(rng.uniform(*pause))
-            if database is not None and k % 3 == 2:
-                database.kill()
-                time.sleep(rng.uniform(0, 0.5))
-                database_kills += 1
-                database.start()
+        try:
+            for k in range(kills):
                 time.sleep(rng.uniform(*pause))
-            service.kill()
-            service.start()
-        time.sleep(rng.uniform(*pause))
-        until.touch()
-        for client in clients:
-            client.wait(60)
+                if database is not None and k % 3 == 2:
+                    database.kill()
+                    time.sleep(rng.uniform(0, 0.5))
+                    database_kills += 1
+                    database.start()
+                    time.sleep(rng.uniform(*pause))
+                service.kill()
+                service.start()
+            time.sleep(rng.uniform(*pause))
+        finally:
+            until.touch()
+            for client in clients:
+                client.wait(60)
         service.stop()
         said = [json.loads(line) for path in notes for line in path.read_text().splitlines()]
     faults = _faults(live, said)

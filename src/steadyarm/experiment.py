@@ -139,24 +139,30 @@ class Experiment:
         if self.settings.window is not None and now >= self._look:
             self._look = now + LOOK
             self.refresh()
-        with self._lock:
-            while waiting := [i for i, answer in enumerate(answers) if answer is None]:
-                names, refused = [str(checked[i]) for i in waiting], None
-                try:
-                    given: Sequence[Assigned | None] = self._assign(names, ahead, now)
-                    if None in given:
-                        refused = self._open_segment(now)
-                except WrongStateError as error:
-                    given, refused = self._known(names), error
-                for i, found in zip(waiting, given, strict=True):
-                    answers[i] = refused if found is None else self._answer(found)
+        while waiting := [i for i, answer in enumerate(answers) if answer is None]:
+            names, refused = [str(checked[i]) for i in waiting], None
+            try:
+                given: Sequence[Assigned | None] = self._assign(names, ahead, now)
+                if None in given:
+                    refused = self._open_segment(now)
+            except WrongStateError as error:
+                given, refused = self._known(names), error
+            for i, found in zip(waiting, given, strict=True):
+                answers[i] = refused if found is None else self._answer(found)
         return [answer for answer in answers if answer is not None]
 
     def _assign(self, units: list[str], ahead: int, now: int) -> Sequence[Assigned | None]:
-        handed = self.storage.assign(
-            self.key, units, self._held, ahead, expires=now + LEASED, now=now
-        )
-        self._held = handed.leases
+        with self._lock:  # who comes meanwhile takes positions of its own
+            held, self._held = self._held, ()
+        leases = held
+        try:
+            handed = self.storage.assign(
+                self.key, units, held, ahead, expires=now + LEASED, now=now
+            )
+            leases = handed.leases
+        finally:
+            with self._lock:
+                self._held += leases
         return handed.assigned
 
     def _known(self, units: list[str]) -> list[Assigned | None]:
@@ -171,9 +177,9 @@ class Experiment:
     def release(self) -> None:
         """Give back positions that were leased ahead and not used."""
         with self._lock:
-            if self._held:
-                self.storage.release(self.key, [lease.id for lease in self._held])
-                self._held = ()
+            held, self._held = self._held, ()
+        if held:
+            self.storage.release(self.key, [lease.id for lease in held])
 
     def lease(self, wanted: int = 1000, seconds: float = 60.0) -> list[LocalLease]:
         """Positions to hand out without asking for each, for some seconds; see `LocalLease`.

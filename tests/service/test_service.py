@@ -94,7 +94,7 @@ def test_leases_ahead_are_given_back_when_idle() -> None:
     with in_process(workers=2) as client:  # as one of two would
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        live._ask([f"u{i}" for i in range(10)])
+        live.ask([f"u{i}" for i in range(10)])
         assert client.get(BASE).json()["leased"] > 0
         for _ in range(60):
             if not client.get(BASE).json()["leased"]:

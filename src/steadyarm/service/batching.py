@@ -27,6 +27,7 @@ class Batcher(Generic[Item, Answer]):
     work : answers a batch, item by item; what it raises is the answer to all of them
     pool : where it runs
     done : told the size of every batch
+    most : items of one batch
     """
 
     def __init__(

@@ -30,7 +30,8 @@ T = TypeVar("T")
 log = logging.getLogger("steadyarm.service")
 
 READERS = 8  # threads
-AHEAD = 8  # size of batches from which on positions are leased for the next one
+MANY = 8  # size of batches from which on positions are leased for further ones
+AHEAD = 4  # how many further ones
 IDLE = 1.0  # seconds after which such leases go back
 TICK = 1.0  # seconds between looks at windows
 ROUND = 10  # ticks between looks at all experiments
@@ -43,21 +44,23 @@ class Live:
     def __init__(self, service: Service, experiment: Experiment) -> None:
         self.experiment = experiment
         self.over = False  # archived, so that nothing is left to look at
-        self._leases = service.settings.workers > 1
+        settings = service.settings
+        self._leases = settings.workers > 1 or settings.writers > 1
         self._leased: float | None = None  # when positions were last leased ahead
         metrics = service.metrics
         self.asks: Batcher[str | None, LiveAssignment | SteadyArmError] = Batcher(
-            self._ask, service.writers, metrics.asked.observe
+            self.ask, service.writers, metrics.asked.observe
         )
         self.tells: Batcher[tuple[str, float], Literal["stored", "repeated"] | SteadyArmError] = (
             Batcher(experiment.tell_many, service.writers, metrics.told.observe)
         )
 
-    def _ask(self, units: list[str | None]) -> Sequence[LiveAssignment | SteadyArmError]:
-        if not self._leases or len(units) < AHEAD:
+    def ask(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+        """Variants for a batch; what it leases beyond serves the next ones."""
+        if not self._leases or len(units) < MANY:
             return self.experiment.ask_many(units)
         self._leased = time.monotonic()
-        return self.experiment.ask_many(units, ahead=len(units))
+        return self.experiment.ask_many(units, ahead=AHEAD * len(units))
 
     def release(self, idle: float = 0.0) -> None:
         """Give back what was leased ahead, if that was longer ago."""

@@ -39,8 +39,8 @@ async def assign_many(service: Service, request: Request) -> Response:
     """Variants for many units, in one transaction."""
     units = (await body_of(request, NewAssignments, service.settings.max_body)).units
     check_size(len(units), service.settings.max_batch, "units")
-    experiment = await service.experiment(request)
-    return _batch(service, request, units, await service.write(experiment.ask_many, units))
+    live = await service.find(request.path_params["name"])
+    return _batch(service, request, units, await service.write(live.ask, units))
 
 
 async def reward(service: Service, request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from steadyarm.errors import WrongStateError
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import Assigned, Handed, Lease, number_of, place_of
-from steadyarm.storages.sql.arrays import columns, insert_new
 from steadyarm.storages.sql.lookups import (
     Facts,
     by_numbers,
@@ -22,6 +22,7 @@ from steadyarm.storages.sql.lookups import (
     reader,
     state_of,
 )
+from steadyarm.storages.sql.many import insert_new
 from steadyarm.storages.sql.places import (
     MARK,
     Span,
@@ -154,7 +155,8 @@ class Assigner:
         if self.connection.dialect.name == "sqlite":  # alone, so what was missing still is
             self.connection.execute(INSERT, one_or_many(rows))
             return {item.number for item in items}
-        return set(self.connection.execute(INSERT_NEW, columns(rows)).scalars())
+        values = {"rows": json.dumps(rows, ensure_ascii=False)}
+        return set(self.connection.execute(INSERT_NEW, values).scalars())
 
     def _count(self, items: list[Assigned]) -> None:
         counts = Counter((place_of(item.number)[0], item.arm) for item in items)

@@ -73,6 +73,8 @@ class Database:
         self._reader = self.engine.execution_options(**reading)
         writing = {"steadyarm_begin": "BEGIN IMMEDIATE"} if self.sqlite else {}
         self._writer = self.engine.execution_options(**writing)
+        looking: dict[str, Any] = {} if self.sqlite else {"isolation_level": "AUTOCOMMIT"}
+        self._looker = self.engine.execution_options(**looking)
 
     def write(self, work: Callable[[Connection], T], tries: int = TRIES) -> T:
         """Do work in one transaction, again if another one got in its way."""
@@ -81,6 +83,10 @@ class Database:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Do work that only reads, all of it as of one moment."""
         return self._run(self._reader, work, TRIES)
+
+    def look(self, work: Callable[[Connection], T]) -> T:
+        """Do work that is one statement that reads: it needs no transaction around it."""
+        return self._run(self._looker, work, TRIES)
 
     def use_wal(self) -> None:
         """Let SQLite's readers and writer work side by side; the file remembers it."""
@@ -99,12 +105,18 @@ class Database:
     def _run(self, engine: Engine, work: Callable[[Connection], T], tries: int) -> T:
         began = time.monotonic()
         while True:
+            committing = False
             try:
                 with engine.begin() as connection:
-                    return work(connection)
+                    done = work(connection)
+                    committing = True
+                return done
             except DBAPIError as error:
                 tries -= 1
-                if tries < 1 or not _collided(error) or time.monotonic() - began > WAIT:
+                # A connection may have been broken before its use. What broke while it was being
+                # committed may be stored or not, so that is not tried again.
+                again = _collided(error) or (error.connection_invalidated and not committing)
+                if tries < 1 or not again or time.monotonic() - began > WAIT:
                     raise self._translated(error) from None
             except SQLAlchemyError as error:
                 raise StorageError(f"{self.shown} does not answer: {_line(error)}") from None
@@ -174,7 +186,6 @@ def _postgres(url: URL) -> Engine:
         pool_size=8,
         max_overflow=24,
         pool_timeout=WAIT,
-        pool_pre_ping=True,
         isolation_level="READ COMMITTED",
         connect_args={name: usual[name] for name in usual if name not in url.query},
     )

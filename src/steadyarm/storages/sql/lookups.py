@@ -17,7 +17,7 @@ from steadyarm.storages.records import (
     Target,
     check_of,
 )
-from steadyarm.storages.sql.arrays import lookup
+from steadyarm.storages.sql.many import lookup
 from steadyarm.storages.sql.schema import (
     AnyRow,
     assignments,
@@ -162,10 +162,10 @@ def by_units(connection: Connection, key: int, units: Iterable[str]) -> dict[str
 def _looked_up(
     connection: Connection, statements: dict[str, Any], key: int, wanted: list[Any]
 ) -> Iterator[AnyRow]:
-    dialect = connection.dialect.name
+    statement = statements[connection.dialect.name]
     for portion in portions(wanted):
-        values = json.dumps(portion, ensure_ascii=False) if dialect == "sqlite" else portion
-        yield from connection.execute(statements[dialect], {"key": key, "values": values})
+        values = json.dumps(portion, ensure_ascii=False)
+        yield from connection.execute(statement, {"key": key, "values": values})
 
 
 def by_targets(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -14,8 +15,8 @@ from steadyarm.storages.records import (
     Target,
     place_of,
 )
-from steadyarm.storages.sql.arrays import columns, insert_new
 from steadyarm.storages.sql.lookups import by_targets, one_or_many, portions, state_of
+from steadyarm.storages.sql.many import insert_new
 from steadyarm.storages.sql.schema import AnyRow, rewards, segments, tallies
 
 __all__ = ["reward"]
@@ -131,7 +132,7 @@ def _insert(
     if connection.dialect.name == "sqlite":  # alone, so what was missing still is
         connection.execute(INSERT, one_or_many(rows))
         return {}
-    stored = set(connection.execute(INSERT_NEW, columns(rows)).scalars())
+    stored = set(connection.execute(INSERT_NEW, {"rows": json.dumps(rows)}).scalars())
     others = [number for number in new if number not in stored]
     for number in others:
         del new[number]

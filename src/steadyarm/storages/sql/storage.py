@@ -121,7 +121,9 @@ class SQLStorage(Storage):
 
     def progress(self, key: int) -> tuple[Progress, ...]:
         """See `Storage.progress`."""
-        return self._read(key, lambda c: deciding.progress(c, key))
+        if key not in self._known:
+            self._read(key, lambda c: None)  # there is such an experiment
+        return self._database.look(lambda c: deciding.progress(c, key))
 
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
         """See `Storage.decide`."""
