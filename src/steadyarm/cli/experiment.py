@@ -10,17 +10,15 @@ from typing import Any
 
 from steadyarm.cli import experiment_traffic
 from steadyarm.cli.experiment_show import (
-    experiment_facts,
     print_experiment,
     print_json,
     print_list,
     print_verdict,
-    record_facts,
-    verdict_facts,
 )
 from steadyarm.cli.storage import add_options, opened
 from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownExperimentError
 from steadyarm.experiment import Experiment
+from steadyarm.facts import experiment_facts, record_facts, verdict_facts
 from steadyarm.inference.plain import plain
 from steadyarm.lifecycle import (
     DESCRIBED,

@@ -11,21 +11,17 @@ import numpy as np
 
 from steadyarm.answers import Status, moment
 from steadyarm.experiment import Experiment
-from steadyarm.inference.plain import plain
+from steadyarm.facts import record_facts
 from steadyarm.settings import UNITS, Settings
 from steadyarm.storages.records import ExperimentRecord
 from steadyarm.verdict import Verdict
 
 __all__ = [
-    "experiment_facts",
-    "iso",
     "print_experiment",
     "print_json",
     "print_list",
     "print_table",
     "print_verdict",
-    "record_facts",
-    "verdict_facts",
 ]
 
 MOST_LINES = 60
@@ -55,19 +51,6 @@ def print_table(
         print(f"… and {hidden} more, see --format json")
 
 
-def record_facts(record: ExperimentRecord) -> dict[str, Any]:
-    """One of many experiments, in short."""
-    config = record.config
-    return {
-        "name": record.name,
-        "state": record.state,
-        "created": iso(moment(record.created)),
-        "budget": config["budget"],
-        "policy": config["policy"]["name"],
-        "arms": len(config["arms"]["names"]),
-    }
-
-
 def print_list(records: Iterable[ExperimentRecord]) -> None:
     """A line for every experiment."""
     rows = [
@@ -83,22 +66,6 @@ def print_list(records: Iterable[ExperimentRecord]) -> None:
         for facts in [record_facts(record)]
     ]
     print_table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
-
-
-def experiment_facts(experiment: Experiment) -> dict[str, Any]:
-    """All of one experiment, as the service tells it."""
-    status, names = experiment.status(), experiment.arms.names
-    return {
-        "name": status.name,
-        "state": status.state,
-        "created": iso(status.created),
-        "settings": plain(experiment.settings.to_dict()),
-        "assigned": dict(zip(names, status.assigned, strict=True)),
-        "rewarded": dict(zip(names, status.rewarded, strict=True)),
-        "segments": status.segments,
-        "observed": status.observed,
-        "leased": status.leased,
-    }
 
 
 def print_experiment(experiment: Experiment) -> None:
@@ -133,39 +100,6 @@ def print_experiment(experiment: Experiment) -> None:
         for k, name in enumerate(settings.arms.names)
     ]
     print_table(("variant", "assigned", "rewarded", "share now", ""), rows, "<>>><")
-
-
-def verdict_facts(verdict: Verdict, names: Sequence[str]) -> dict[str, Any]:
-    """A verdict as the service tells it; None where a number is unknown or has no end."""
-    low, high = verdict.intervals.T
-    gap_low, gap_high = verdict.gap_intervals.T
-    columns = {
-        "estimate": verdict.estimates,
-        "standard_error": verdict.standard_errors,
-        "low": low,
-        "high": high,
-        "gap": verdict.gaps,
-        "gap_low": gap_low,
-        "gap_high": gap_high,
-    }
-    facts: dict[str, Any] = plain(
-        {
-            "arm": verdict.name,
-            "sure": verdict.sure,
-            "level": verdict.level,
-            "anytime": verdict.anytime,
-            "method": verdict.method,
-            "assumption": verdict.assumption,
-            "rewards": verdict.rewards,
-            "missing": verdict.missing,
-            "plausible": verdict.plausible,
-            "arms": [
-                {"name": name} | {key: column[k] for key, column in columns.items()}
-                for k, name in enumerate(names)
-            ],
-        }
-    )
-    return facts
 
 
 def print_verdict(verdict: Verdict, settings: Settings) -> None:
@@ -218,11 +152,6 @@ def _number(value: float) -> str:
 
 def _reach(low: float, high: float) -> str:
     return f"{low:.4g} to {high:.4g}" if np.isfinite(high - low) else "unknown"
-
-
-def iso(when: datetime) -> str:
-    """A time as programs read it."""
-    return when.isoformat().replace("+00:00", "Z")
 
 
 def _time(when: datetime) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from steadyarm.answers import LiveAssignment
-from steadyarm.cli.experiment_show import iso, print_json, print_table
+from steadyarm.cli.experiment_show import print_json, print_table
 from steadyarm.cli.storage import opened
-from steadyarm.errors import InvalidInputError, RepeatedRewardError, SteadyArmError
+from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.facts import PROBLEM, PROBLEMS, assignment_facts
 from steadyarm.lifecycle import load_experiment
 
 __all__ = ["ask", "problem", "read_rewards", "read_units", "tell"]
@@ -43,7 +42,7 @@ def ask(args: argparse.Namespace) -> None:
         told = [
             {"unit": unit, "error": problem(answer)}
             if isinstance(answer, SteadyArmError)
-            else _facts(answer)
+            else assignment_facts(answer) | {"new": answer.new}
             for unit, answer in zip(units, answers, strict=True)
         ]
         print_json(told[0] if len(units) == 1 and not bulk else {"assignments": told})
@@ -177,18 +176,6 @@ def _number(text: str) -> Any:
         return text  # refused where rewards are checked, without the others
 
 
-def _facts(answer: LiveAssignment) -> dict[str, Any]:
-    """One variant handed out, as the service tells it."""
-    return {
-        "id": answer.id,
-        "unit": answer.unit,
-        "arm": answer.name,
-        "probability": answer.probability,
-        "created": iso(answer.created),
-        "new": answer.new,
-    }
-
-
 def problem(error: SteadyArmError) -> dict[str, str]:
     """An error as the service names it.
 
@@ -198,11 +185,8 @@ def problem(error: SteadyArmError) -> dict[str, str]:
     >>> problem(BudgetSpentError("nothing is left."))
     {'type': 'urn:steadyarm:problem:budget-spent', 'detail': 'nothing is left.'}
     """
-    words = re.findall(r"[A-Z][a-z]+", type(error).__name__.removesuffix("Error"))
-    kind = "-".join(words).lower()
-    if isinstance(error, RepeatedRewardError):
-        kind = "reward-conflict"
-    return {"type": f"urn:steadyarm:problem:{kind}", "detail": str(error)}
+    kind = next(name for name, each in PROBLEMS.items() if isinstance(error, each))
+    return {"type": PROBLEM + kind, "detail": str(error)}
 
 
 def _in_batches(entries: Sequence[T], send: Callable[[Sequence[T]], list[Answer]]) -> list[Answer]:

@@ -8,41 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from steadyarm.answers import shortened
 from steadyarm.errors import (
-    BudgetSpentError,
-    ExperimentExistsError,
     InvalidInputError,
-    LeaseExpiredError,
-    RepeatedRewardError,
-    RewardsPendingError,
-    RewardTooLateError,
     ServiceError,
     SteadyArmError,
     StorageError,
-    UnknownAssignmentError,
-    UnknownExperimentError,
-    WrongStateError,
 )
+from steadyarm.facts import PROBLEM, PROBLEMS
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = ["DOWN", "KINDS", "ServiceDownError", "body_of", "encoded", "error_in", "error_of"]
 
-PREFIX = "urn:steadyarm:problem:"
-KINDS: dict[str, type[SteadyArmError]] = {
-    "malformed": InvalidInputError,
-    "invalid-input": InvalidInputError,
-    "unknown-experiment": UnknownExperimentError,
-    "unknown-assignment": UnknownAssignmentError,
-    "experiment-exists": ExperimentExistsError,
-    "wrong-state": WrongStateError,
-    "budget-spent": BudgetSpentError,
-    "rewards-pending": RewardsPendingError,
-    "reward-conflict": RepeatedRewardError,
-    "reward-too-late": RewardTooLateError,
-    "lease-expired": LeaseExpiredError,
-    "storage-unavailable": StorageError,
-}
+KINDS: dict[str, type[SteadyArmError]] = PROBLEMS | {"malformed": InvalidInputError}
 ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a wider scope."}
 
 
@@ -65,7 +43,7 @@ def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArm
     detail = str(problem.get("detail") or problem.get("title") or "the service gave no reason.")
     hint = str(problem.get("hint") or ADVICE.get(status or 0, ""))
     message = f"{detail} {hint}".strip()
-    kind = str(problem.get("type", "")).removeprefix(PREFIX)
+    kind = str(problem.get("type", "")).removeprefix(PROBLEM)
     if kind in KINDS:
         return KINDS[kind](message)
     if identity := problem.get("request_id"):

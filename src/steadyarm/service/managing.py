@@ -8,15 +8,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from steadyarm.answers import moment
 from steadyarm.errors import ExperimentExistsError
 from steadyarm.experiment import Experiment
+from steadyarm.facts import experiment_facts, record_facts
 from steadyarm.lifecycle import create_from_description
 from steadyarm.service.asked import NewExperiment
 from steadyarm.service.plumbing import body_of, json_answer
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import ExperimentRecord
 
 __all__ = ["create", "listed", "mover", "shown"]
 
@@ -29,20 +28,20 @@ async def create(service: Service, request: Request) -> Response:
     description = asked.model_dump(exclude=OWN, exclude_unset=True)
     experiment, new = await service.read(_create, service.storage, asked, description)
     live = service.hold(experiment)
-    told = await service.read(_described, live.experiment)
+    told = await service.read(experiment_facts, live.experiment)
     return json_answer(told, 201 if new else 200)
 
 
 async def listed(service: Service, request: Request) -> Response:
     """All experiments in short."""
     records = await service.read(service.storage.experiments)
-    return json_answer({"experiments": [_short(record) for record in records]})
+    return json_answer({"experiments": [record_facts(record) for record in records]})
 
 
 async def shown(service: Service, request: Request) -> Response:
     """One experiment and where it stands."""
     experiment = await service.experiment(request)
-    return json_answer(await service.read(_described, experiment))
+    return json_answer(await service.read(experiment_facts, experiment))
 
 
 def mover(action: str) -> Callable[[Service, Request], Awaitable[Response]]:
@@ -52,7 +51,7 @@ def mover(action: str) -> Callable[[Service, Request], Awaitable[Response]]:
         live = await service.find(request.path_params["name"])
         await service.write(getattr(live.experiment, action))
         live.over = action == "archive"
-        return json_answer(await service.read(_described, live.experiment))
+        return json_answer(await service.read(experiment_facts, live.experiment))
 
     move.__name__ = action
     return move
@@ -72,30 +71,3 @@ def _create(
         if not asked.load_if_exists:
             raise
     return made(load=True), False
-
-
-def _described(experiment: Experiment) -> dict[str, Any]:
-    status, names = experiment.status(), experiment.arms.names
-    return {
-        "name": status.name,
-        "state": status.state,
-        "created": status.created,
-        "settings": experiment.settings.to_dict(),
-        "assigned": dict(zip(names, status.assigned, strict=True)),
-        "rewarded": dict(zip(names, status.rewarded, strict=True)),
-        "segments": status.segments,
-        "observed": status.observed,
-        "leased": status.leased,
-    }
-
-
-def _short(record: ExperimentRecord) -> dict[str, Any]:
-    config = record.config
-    return {
-        "name": record.name,
-        "state": record.state,
-        "created": moment(record.created),
-        "budget": config["budget"],
-        "policy": config["policy"]["name"],
-        "arms": len(config["arms"]["names"]),
-    }

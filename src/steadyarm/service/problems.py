@@ -14,20 +14,10 @@ from starlette.types import Scope
 
 from steadyarm.answers import shortened
 from steadyarm.errors import (
-    BudgetSpentError,
-    ExperimentExistsError,
-    InvalidInputError,
-    LeaseExpiredError,
     MissingExtraError,
-    RepeatedRewardError,
-    RewardsPendingError,
-    RewardTooLateError,
-    StorageError,
     StorageVersionError,
-    UnknownAssignmentError,
-    UnknownExperimentError,
-    WrongStateError,
 )
+from steadyarm.facts import PROBLEM, PROBLEMS
 
 __all__ = ["KINDS", "MEDIA", "RefusedError", "answer_to", "in_words", "problem_of"]
 
@@ -70,20 +60,9 @@ HINTS = {
     "internal": "Look for the request id in the service's log.",
     "storage-unavailable": "Try again in a second; GET /readyz says when it is back.",
 }
-OF: dict[type[Exception], str] = {
-    InvalidInputError: "invalid-input",
+OF: dict[type[Exception], str] = {error: kind for kind, error in PROBLEMS.items()} | {
     MissingExtraError: "invalid-input",
     ValidationError: "invalid-input",
-    UnknownExperimentError: "unknown-experiment",
-    UnknownAssignmentError: "unknown-assignment",
-    ExperimentExistsError: "experiment-exists",
-    WrongStateError: "wrong-state",
-    BudgetSpentError: "budget-spent",
-    RewardsPendingError: "rewards-pending",
-    RepeatedRewardError: "reward-conflict",
-    RewardTooLateError: "reward-too-late",
-    LeaseExpiredError: "lease-expired",
-    StorageError: "storage-unavailable",
     StorageVersionError: "storage-unavailable",
 }
 HEADERS: dict[str, Mapping[str, str]] = {
@@ -119,7 +98,7 @@ def problem_of(error: Exception, request_id: str) -> dict[str, Any]:
         detail = "The storage does not answer; the log says why."
     status, title = KINDS[kind]
     told = {
-        "type": f"urn:steadyarm:problem:{kind}",
+        "type": PROBLEM + kind,
         "title": title,
         "status": status,
         "detail": detail,

@@ -7,19 +7,19 @@ import tempfile
 from collections.abc import AsyncIterator, Generator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from steadyarm.errors import StorageError
 from steadyarm.experiment import Experiment
+from steadyarm.facts import replay_facts, verdict_facts
 from steadyarm.service.asked import DriftQuery, ExportQuery, RecommendationQuery
 from steadyarm.service.metrics import CONTENT_TYPE_LATEST
 from steadyarm.service.plumbing import json_answer, query_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
-from steadyarm.verdict import Verdict
+from steadyarm.transfer import csv_lines, write_parquet
 
 __all__ = [
     "alive",
@@ -64,7 +64,7 @@ async def recommendation(service: Service, request: Request) -> Response:
     query = query_of(request, RecommendationQuery)
     experiment = await service.experiment(request)
     verdict = await service.read(experiment.recommend, query.level, query.anytime)
-    return json_answer(_verdict(verdict, experiment.arms.names))
+    return json_answer(verdict_facts(verdict, experiment.arms.names))
 
 
 async def health(service: Service, request: Request) -> Response:
@@ -106,16 +106,7 @@ async def allocation(service: Service, request: Request) -> Response:
 async def replay(service: Service, request: Request) -> Response:
     """The whole test computed anew from its log."""
     experiment = await service.experiment(request)
-    found = await service.read(experiment.replay)
-    return json_answer(
-        {
-            "agrees": found.agrees,
-            "assignments": found.assignments,
-            "rewards": found.rewards,
-            "segments": found.segments,
-            "differences": list(found.differences),
-        }
-    )
+    return json_answer(replay_facts(await service.read(experiment.replay)))
 
 
 async def export(service: Service, request: Request) -> Response:
@@ -147,54 +138,15 @@ async def _sent(
 
 
 def _csv(experiment: Experiment) -> Generator[bytes, None, None]:
-    from steadyarm.transfer import csv_lines
-
     lines = csv_lines(experiment)
     while chunk := "".join(islice(lines, LINES)):
         yield chunk.encode()
 
 
 def _parquet(experiment: Experiment) -> Generator[bytes, None, None]:
-    from steadyarm.transfer import write_parquet
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "export.parquet"
         write_parquet(experiment, path)
         with path.open("rb") as written:
             while chunk := written.read(CHUNK):
                 yield chunk
-
-
-def _verdict(verdict: Verdict, names: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "arm": verdict.name,
-        "sure": verdict.sure,
-        "level": verdict.level,
-        "anytime": verdict.anytime,
-        "method": verdict.method,
-        "assumption": verdict.assumption,
-        "rewards": verdict.rewards,
-        "missing": verdict.missing,
-        "plausible": list(verdict.plausible),
-        "arms": [
-            {
-                "name": name,
-                "estimate": estimate,
-                "standard_error": error,
-                "low": low,
-                "high": high,
-                "gap": gap,
-                "gap_low": gap_low,
-                "gap_high": gap_high,
-            }
-            for name, estimate, error, (low, high), gap, (gap_low, gap_high) in zip(
-                names,
-                verdict.estimates.tolist(),
-                verdict.standard_errors.tolist(),
-                verdict.intervals.tolist(),
-                verdict.gaps.tolist(),
-                verdict.gap_intervals.tolist(),
-                strict=True,
-            )
-        ],
-    }

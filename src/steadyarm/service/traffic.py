@@ -11,6 +11,7 @@ from starlette.responses import Response
 from steadyarm.answers import LiveAssignment, shortened, ticket_in
 from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownAssignmentError
 from steadyarm.experiment import Experiment
+from steadyarm.facts import assignment_facts
 from steadyarm.service.asked import NewAssignment, NewAssignments, NewLease, NewReward, NewRewards
 from steadyarm.service.asked import Used as UsedBody
 from steadyarm.service.plumbing import body_of, check_size, json_answer
@@ -32,7 +33,7 @@ async def assign(service: Service, request: Request) -> Response:
         return answer_to(found, request.scope)
     if found.new:
         service.metrics.assignments.inc()
-    return json_answer(_assignment(found), 201 if found.new else 200)
+    return json_answer(assignment_facts(found), 201 if found.new else 200)
 
 
 async def assign_many(service: Service, request: Request) -> Response:
@@ -119,21 +120,11 @@ def _batch(
     told = [
         {"unit": unit, "error": problem_of(answer, request.scope["request_id"])}
         if isinstance(answer, SteadyArmError)
-        else _assignment(answer) | {"new": answer.new}
+        else assignment_facts(answer) | {"new": answer.new}
         for unit, answer in zip(units, answers, strict=True)
     ]
     service.metrics.assignments.inc(sum(answer.get("new", False) for answer in told))
     return json_answer({"assignments": told})
-
-
-def _assignment(found: LiveAssignment) -> dict[str, Any]:
-    return {
-        "id": found.id,
-        "unit": found.unit,
-        "arm": found.name,
-        "probability": found.probability,
-        "created": found.created,
-    }
 
 
 def _target(experiment: Experiment, told: NewReward) -> str:
