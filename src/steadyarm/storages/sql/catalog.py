@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -16,6 +16,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
+from steadyarm.storages.counting import RunningTally
 from steadyarm.storages.records import (
     MOVES,
     ExperimentRecord,
@@ -26,6 +27,7 @@ from steadyarm.storages.records import (
     number_of,
     place_of,
 )
+from steadyarm.storages.sql.many import insert_rows
 from steadyarm.storages.sql.places import keep, unused
 from steadyarm.storages.sql.schema import (
     assignments,
@@ -70,8 +72,7 @@ MOVE = (
     .values(state=bindparam("to_state"))
 )
 
-SEGMENTS, ASSIGNMENTS, REWARDS = insert(segments), insert(assignments), insert(rewards)
-TALLIES = insert(tallies)
+SEGMENTS, TALLIES = insert(segments), insert(tallies)
 
 ADD_TOKEN = _if_free(tokens, tokens.c.name)
 TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.name)
@@ -155,7 +156,10 @@ def restore(
     if snapshot.segments:
         connection.execute(SEGMENTS, [segment_row(key, record) for record, _ in snapshot.segments])
     handed = {record.index: record.handed for record, _ in snapshot.segments}
-    sums: dict[tuple[int, int], _Sums] = {}
+    counted = {
+        record.index: RunningTally(record.segment.weights.shape[1])
+        for record, _ in snapshot.segments
+    }
     for page in pages:
         for row in page:
             segment, position = place_of(row.number)
@@ -165,15 +169,13 @@ def restore(
                     f"which has handed out {handed.get(segment, 0)}; the log and the segments "
                     "do not belong together."
                 )
-            sums.setdefault((segment, row.arm), _Sums()).add(row)
+            counted[segment].add(row)
         _insert_page(connection, key, sticky, page)
-    if sums:
-        connection.execute(TALLIES, [_tally(key, *place, sums[place]) for place in sorted(sums)])
-    used = dict.fromkeys(handed, 0)
-    for (segment, _), found in sums.items():
-        used[segment] += found.assigned
+    rows = [row for segment in counted for row in _tallies(key, segment, counted[segment])]
+    if rows:
+        connection.execute(TALLIES, rows)
     for segment in sorted(handed):
-        if used[segment] < handed[segment]:
+        if counted[segment].handed_out < handed[segment]:
             span = number_of(segment, 0), number_of(segment, handed[segment])
             keep(connection, key, unused(connection, key, span))
     return made
@@ -192,47 +194,34 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
         }
         for row in page
     ]
-    if assigned:
-        connection.execute(ASSIGNMENTS, assigned)
     told = [
         {"key": key, "number": row.number, "reward": row.reward, "created": row.rewarded}
         for row in page
         if row.reward is not None
     ]
-    if told:
-        connection.execute(REWARDS, told)
+    for table, rows in ((assignments, assigned), (rewards, told)):
+        if rows and connection.dialect.name == "sqlite":
+            connection.execute(insert(table), rows)
+        elif rows:
+            values = {"rows": json.dumps(rows, ensure_ascii=False)}
+            connection.execute(insert_rows(table), values)
 
 
-class _Sums:
-    """A tally of one segment and arm in the making."""
-
-    def __init__(self) -> None:
-        self.assigned = self.rewarded = 0
-        self.sums = self.squares = Fraction(0)
-        self.last: int | None = None
-
-    def add(self, row: LogRow) -> None:
-        self.assigned += 1
-        self.last = row.created if self.last is None else max(self.last, row.created)
-        if row.reward is not None:
-            exact = Fraction(row.reward)
-            self.rewarded += 1
-            self.sums += exact
-            self.squares += exact * exact
-
-
-def _tally(key: int, segment: int, arm: int, found: _Sums) -> dict[str, Any]:
-    return {
-        "key": key,
-        "segment": segment,
-        "arm": arm,
-        "shard": 0,
-        "assigned": found.assigned,
-        "rewarded": found.rewarded,
-        "sums": str(found.sums),
-        "squares": str(found.squares),
-        "last": found.last,
-    }
+def _tallies(key: int, segment: int, counted: RunningTally) -> Iterator[dict[str, Any]]:
+    """A row for every arm that was handed out."""
+    for arm, assigned in enumerate(counted.assigned):
+        if assigned:
+            yield {
+                "key": key,
+                "segment": segment,
+                "arm": arm,
+                "shard": 0,
+                "assigned": assigned,
+                "rewarded": counted.rewarded[arm],
+                "sums": str(counted.sums[arm]),
+                "squares": str(counted.squares[arm]),
+                "last": counted.last,
+            }
 
 
 def add_token(connection: Connection, token: TokenRecord) -> None:

@@ -26,16 +26,20 @@ from sqlalchemy.dialects import postgresql
 
 from steadyarm.storages.sql.schema import assignments, rewards
 
-__all__ = ["insert_new", "lookup"]
+__all__ = ["insert_new", "insert_rows", "lookup"]
 
 
-def insert_new(table: Table, returned: Column[Any]) -> Any:
-    """Insert "rows" that are not there yet, in their order; gives a column of those that were."""
+def insert_rows(table: Table) -> postgresql.Insert:
+    """Insert "rows" in their order."""
     names = (column(c.name, c.type) for c in table.c)
     rows = func.json_to_recordset(_json("rows")).table_valued(*names)
     chosen = select(*rows.render_derived(with_types=True).c)
-    statement = postgresql.insert(table).from_select([c.name for c in table.c], chosen)
-    return statement.on_conflict_do_nothing().returning(returned)
+    return postgresql.insert(table).from_select([c.name for c in table.c], chosen)
+
+
+def insert_new(table: Table, returned: Column[Any]) -> Any:
+    """Insert "rows" that are not there yet; gives a column of those that were not."""
+    return insert_rows(table).on_conflict_do_nothing().returning(returned)
 
 
 def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
