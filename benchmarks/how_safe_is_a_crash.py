@@ -1,7 +1,7 @@
 """Does anything get lost or counted twice when servers crash and requests race?
 
 Under load from 8 client processes the server is killed (kill -9) 20 times at random moments, and
-PostgreSQL itself every third time; then 4 workers are asked by 64 clients for the same 1,000 units
+PostgreSQL itself every second time; then 4 workers are asked by 64 clients for the same 1,000 units
 at once. What clients were told is compared with what is stored, and the whole test is replayed.
 
     python -m benchmarks.how_safe_is_a_crash [--kills 20] [--units 1000] [--backend sqlite]

@@ -52,7 +52,7 @@ def crash_under_load(
     pause: tuple[float, float] = (0.3, 1.5),
     seed: int = 1,
 ) -> Aftermath:
-    """Kill the service again and again while clients use it, each third time the database, too."""
+    """Kill the service again and again while clients use it, each second time the database, too."""
     rng = random.Random(seed)
     live = sa.create_experiment("shop", list("ABCD"), sa.Steady(), 200_000, storage, seed=seed)
     database_kills = 0
@@ -68,7 +68,7 @@ def crash_under_load(
         try:
             for k in range(kills):
                 time.sleep(rng.uniform(*pause))
-                if database is not None and k % 3 == 2:
+                if database is not None and k % 2 == 1:
                     database.kill()
                     time.sleep(rng.uniform(0, 0.5))
                     database_kills += 1

@@ -21,6 +21,7 @@ __all__ = [
     "Status",
     "id_of",
     "instant",
+    "is_text",
     "moment",
     "shortened",
     "ticket_in",
@@ -122,6 +123,14 @@ def instant(when: Any, now: int) -> int:
     if not 0 <= stored < LATEST:
         raise InvalidInputError(f"the time is {shortened(when)}; expected one after 1970.")
     return min(stored, now)
+
+
+def is_text(unit: str) -> bool:
+    """Whether databases can keep it: no zero bytes, no halves of characters."""
+    try:
+        return b"\0" not in unit.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def shortened(value: Any) -> str:

@@ -64,9 +64,10 @@ def piece_of(
     """The segment as a policy reads it; if `given_up`, what is missing counts as the rule says."""
     stats = tally.stats()
     assigned = np.array(tally.assigned, dtype=np.int64)
-    forgotten = np.zeros_like(assigned)
+    forgotten, zeros = np.zeros_like(assigned), 0
     if given_up and settings.missing == "zero":
         stats = replace(stats, counts=assigned[None].copy())
+        zeros = tally.handed_out - tally.told
     elif given_up:
         forgotten = assigned - stats.counts[0]
     return OpenSegment(
@@ -78,6 +79,7 @@ def piece_of(
         handed=tally.handed_out,
         assigned=assigned,
         forgotten=forgotten,
+        zeros=zeros,
         observed=record.closed is not None,
     )
 

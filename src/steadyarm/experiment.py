@@ -6,6 +6,7 @@ follows. Any number of processes may hold the same experiment.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -18,6 +19,7 @@ from steadyarm.answers import (
     Status,
     id_of,
     instant,
+    is_text,
     moment,
     shortened,
     ticket_in,
@@ -30,6 +32,7 @@ from steadyarm.errors import (
     LeaseExpiredError,
     RewardsPendingError,
     SteadyArmError,
+    StorageError,
     UnknownAssignmentError,
     WrongStateError,
 )
@@ -54,6 +57,8 @@ from steadyarm.validation import finite_number, whole_number
 from steadyarm.verdict import Verdict
 
 __all__ = ["Experiment"]
+
+log = logging.getLogger("steadyarm")
 
 LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
 GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
@@ -141,12 +146,17 @@ class Experiment:
             self.refresh()
         while waiting := [i for i, answer in enumerate(answers) if answer is None]:
             names, refused = [str(checked[i]) for i in waiting], None
+            given: Sequence[Assigned | None] = [None] * len(names)
             try:
-                given: Sequence[Assigned | None] = self._assign(names, ahead, now)
+                given = self._assign(names, ahead, now)
                 if None in given:
                     refused = self._open_segment(now)
             except WrongStateError as error:
                 given, refused = self._known(names), error
+            except StorageError as error:
+                if len(waiting) == len(answers) and not any(given):
+                    raise
+                refused = error  # others were served
             for i, found in zip(waiting, given, strict=True):
                 answers[i] = refused if found is None else self._answer(found)
         return [answer for answer in answers if answer is not None]
@@ -245,36 +255,41 @@ class Experiment:
 
         The same reward told again changes nothing; another one is refused.
         """
-        target = assignment.id if isinstance(assignment, LiveAssignment) else assignment
-        (outcome,) = self.tell_many([(target, reward)])
+        (outcome,) = self.tell_many([(assignment, reward)])
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
     def tell_many(
-        self, rewards: Iterable[tuple[str, float]]
+        self, rewards: Iterable[tuple[LiveAssignment | str, float]]
     ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
-        """Rewards of many assignments, by their ids or units, in one transaction.
+        """Rewards of many assignments, or of their ids or units, in one transaction.
 
         Says for each whether it was stored or was there already; where it was refused the error
         stands in its place, and the others are stored.
         """
         answers: list[Literal["stored", "repeated"] | SteadyArmError | None] = []
         good: list[tuple[Target, float]] = []
-        given = list(rewards)
+        given = [
+            (target.id if isinstance(target, LiveAssignment) else target, reward)
+            for target, reward in rewards
+        ]
         for target, reward in given:
             try:
                 good.append((self._target(target), self.settings.check_reward(reward)))
                 answers.append(None)
             except (InvalidInputError, UnknownAssignmentError) as error:
                 answers.append(error)
-        outcomes = iter(
-            self.storage.reward(self.key, good, self.settings.window, self._now()) if good else ()
-        )
+        # Where nothing may be missing a late reward is better than none.
+        window = None if self.settings.missing == "fail" else self.settings.window
+        outcomes = iter(self.storage.reward(self.key, good, window, self._now()) if good else ())
         for i, (target, reward) in enumerate(given):
             if answers[i] is None:
                 answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
         if "stored" in answers:
-            self.refresh()
+            try:
+                self.refresh()
+            except StorageError as error:  # rewards are stored; who comes next looks again
+                log.warning("%s", error)
         return [answer for answer in answers if answer is not None]
 
     def refresh(self) -> None:
@@ -400,7 +415,7 @@ class Experiment:
     def _unit(self, unit: Any) -> str:
         if unit is None and self.settings.sticky == "none":
             return ""
-        if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST or "\0" in unit:
+        if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST or not is_text(unit):
             raise InvalidInputError(
                 f"the unit is {shortened(unit)}; expected a text of 1 to {LONGEST} characters that "
                 "names who gets the variant, such as a visitor's id."

@@ -6,7 +6,7 @@ A function of the policy's state and of the segments: it hands nothing out and c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import (
     DriftReport,
     Evidence,
+    Finding,
     HealthReport,
     LoggedSegment,
     Otherwise,
@@ -57,8 +58,8 @@ class Judgement:
 
     @property
     def told(self) -> int:
-        """Rewards told."""
-        return sum(piece.told for piece in self.pieces)
+        """Rewards told; those that were not and count as zero are none."""
+        return sum(piece.told - piece.zeros for piece in self.pieces)
 
     @property
     def handed(self) -> int:
@@ -89,7 +90,7 @@ class Judgement:
         # A policy that ends without a single round recommends all the same.
         if not told and (
             any(piece.waiting for piece in self.pieces)
-            or self.policy.next_segment(self.state) is not None
+            or (not self.ended and self.policy.next_segment(self.state) is not None)
         ):
             raise RewardsPendingError(
                 "no reward has been told yet, so there is nothing to recommend from; "
@@ -142,13 +143,26 @@ class Judgement:
             )
             for piece in self.pieces
         ]
-        return health_report(self.arms.names, logged)
+        report = health_report(self.arms.names, logged)
+        zeros = sum(piece.zeros for piece in self.pieces)
+        if not zeros:
+            return report
+        # Successes alone may be told: then differences in what is missing are what is looked for.
+        counted = Finding(
+            "missing rewards",
+            "ok",
+            None,
+            f"{zeros:,} of {self.handed:,} rewards were not told and count as zero, as declared; "
+            "lost ones cannot be told from them.",
+        )
+        findings = tuple(counted if f.name == counted.name else f for f in report.findings)
+        return replace(report, findings=findings)
 
     def _pieces_to_judge(self) -> list[OpenSegment]:
         """Complete pieces; all that brought rewards at the end, or if most are incomplete."""
         pieces = [piece for piece in self.pieces if piece.told]
         complete = [piece for piece in pieces if not piece.waiting]
-        enough = 2 * sum(piece.told for piece in complete) >= self.told
+        enough = 2 * sum(piece.told for piece in complete) >= sum(piece.told for piece in pieces)
         return complete if enough and not self.ended else pieces
 
     def _state_so_far(self) -> State:

@@ -31,6 +31,7 @@ class OpenSegment:
     handed : the next position to hand out
     assigned : (K,) how often each arm was handed out
     forgotten : (K,) of these, whose reward will never come
+    zeros : rewards among those told that nobody told, since what is missing counts as zero
     ahead : arms of the positions drawn ahead
     """
 
@@ -43,6 +44,7 @@ class OpenSegment:
     handed: int = 0
     assigned: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     forgotten: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    zeros: int = 0
     ahead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
@@ -97,7 +99,7 @@ class OpenSegment:
     def supersede(self) -> None:
         """Make way for a new allocation at the end of the block."""
         block = self.segment.block if self.segment.order == "blocks" else 1
-        self.segment = self.segment.lasting(-(-self.handed // block) * block)
+        self.segment = self.segment.lasting(-(-max(self.handed, 1) // block) * block)
         self.superseded = True
 
     def forget(self, arm: int) -> None:

@@ -136,6 +136,7 @@ def import_experiment(
     It goes on where it stood; positions of it that were out on lease are released.
     """
     snapshot, rows = read_export(path)
+    Settings.from_dict(snapshot.experiment.config, policy)  # refuses a policy that is not there
     with _opened(storage) as opened:
         record = opened.restore(_checked(name or snapshot.experiment.name), snapshot, rows)
         return Experiment(opened, record, policy, clock)

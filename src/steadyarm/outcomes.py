@@ -32,7 +32,11 @@ def told(
             f"{target!r} has the reward {outcome.told!r} already, {reward!r} is another; the first "
             "one counts."
         )
+    if settings.reward_window is None:
+        return RewardTooLateError(
+            f"the rewards around {target!r} are closed already; this one came too late to count."
+        )
     return RewardTooLateError(
-        f"the reward of {target!r} came after its window of {settings.reward_window or 0:g} "
+        f"the reward of {target!r} came after its window of {settings.reward_window:g} "
         f"seconds; what was missing then counts as missing={settings.missing!r} says."
     )

@@ -186,7 +186,7 @@ def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | 
     """In what a stored segment differs from the one that should have been opened, if at all."""
     stored, rounds = record.segment, int(planned.rounds[0])
     block = stored.block if stored.order == "blocks" else 1
-    cut = record.superseded and record.rounds <= rounds and record.rounds % block == 0
+    cut = record.superseded and 0 < record.rounds < rounds and record.rounds % block == 0
     whole = record.rounds == rounds
     checks: dict[str, Any] = {
         "weights": np.array_equal(stored.weights, planned.weights),

@@ -1,6 +1,6 @@
 """Logs of live experiments: out as CSV or Parquet in columns that `analyze` reads, and in again.
 
-An export is two files: the rows, and beside them a description (LOG.experiment.json) with the
+An export is two files: the rows, and beside them a description (LOG.csv.experiment.json) with the
 settings and all segments, so that the whole experiment can be taken into another storage.
 """
 
@@ -35,6 +35,9 @@ __all__ = ["Source", "csv_lines", "export_experiment", "read_export", "write_par
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
 COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at")
 FORMAT = 1
+
+Counts = dict[int, list[int]]  # rows and rewards by segment
+
 LATER = 2**53
 
 
@@ -60,39 +63,49 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
     if path.suffix not in (".csv", ".parquet"):
         raise InvalidInputError(f"{path} ends with {path.suffix!r}; expected .csv or .parquet.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = [at.with_name(f".{at.name}.{os.getpid()}.tmp") for at in (path, description)]
+    snapshot = experiment.storage.snapshot(experiment.key, everything=True)
+    counts: Counts = {}
     try:
-        snapshot = experiment.storage.snapshot(experiment.key, everything=True)
         if path.suffix == ".csv":
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(csv_lines(experiment, snapshot))
+            with temporary[0].open("w", encoding="utf-8", newline="") as file:
+                file.writelines(csv_lines(experiment, snapshot, counts))
         else:
-            write_parquet(experiment, temporary, snapshot)
-        described = temporary.with_suffix(".json")
-        described.write_text(json.dumps(_described(snapshot)), encoding="utf-8")
-        os.replace(described, description)
-        os.replace(temporary, path)
+            write_parquet(experiment, temporary[0], snapshot, counts)
+        described = json.dumps(_described(path, snapshot, counts))
+        temporary[1].write_text(described, encoding="utf-8")
+        os.replace(temporary[0], path)
+        os.replace(temporary[1], description)
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        for file_left in temporary:
+            file_left.unlink(missing_ok=True)
     return path
 
 
-def csv_lines(experiment: Source, until: Snapshot | None = None) -> Iterator[str]:
+def csv_lines(
+    experiment: Source, until: Snapshot | None = None, counts: Counts | None = None
+) -> Iterator[str]:
     """The log as the text of a CSV file, some thousand lines at a time.
 
     until : leave out what was handed out after this
+    counts : filled with how many rows and rewards there are, by segment
     """
     columns = _columns(experiment)
     yield ",".join(columns) + "\r\n"
-    for rows in _tables(experiment, until):
+    for rows in _tables(experiment, until, counts):
         text = io.StringIO(newline="")
         csv.writer(text).writerows(zip(*rows.values(), strict=True))
         yield text.getvalue()
 
 
-def write_parquet(experiment: Source, path: Path, until: Snapshot | None = None) -> None:
+def write_parquet(
+    experiment: Source,
+    path: Path,
+    until: Snapshot | None = None,
+    counts: Counts | None = None,
+) -> None:
     """The log as a Parquet file."""
     try:
         import pyarrow as pa
@@ -109,7 +122,7 @@ def write_parquet(experiment: Source, path: Path, until: Snapshot | None = None)
     } | dict.fromkeys(("segment", "block", "position", "policy_version"), pa.int64())
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
     with parquet.ParquetWriter(path, schema) as writer:
-        for rows in _tables(experiment, until):
+        for rows in _tables(experiment, until, counts):
             times = {name: list(map(_moment, rows[name])) for name in ("timestamp", "rewarded_at")}
             writer.write_table(pa.table(rows | times, schema=schema))
 
@@ -117,8 +130,8 @@ def write_parquet(experiment: Source, path: Path, until: Snapshot | None = None)
 def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]]]:
     """What `export_experiment` wrote: the experiment with its segments, and the rows in pages."""
     path = Path(path)
-    snapshot = _read_description(_beside(path))
-    return snapshot, _read(path, snapshot)
+    snapshot, counts = _read_description(_beside(path))
+    return snapshot, _checked(path, _read(path, snapshot), counts)
 
 
 def _columns(experiment: Source) -> list[str]:
@@ -127,7 +140,9 @@ def _columns(experiment: Source) -> list[str]:
     return [*COLUMNS, "probabilities"] if shared else list(COLUMNS)
 
 
-def _tables(experiment: Source, until: Snapshot | None) -> Iterator[dict[str, list[Any]]]:
+def _tables(
+    experiment: Source, until: Snapshot | None, counts: Counts | None
+) -> Iterator[dict[str, list[Any]]]:
     """The log as columns, page by page."""
     columns, names = _columns(experiment), experiment.arms.names
     ends = None if until is None else {s.index: s.handed for s, _ in until.segments}
@@ -136,6 +151,8 @@ def _tables(experiment: Source, until: Snapshot | None) -> Iterator[dict[str, li
         if ends is not None:
             page = [row for row in page if _is_before(row, ends)]
         places = [place_of(row.number) for row in page]
+        if counts is not None:
+            _count(page, counts)
         unknown = {index for index, _ in places} - segments.keys()
         for index, record in experiment.storage.segments(experiment.key, unknown).items():
             segment = record.segment
@@ -162,6 +179,13 @@ def _tables(experiment: Source, until: Snapshot | None) -> Iterator[dict[str, li
         yield {name: values[name] for name in columns}
 
 
+def _count(page: Iterable[LogRow], counts: Counts) -> None:
+    for row in page:
+        found = counts.setdefault(place_of(row.number)[0], [0, 0])
+        found[0] += 1
+        found[1] += row.reward is not None
+
+
 def _is_before(row: LogRow, ends: Mapping[int, int]) -> bool:
     index, position = place_of(row.number)
     return position < ends.get(index, 0)
@@ -172,18 +196,20 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_suffix(".experiment.json")
+    return path.with_name(path.name + ".experiment.json")
 
 
-def _described(snapshot: Snapshot) -> dict[str, Any]:
+def _described(path: Path, snapshot: Snapshot, counts: Counts) -> dict[str, Any]:
     return {
         "format": FORMAT,
+        "log": path.name,
+        "rows": {str(index): found for index, found in counts.items()},
         "experiment": record_to(snapshot.experiment),
         "segments": [segment_to(record) for record, _ in snapshot.segments],
     }
 
 
-def _read_description(path: Path) -> Snapshot:
+def _read_description(path: Path) -> tuple[Snapshot, Counts]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -197,9 +223,33 @@ def _read_description(path: Path) -> Snapshot:
         experiment = record_from(data["experiment"])
         segments = [segment_from(entry) for entry in data["segments"]]
         arms = len(experiment.config["arms"]["names"])
+        counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
     except (LookupError, TypeError, ValueError) as error:
         raise InvalidInputError(f"{path} is incomplete or damaged: {error!r}.") from None
-    return Snapshot(experiment, tuple((record, Tally.empty(arms)) for record in segments))
+    snapshot = Snapshot(experiment, tuple((record, Tally.empty(arms)) for record in segments))
+    return snapshot, counts
+
+
+def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterator[list[LogRow]]:
+    """The rows, if they are those that were exported: each once, in order, none missing."""
+    found: Counts = {}
+    last = -1
+    for page in log:
+        for row in page:
+            if row.number <= last:
+                raise InvalidInputError(
+                    f"{path} has rows twice or out of order, around place {place_of(row.number)}; "
+                    "nothing was imported."
+                )
+            last = row.number
+        _count(page, found)
+        yield page
+    if found != counts:
+        rows, wanted = (sum(n for n, _ in each.values()) for each in (found, counts))
+        raise InvalidInputError(
+            f"{path} has {rows:,} rows, but its description is of {wanted:,}, or of other rewards; "
+            "it was cut short or changed, or they do not belong together. Nothing was imported."
+        )
 
 
 def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:

@@ -176,7 +176,7 @@ def test_export_and_import(shop: Run, tmp_path: Path, suffix: str) -> None:
     file = f"log.{suffix}"
     assert f"The log is in {file}, settings" in shop("export", "shop", file)
     written = facts(shop, "export", "shop", file)
-    assert written == {"file": file, "description": "log.experiment.json"}
+    assert written == {"file": file, "description": f"{file}.experiment.json"}
     other = f"--storage=sqlite:///{tmp_path}/other.db"
     assert shop("import", file, other).startswith("shop: running")
     assert facts(shop, "import", file, "--name", "copy")["name"] == "copy"

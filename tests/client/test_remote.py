@@ -14,7 +14,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, ServiceDownError, is_default
-from tests.client.servers import Proxy, Scripted
+from tests.client.servers import Proxy
 
 Stored = Callable[[str], sa.Experiment]
 
@@ -175,11 +175,3 @@ def test_the_default_arm_stands_in(proxy: Proxy, client: Client, name: str) -> N
         proxy.down()
         with pytest.raises(sa.ServiceError):
             other.experiment(name).ask("u1")
-
-
-def test_a_wrong_token_is_no_outage() -> None:
-    told = {"type": "urn:steadyarm:problem:unauthorized", "status": 401, "detail": "No token."}
-    with Scripted((401, {}, told)) as server, Client(server.url, default_arm="A") as client:
-        with pytest.raises(sa.ServiceError, match=r"No token\. Give a token"):
-            client.experiment("shop").ask("u")
-        assert client.defaulted == 0

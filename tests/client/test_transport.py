@@ -178,6 +178,10 @@ def test_httpx_is_only_needed_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(sa.InvalidInputError, match="address of a service"):
         Client("localhost:8000")
+    for url in ("http://", "http:///v1", "http://[::1", "http://host:99999"):
+        with pytest.raises(sa.InvalidInputError, match="address of a service"):
+            Client(url)
+    assert Client("http://v1").url == "http://v1"
     with pytest.raises(sa.InvalidInputError, match="seconds above 0"):
         Client("http://localhost", timeout=0)
     with Client("http://localhost") as client:

@@ -154,10 +154,10 @@ def test_a_damaged_export_is_refused_and_nothing_is_kept(tmp_path: Path) -> None
     with pytest.raises(sa.InvalidInputError, match=r"row 41.*nothing was imported"):
         sa.import_experiment(path, storage)
     assert storage.experiments() == []
-    path.with_suffix(".experiment.json").write_text("{}")
+    path.with_name("log.csv.experiment.json").write_text("{}")
     with pytest.raises(sa.InvalidInputError, match="not the description"):
         sa.import_experiment(path, storage)
-    path.with_suffix(".experiment.json").unlink()
+    path.with_name("log.csv.experiment.json").unlink()
     with pytest.raises(sa.InvalidInputError, match="has this file beside"):
         sa.import_experiment(path, storage)
     with pytest.raises(sa.InvalidInputError, match=r"expected \.csv or \.parquet"):
@@ -195,3 +195,43 @@ def test_a_reward_for_a_position_that_went_to_another_unit_is_refused() -> None:
         live.tell(shown, 1.0)
     live.tell(other, 0.0)
     assert live.storage.log(live.key)[0].reward == 0.0
+
+
+@pytest.mark.parametrize("change", ["cut", "doubled", "older"])
+def test_a_log_that_is_not_the_exported_one_is_refused(tmp_path: Path, change: str) -> None:
+    live = played()
+    path = live.export(tmp_path / "log.csv")
+    lines = path.read_text().splitlines(keepends=True)
+    if change == "older":
+        path.rename(tmp_path / "old.csv")
+        live.tell_many(
+            [(row.unit, 1.0) for row in live.storage.log(live.key) if row.reward is None]
+        )
+        live.export(path)
+        (tmp_path / "old.csv").rename(path)
+    else:
+        path.write_text("".join(lines[:40] if change == "cut" else [*lines, lines[-1]]))
+    storage = MemoryStorage()
+    with pytest.raises(sa.InvalidInputError, match=r"[Nn]othing was imported"):
+        sa.import_experiment(path, storage)
+    assert storage.experiments() == []
+
+
+def test_a_segment_that_was_superseded_before_its_first_position_still_ends() -> None:
+    live = create(budget=480)
+    given: list[sa.LiveAssignment] = []
+    while not given or live.storage.progress(live.key)[0].assigned < (
+        live.storage.progress(live.key)[0].rounds
+    ):
+        given.append(live.ask(f"u{len(given)}"))
+    live._open_segment(live._now())  # another process opens the next one, and has no position yet
+    for answer in given:
+        live.tell(answer, 1.0)
+    carried = live.storage.snapshot(live.key).segments[-1][0]
+    assert carried.superseded
+    assert carried.rounds == carried.segment.block
+    for i in range(480 - len(given)):
+        live.tell(live.ask(f"v{i}"), 1.0)
+    status = live.status()
+    assert status.observed == status.segments
+    assert live.replay().agrees

@@ -205,3 +205,23 @@ def test_rewards_of_a_closed_window_are_refused_and_change_nothing() -> None:
         live.tell(early, 1.0)
     assert sum(live.status().rewarded) == 1
     live.tell(answer, 1.0)  # told in time, repeated late
+
+
+def test_late_rewards_count_where_none_may_be_missing() -> None:
+    clock = Clock()
+    live = create(missing="fail", reward_window="1h", clock=clock, budget=20)
+    given = [live.ask(f"u{i}") for i in range(20)]
+    clock.pass_(2 * HOUR)
+    assert live.tell_many([(answer, 1.0) for answer in given]) == ["stored"] * 20
+    assert live.recommend().rewards == 20
+
+
+def test_what_counts_as_zero_is_still_said_to_be_missing() -> None:
+    live = create(missing="zero", budget=100)
+    for i in range(100):
+        answer = live.ask(f"u{i}")
+        if i % 4 == 0:
+            live.tell(answer, 1.0)
+    verdict = live.recommend()
+    assert (verdict.rewards, verdict.missing) == (25, 75)
+    assert "75 of 100 rewards were not told and count as zero" in str(live.health())

@@ -217,7 +217,7 @@ def _move(args: argparse.Namespace) -> None:
 def _export(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         path = load_experiment(args.name, storage).export(args.file)
-    beside = path.with_suffix(".experiment.json")
+    beside = path.with_name(path.name + ".experiment.json")
     if args.format == "json":
         print_json({"file": str(path), "description": str(beside)})
     else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadyarm.arms import ArmSet
 from steadyarm.client.buffer import RewardBuffer, Told
 from steadyarm.client.delivery import Delivery
+from steadyarm.client.fallback import UnitsOutside
 from steadyarm.client.forks import forget_after_fork
 from steadyarm.client.reading import ListedExperiment, listed_in, understood
 from steadyarm.client.remote import RemoteExperiment
@@ -34,11 +35,12 @@ class Client:
 
     Parameters
     ----------
-    url : of the service, such as "http://localhost:8000"
+    url : of the service, such as "http://localhost:8000"; a /v1 at its end is left out
     token : that the service wants; see `steadyarm token create`
     timeout : seconds after which an `ask` or `tell` gives up, all tries together
     retries : how often a request is tried again
-    default_arm : variant that `ask` answers with if the service is down; None raises ServiceError
+    default_arm : variant that `ask` answers with if the service gives none: it is down, the budget
+        is spent, the test is paused, the token is wrong. Logged; None raises the error instead
     buffer : file in which rewards are kept while the service is down; None raises ServiceError. A
         `RewardBuffer` to say how many
     cooldown : seconds after a failure in which `ask` answers with the default arm at once, and
@@ -48,7 +50,7 @@ class Client:
     Attributes
     ----------
     defaulted : assignments that were answered with the default arm
-    ignored : rewards of those; they are no part of a test
+    ignored : rewards of those, also told by unit; they are no part of a test
 
     Examples
     --------
@@ -76,6 +78,7 @@ class Client:
         self.defaulted = self.ignored = 0
         self._lock = Lock()
         self._experiments: dict[tuple[str, str | None], RemoteExperiment] = {}
+        self._outside: dict[str, UnitsOutside] = {}  # by the experiment's name
         self._local: list[LocalExperiment] = []
         self.transport = Transport(url, token, timeout, retries, cooldown, jitter)
         self._delivery: Delivery | None = None
@@ -105,7 +108,10 @@ class Client:
             raise InvalidInputError(f"the name is {name!r}; expected an experiment's.")
         arm = self.default_arm if default_arm is None else default_arm
         with self._lock:
-            return self._experiments.setdefault((name, arm), RemoteExperiment(self, name, arm))
+            if (name, arm) not in self._experiments:
+                outside = self._outside.setdefault(name, UnitsOutside())
+                self._experiments[name, arm] = RemoteExperiment(self, name, arm, outside)
+            return self._experiments[name, arm]
 
     def create(
         self,

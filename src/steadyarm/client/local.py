@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import logging
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from steadyarm.answers import LiveAssignment, shortened
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalExperiment"]
 
+log = logging.getLogger("steadyarm.client")
+
 REMEMBERED = 100_000  # units
 NAMELESS = "-"  # requests without a unit; reports want a name
 
@@ -36,15 +39,17 @@ class LocalExperiment:
 
     `ask` takes some microseconds and no request. A thread leases positions ahead, reports those
     used five times a second, and then sends the rewards told here. Where there is no position,
-    since the budget is spent or the service is down, `ask` asks the service after all, and that
-    answers with the default arm if there is one.
+    since the budget is spent or the service is down, `ask` asks the service after all, which takes
+    some milliseconds, and answers with the default arm, if there is one, where that gives nothing.
 
     What that costs: a unit that another process knows, or this one before it was restarted, is new
     here. It may see another variant until its report is answered; the first one reported counts
     (`conflicts`). So this is for units that stay with a process, such as sessions; ask the service
     for visitors who come back. Pausing and stopping take effect when leases end. What was handed
-    out in the last fifth of a second before a crash is lost. Positions that are leased cannot be
-    used elsewhere and hold up the policy's next look, so lease few compared with the budget.
+    out in the last fifth of a second before a crash is lost, and so is what could not be reported
+    until `close`, with its rewards: the client's buffer keeps rewards only. Positions that are
+    leased cannot be used elsewhere and hold up the policy's next look, so lease few compared with
+    the budget.
 
     Attributes
     ----------
@@ -65,11 +70,13 @@ class LocalExperiment:
         self._asking: Counter[str] = Counter()
         self._worker = Worker(remote, positions, float(seconds), self._memory)
         self.closed = False
-        with suppress(*DOWN):  # the thread goes on trying
+        try:
             self._sticky = remote.sticky
             error = self._worker.lease()
             if isinstance(error, (InvalidInputError, ServiceError)):
                 raise error
+        except DOWN as error:  # the thread goes on trying
+            log.warning("%r starts without positions to hand out: %s", self, error)
         self._worker.start()
         forget_after_fork(self)
         atexit.register(self.close)
@@ -96,9 +103,14 @@ class LocalExperiment:
         """The variant to show to a unit."""
         worker = self._worker
         answer = self._here(self._checked(unit))
+        if answer is None and not self.closed:
+            worker.start()
         if answer is None or worker.places.remaining <= worker.threshold:
             worker.wake()
-        return self._elsewhere(unit) if answer is None else answer
+        if answer is None:
+            return self.remote.one_or_default(unit, lambda: self._elsewhere(unit))
+        self.remote.outside.discard(unit)
+        return answer
 
     def _here(self, name: str) -> LiveAssignment | None:
         """What the unit was given, or else a leased position; None if there is none."""
@@ -124,16 +136,13 @@ class LocalExperiment:
 
     def _elsewhere(self, unit: str | None) -> LiveAssignment:
         name, worker = self._checked(unit), self._worker
-        if not self.closed:
-            worker.start()
         try:
             with self._claimed(name):
-                answer = self.remote.ask(unit)
-                if answer.id:
-                    self._sticky = self.remote.sticky
-                    if self._sticky:
-                        with worker.lock:
-                            self._memory[name] = answer
+                answer = self.remote.ask_service(unit)
+                self._sticky = self.remote.sticky
+                if self._sticky:
+                    with worker.lock:
+                        self._memory[name] = answer
                 return answer
         except (BudgetSpentError, RewardsPendingError):
             # The last positions may be those that the thread has leased just now.
@@ -162,7 +171,11 @@ class LocalExperiment:
         counted in `refused`.
         """
         value = finite_number(reward, "the reward")
-        if isinstance(assignment, LiveAssignment) and not assignment.id:
+        if isinstance(assignment, LiveAssignment):
+            outside = not assignment.id
+        else:
+            outside = isinstance(assignment, str) and assignment in self.remote.outside
+        if outside:
             self.remote.tell(assignment, value)  # of a default arm: counted there
             return
         self._worker.queue(assignment, value)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadyarm.answers import LiveAssignment, Status
 from steadyarm.client.buffer import Told
 from steadyarm.client.delivery import BATCH, send_rewards
-from steadyarm.client.problems import DOWN
+from steadyarm.client.fallback import Fallback, UnitsOutside
 from steadyarm.client.reading import (
     Outcome,
     drift_in,
@@ -26,7 +24,7 @@ from steadyarm.client.reading import (
 )
 from steadyarm.client.telling import Telling
 from steadyarm.client.transport import PATIENCE
-from steadyarm.errors import SteadyArmError
+from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.validation import check_choice
 from steadyarm.verdict import Verdict
@@ -39,7 +37,7 @@ __all__ = ["RemoteExperiment", "is_default"]
 
 
 def is_default(assignment: LiveAssignment) -> bool:
-    """Whether this is the default arm, shown because the service was down: no part of the test."""
+    """Whether this is the default arm, since the service gave no variant: no part of the test."""
     return not assignment.id
 
 
@@ -47,32 +45,50 @@ class RemoteExperiment:
     """An experiment of a service; `Client.experiment` and `Client.create` make one.
 
     It has the verbs of `Experiment` and raises the same errors. With a default arm `ask` answers
-    with that when the service is down: an assignment without id, see `is_default`.
+    with that whenever the service gives no variant, because it is down, the budget is spent, the
+    test is paused or a token is wrong: an assignment without id, see `is_default`. The reason is
+    logged as a warning of "steadyarm.client", each kind at most once a minute.
+
+    Rewards of default answers are ignored, also when told by unit, until the unit gets a variant
+    of the test here; other processes cannot know what it was shown.
     """
 
-    def __init__(self, client: Client, name: str, default_arm: str | None = None) -> None:
-        self.client, self.name, self.default_arm = client, name, default_arm
+    def __init__(
+        self, client: Client, name: str, default_arm: str | None, outside: UnitsOutside
+    ) -> None:
+        self.client, self.name = client, name
+        self._fallback = Fallback(client, name, default_arm, outside)
         self._path = ("experiments", name)
         self._settings: Mapping[str, Any] | None = None
         self._names: tuple[str, ...] = ()
         self._telling = Telling(client, name)
+        self.outside = outside
 
     def __repr__(self) -> str:
         return f"RemoteExperiment({self.name!r}, {self.client.url})"
 
     @property
+    def default_arm(self) -> str | None:
+        """What `ask` answers with where the service gives no variant."""
+        return self._fallback.arm
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """What it was created with, as `Settings.to_dict` has it; asked for once."""
         if self._settings is None:
-            answer = self.call("GET")
-            self._names = understood(lambda got: tuple(got["settings"]["arms"]["names"]), answer)
-            self._settings = answer["settings"]
+            self._learn(self.call("GET"))
+        assert self._settings is not None, "just learned"
         return self._settings
+
+    def _learn(self, answer: Any) -> None:
+        self._names = understood(lambda got: tuple(got["settings"]["arms"]["names"]), answer)
+        self._settings = answer["settings"]
+        self._fallback.learn(self._names)
 
     @property
     def sticky(self) -> bool:
         """Whether a unit keeps its first variant."""
-        return bool(self.settings["sticky"] == "unit")
+        return understood(lambda settings: bool(settings["sticky"] == "unit"), self.settings)
 
     # Handing out
 
@@ -81,25 +97,28 @@ class RemoteExperiment:
 
         A unit that keeps its variant may be asked for again and again, and is if the answer gets
         lost. With sticky="none" every request is another assignment: one whose answer gets lost
-        stays without reward, and is not asked for again.
+        stays without reward, and is not asked for again. With a default arm only a bad unit raises.
         """
+        return self.one_or_default(unit, lambda: self.ask_service(unit))
 
-        def single() -> list[LiveAssignment | SteadyArmError]:
-            status, answer = self.client.transport.answer(
-                "POST",
-                *self._path,
-                "assignments",
-                body={"unit": unit},
-                repeatable=self.sticky,
-            )
-            return [self.assignment_in(answer, status == 201)]
+    def ask_service(self, unit: str | None) -> LiveAssignment:
+        """The service's answer, never the default arm."""
+        status, answer = self.client.transport.answer(
+            "POST", *self._path, "assignments", body={"unit": unit}, repeatable=self.sticky
+        )
+        return self.assignment_in(answer, status == 201)
 
-        (answer,) = self._or_default([unit], single)
+    def one_or_default(self, unit: str | None, ask: Callable[[], LiveAssignment]) -> LiveAssignment:
+        """What `ask` gives, or else the default arm, if there is one."""
+        (answer,) = self._or_default([unit], lambda: [ask()])
         assert isinstance(answer, LiveAssignment)
         return answer
 
     def ask_many(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
-        """Variants for many units, in their order; an error stands in the place of one refused."""
+        """Variants for many units, in their order; an error stands in the place of one refused.
+
+        With a default arm that stands there, but for a bad unit.
+        """
         parts = (units[i : i + BATCH] for i in range(0, len(units), BATCH))
         return [answer for part in parts for answer in self._ask_part(part)]
 
@@ -124,26 +143,28 @@ class RemoteExperiment:
         units: Sequence[str | None],
         ask: Callable[[], list[LiveAssignment | SteadyArmError]],
     ) -> list[LiveAssignment | SteadyArmError]:
+        transport = self.client.transport
+        found: Sequence[LiveAssignment | SteadyArmError]
         if self.default_arm is None:
-            return ask()
-        if self.client.transport.breaker.allows():
+            found = ask()
+        elif transport.breaker.allows():
             try:
-                return ask()
-            except DOWN:
-                pass
-        return [self._default(unit) for unit in units]
+                found = ask()
+            except InvalidInputError:
+                raise
+            except SteadyArmError as error:
+                found = [error] * len(units)
+        else:
+            found = [transport.failure] * len(units)
+        return [
+            self._fallback.settle(unit, answer) for unit, answer in zip(units, found, strict=True)
+        ]
 
     def assignment_in(self, data: Mapping[str, Any], new: bool | None = None) -> LiveAssignment:
         """An assignment that the service tells of."""
         assignment = understood(read_assignment, data, self._names, new)
         self._telling.tag = assignment.id.partition("-")[0]
         return assignment
-
-    def _default(self, unit: str | None) -> LiveAssignment:
-        name = self.default_arm or ""
-        arm = self._names.index(name) if name in self._names else -1
-        self.client.count("defaulted")
-        return LiveAssignment("", unit or "", arm, name, math.nan, datetime.now(UTC), False)
 
     def local(self, positions: int = 1000, seconds: float = 60.0) -> LocalExperiment:
         """Hand out variants in this process, without a request for each; see `LocalExperiment`."""
@@ -157,9 +178,9 @@ class RemoteExperiment:
         """The reward of an assignment, of its id, or of a unit; the same told again is fine.
 
         If the service is down the reward is kept in the client's buffer, if it has one. The reward
-        of a default arm is ignored, and counted.
+        of a default arm is ignored, and counted; so is that of a unit which was shown it last.
         """
-        (outcome,) = self._telling.tell([(assignment, reward)], self._tell_one)
+        (outcome,) = self._telling.tell([(assignment, reward)], self._tell_one, self.outside)
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
@@ -173,7 +194,17 @@ class RemoteExperiment:
         """
         given = list(rewards)
         parts = (given[i : i + BATCH] for i in range(0, len(given), BATCH))
-        return [outcome for part in parts for outcome in self._telling.tell(part, self._tell_part)]
+        return [
+            outcome
+            for part in parts
+            for outcome in self._telling.tell(part, self._tell_part, self.outside)
+        ]
+
+    def tell_checked(
+        self, rewards: Sequence[tuple[LiveAssignment | str, float]]
+    ) -> list[Outcome | SteadyArmError]:
+        """Rewards, at most a batch, that were found to be of the test when they were told."""
+        return self._telling.tell(rewards, self._tell_part)
 
     def _tell_one(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
         (told,) = rewards
@@ -199,10 +230,17 @@ class RemoteExperiment:
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""
-        return understood(status_in, self.call("GET"))
+        answer = self.call("GET")
+        self._learn(answer)
+        return understood(status_in, answer)
 
     def export(self, path: str | os.PathLike[str]) -> Path:
-        """Write every assignment with its reward into a file: .csv or .parquet."""
+        """Write every assignment with its reward into a file: .csv or .parquet.
+
+        This is the log, for `steadyarm analyze` and for other programs. To move an experiment
+        into another storage use `steadyarm experiment export` on the storage itself: it writes
+        the log and the description that `import` needs with it.
+        """
         target = Path(path)
         form = target.suffix.lstrip(".")
         check_choice(form, "the file's ending", ("csv", "parquet"))

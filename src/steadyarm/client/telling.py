@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
 from steadyarm.answers import LiveAssignment, ticket_in
@@ -33,15 +33,21 @@ class Telling:
         self._client, self._name = client, name
 
     def tell(
-        self, rewards: Sequence[tuple[LiveAssignment | str, float]], send: Send
+        self,
+        rewards: Sequence[tuple[LiveAssignment | str, float]],
+        send: Send,
+        outside: Container[str] = (),
     ) -> list[Outcome | SteadyArmError]:
-        """What becomes of each reward; those that can be sent are, together."""
+        """What becomes of each reward; those that can be sent are, together.
+
+        outside : units whose rewards are of no test, since they were shown a default arm
+        """
         outcomes: list[Outcome | SteadyArmError | None] = []
         sending: list[Told] = []
         for target, reward in rewards:
             try:
                 told = self._told(target, reward)
-                outcomes.append(self._here(told))
+                outcomes.append(self._here(told, outside))
             except SteadyArmError as error:
                 outcomes.append(error)
             if outcomes[-1] is None:
@@ -49,9 +55,9 @@ class Telling:
         sent = iter(self._or_keep(sending, send) if sending else ())
         return [next(sent) if outcome is None else outcome for outcome in outcomes]
 
-    def _here(self, told: Told) -> Outcome | None:
+    def _here(self, told: Told, outside: Container[str]) -> Outcome | None:
         """What becomes of it without the service; None if that must be asked."""
-        if not told.target:
+        if not told.target or (told.kind == "unit" and told.target in outside):
             self._client.count("ignored")
             return "ignored"
         return "kept" if self._client.holds(self._name, told) else None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from steadyarm.client.breaker import Breaker
 from steadyarm.client.forks import forget_after_fork
@@ -33,6 +33,10 @@ class Transport:
 
     A call has `timeout` seconds in all. Every try may take half of what is left, the last one all
     of it; pauses between them double, and are jittered so that many clients do not come at once.
+
+    Attributes
+    ----------
+    failure : why the breaker opened last
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Transport:
             raise InvalidInputError(f"timeout is {timeout!r}; expected seconds above 0.")
         self.retries = whole_number(retries, "retries")
         self.breaker = Breaker(cooldown)
+        self.failure: SteadyArmError = ServiceDownError(f"the service at {self.url} is down.")
         self.recovered: Callable[[], None] = _nothing  # called when the service is back
         self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if token is not None:
@@ -97,7 +102,7 @@ class Transport:
                     params=query,
                     timeout=left if last else left / 2,
                 )
-            except self._httpx.TransportError as error:
+            except self._httpx.RequestError as error:
                 problem: SteadyArmError = self._unreachable(error)
                 unsent = self._unsent(error)
                 again = repeatable or unsent
@@ -111,6 +116,7 @@ class Transport:
                 break
             self._sleep(pause)
         if unsent or within is None:  # a verdict that takes long does not mean that all is lost
+            self.failure = type(problem)(str(problem))  # without its traceback, as this stays
             self.breaker.failed()
         raise problem
 
@@ -170,11 +176,17 @@ def _nothing() -> None:
 
 
 def _checked(url: Any) -> str:
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+    try:
+        parts = urlsplit(url.rstrip("/"))
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (AttributeError, TypeError, ValueError):
+        good = False
+    if not good:
         raise InvalidInputError(
             f'url is {url!r}; expected the address of a service, such as "http://localhost:8000".'
         )
-    return url.rstrip("/")
+    address: str = url.rstrip("/")
+    return address.removesuffix("/v1").rstrip("/") if parts.path.endswith("/v1") else address
 
 
 def _retry_after(value: str | None) -> float:

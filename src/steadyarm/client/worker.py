@@ -220,7 +220,7 @@ class Worker:
         while rewards:
             part = rewards[:BATCH]
             valid = [one for one in part if _id_of(one[0]) not in self._void]
-            outcomes = self._remote.tell_many(valid)
+            outcomes = self._remote.tell_checked(valid)
             del rewards[: len(part)]
             self.refused += len(part) - len(valid)
             for outcome in outcomes:

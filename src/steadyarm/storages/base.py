@@ -159,7 +159,8 @@ class Storage(ABC):
 
         Gives the assignment that counts for each: the reported one; or, if the unit has another,
         that one (not new), and the position stays with the lease; or None if the position is not
-        the lease's any more. Reporting the same again changes nothing.
+        the lease's any more. Reporting the same again changes nothing. WrongStateError if the
+        experiment is archived; in any other state what was handed out in time counts.
         """
 
     @abstractmethod

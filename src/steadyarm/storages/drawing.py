@@ -16,6 +16,7 @@ __all__ = ["Draws"]
 
 CHUNK, KEPT = 1024, 256  # places drawn at a time, and chunks kept
 
+WHOLE = -1  # the chunk of a segment that is drawn at once
 Chunk = tuple[NDArray[np.int64], Segment, int]  # arms, their allocation, position of the first
 
 
@@ -38,9 +39,12 @@ class Draws:
     ) -> list[tuple[int, float]]:
         """Arm and probability of every place; `read` gives segments that are not known yet."""
         found = []
+        at: tuple[int, int] | None = None
         for number in numbers:
             index, position = place_of(number)
-            arms, segment, start = self._around(key, seed, index, position, read)
+            if at != (index, position // CHUNK):  # mostly they follow each other
+                at = index, position // CHUNK
+                arms, segment, start = self._around(key, seed, index, position, read)
             arm = int(arms[position - start])
             found.append((arm, float(segment.weights[0, arm])))
         return found
@@ -48,18 +52,20 @@ class Draws:
     def _around(
         self, key: int, seed: int, index: int, position: int, read: Callable[[int], SegmentRecord]
     ) -> Chunk:
-        place = (key, index, position // CHUNK)
+        place, whole = (key, index, position // CHUNK), (key, index, WHOLE)
         with self._lock:
-            if place in self._chunks:
-                self._chunks.move_to_end(place)
-                return self._chunks[place]
+            for known in (place, whole):
+                if known in self._chunks:
+                    self._chunks.move_to_end(known)
+                    return self._chunks[known]
         segment = read(index).segment
         rounds = int(segment.rounds[0])
         # A shuffled segment is drawn as a whole.
-        start, stop = (0, rounds) if segment.order == "shuffled" else _bounds(position, rounds)
+        shuffled = segment.order == "shuffled"
+        start, stop = (0, rounds) if shuffled else _bounds(position, rounds)
         chunk = arms_between(segment, seed, index, start, stop), segment, start
         with self._lock:
-            self._chunks[place] = chunk
+            self._chunks[whole if shuffled else place] = chunk
             if len(self._chunks) > KEPT:
                 self._chunks.popitem(last=False)
         return chunk

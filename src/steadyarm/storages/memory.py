@@ -181,6 +181,8 @@ class MemoryStorage(Storage):
     ) -> tuple[Assigned | None, ...]:
         """See `Storage.report`."""
         with self._at(key) as books:
+            if books.record.state == "archived":
+                raise WrongStateError("the experiment is archived; it takes no reports.")
             found: list[Assigned | None] = []
             for position, unit, time in used:
                 known = books.reported(lease, position, unit)

@@ -146,9 +146,9 @@ class SegmentRecord:
         return int(self.segment.rounds[0])
 
     def cut(self) -> SegmentRecord:
-        """Superseded: it ends with the block in which the counter stands."""
+        """Superseded: it ends with the block in which the counter stands, the first at least."""
         block = self.segment.block if self.segment.order == "blocks" else 1
-        rounds = min(self.rounds, -(-self.handed // block) * block)
+        rounds = min(self.rounds, -(-max(self.handed, 1) // block) * block)
         return replace(self, segment=self.segment.lasting(rounds), superseded=True)
 
 

@@ -208,6 +208,8 @@ class Assigner:
         self, lease: int, used: Sequence[tuple[int, str, int]]
     ) -> tuple[Assigned | None, ...]:
         """See `Storage.report`."""
+        if state_of(self.connection, self.key) == "archived":
+            raise WrongStateError("the experiment is archived; it takes no reports.")
         known = self.existing([unit for _, unit, _ in used])
         row = self.connection.execute(MARK, {"of": self.key, "lease": lease}).one_or_none()
         if row is None:

@@ -29,7 +29,7 @@ _others = segments.alias("others")
 _last = select(func.max(_others.c.index)).where(_others.c.key == bindparam("key"))
 
 EXPERIMENT = select(experiments).where(experiments.c.key == bindparam("key"))
-LOCKED = EXPERIMENT.with_for_update()
+LOCKED = EXPERIMENT.with_for_update(key_share=True)  # beside traffic, which only minds `move`
 ALL = select(segments).where(_of).order_by(segments.c.index)
 SOME = ALL.where(or_(segments.c.closed.is_(None), segments.c.index == _last.scalar_subquery()))
 LAST = select(func.max(segments.c.index)).where(_of)

@@ -21,7 +21,7 @@ from sqlalchemy.pool import QueuePool
 
 from steadyarm.errors import InvalidInputError, StorageError
 
-__all__ = ["Database"]
+__all__ = ["Database", "shown"]
 
 T = TypeVar("T")
 
@@ -53,6 +53,20 @@ HINTS: dict[int | str, str] = {
 }
 
 
+def shown(url: URL) -> str:
+    """The URL without its passwords, for messages and logs.
+
+    Examples
+    --------
+    >>> from sqlalchemy.engine import make_url
+    >>> shown(make_url("postgresql://me:secret@host/shop?sslpassword=secret"))
+    'postgresql://me:***@host/shop?sslpassword=***'
+    """
+    secret = {name: "***" for name in url.query if "password" in name.lower()}
+    hidden = url.update_query_dict(secret).render_as_string(hide_password=True)
+    return hidden.replace("%2A%2A%2A", "***")
+
+
 class Database:
     """One database: whole transactions, tried again when they collide.
 
@@ -65,7 +79,7 @@ class Database:
 
     def __init__(self, url: URL) -> None:
         self.url = url
-        self.shown = url.render_as_string(hide_password=True)
+        self.shown = shown(url)
         self.sqlite = url.get_backend_name() == "sqlite"
         self.engine = _sqlite(url) if self.sqlite else _postgres(url)
         self.shard = 0 if self.sqlite else random.SystemRandom().randrange(SHARDS)

@@ -71,7 +71,12 @@ def _one_by_one(by: str, more: str = "") -> TextualSelect:
     )
 
 
-STATE = select(experiments.c.state).where(experiments.c.key == bindparam("key"))
+# Held to the end of the transaction, so that `move` waits for traffic that is under way.
+STATE = (
+    select(experiments.c.state)
+    .where(experiments.c.key == bindparam("key"))
+    .with_for_update(read=True, key_share=True)
+)
 CONFIG = select(experiments.c.config).where(experiments.c.key == bindparam("key"))
 SEGMENTS = select(segments).where(
     segments.c.key == bindparam("key"), segments.c.index.in_(bindparam("indices", expanding=True))

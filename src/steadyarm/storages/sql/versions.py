@@ -12,7 +12,7 @@ from sqlalchemy import Connection, column, inspect, select, table, text
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import MissingExtraError, StorageVersionError
-from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.engine import Database, shown
 from steadyarm.storages.sql.schema import PREFIX, REVISIONS, VERSION_TABLE
 
 __all__ = ["StorageStatus", "prepare", "status", "upgrade"]
@@ -49,12 +49,12 @@ class StorageStatus:
 
 def status(url: URL) -> StorageStatus:
     """Look at a database; makes nothing, not even a file."""
-    shown, backend = url.render_as_string(hide_password=True), url.get_backend_name()
+    shown_url, backend = shown(url), url.get_backend_name()
     if backend == "sqlite" and not Path(url.database or "").exists():
-        return StorageStatus(shown, backend, None, NEWEST, "empty")
+        return StorageStatus(shown_url, backend, None, NEWEST, "empty")
     with closing(Database(url)) as database:
         revision, state = database.read(_look)
-    return StorageStatus(shown, backend, revision, NEWEST, state)
+    return StorageStatus(shown_url, backend, revision, NEWEST, state)
 
 
 def prepare(database: Database) -> None:

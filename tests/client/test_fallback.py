@@ -1,0 +1,198 @@
+"""The default arm: pages live on whatever the service says, the log says why, no reward strays."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.client import Client, fallback, is_default
+from tests.client.servers import Proxy, Scripted
+
+Stored = Callable[[str], sa.Experiment]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "steadyarm.client" and record.levelno == logging.WARNING
+    ]
+
+
+def names(answers: list[sa.LiveAssignment | sa.SteadyArmError]) -> list[str]:
+    assert all(isinstance(one, sa.LiveAssignment) for one in answers)
+    return [one.name for one in answers if isinstance(one, sa.LiveAssignment) and is_default(one)]
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_no_reason_of_the_service_stops_a_page(
+    client: Client, name: str, caplog: pytest.LogCaptureFixture, local: bool
+) -> None:
+    test = client.create(name, ["A", "B"], budget=6)
+    shop = client.experiment(name, default_arm="B")
+    asking = shop.local(positions=6) if local else shop
+    given = {unit: asking.ask(unit) for unit in ("u0", "u1", "u2", "u3", "u4", "u5")}
+    assert not any(is_default(one) for one in given.values())
+    shown = asking.ask("u6")  # the budget is spent
+    assert (is_default(shown), shown.name, shown.arm) == (True, "B", 1)
+    assert is_default(asking.ask("u6"))
+    assert asking.ask("u3").id == given["u3"].id
+    if local:
+        asking.close()  # type: ignore[union-attr]
+    for reason, move in [("paused", test.pause), ("stopped", test.stop), ("arch", test.archive)]:
+        move()
+        caplog.clear()
+        shop._fallback._said.clear()
+        assert is_default(asking.ask("u7"))
+        (line,) = warnings(caplog)
+        assert f"{name!r} answers with its default arm 'B'" in line
+        assert f"WrongStateError: the experiment is {reason}" in line
+    with pytest.raises(sa.InvalidInputError):
+        asking.ask("")
+    with pytest.raises(sa.WrongStateError):  # without default arm
+        test.ask("u7")
+    assert client.defaulted == 5
+
+
+def test_an_unknown_experiment_and_one_that_waits(client: Client, name: str) -> None:
+    shop = client.experiment(name, default_arm="A")
+    assert is_default(shop.ask("u1"))
+    assert names(shop.ask_many(["u1", "u2"])) == ["A", "A"]
+    client.create(name, ["A", "B", "C"], "sequential-halving", budget=12)
+    answers = shop.ask_many([f"u{i}" for i in range(12)])
+    assert 0 < len(names(answers)) < 12  # the others wait for rewards
+    assert is_default(shop.ask("u99"))
+
+
+def test_many_are_answered_each_for_itself(client: Client, name: str) -> None:
+    client.create(name, ["A", "B"], budget=2)
+    shop = client.experiment(name, default_arm="A")
+    first, second, bad, late = shop.ask_many(["u1", "u2", "", "u3"])
+    assert isinstance(first, sa.LiveAssignment)
+    assert isinstance(second, sa.LiveAssignment)
+    assert first.id
+    assert second.id
+    assert isinstance(bad, sa.InvalidInputError)
+    assert names([late]) == ["A"]
+    assert client.defaulted == 1
+
+
+def test_a_wrong_token_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    told = {"type": "urn:steadyarm:problem:unauthorized", "status": 401, "detail": "No token."}
+    with Scripted((401, {}, told)) as server, Client(server.url, default_arm="A") as client:
+        shop = client.experiment("shop")
+        assert all(is_default(shop.ask(f"u{i}")) for i in range(5))
+        assert client.defaulted == 5
+        assert len(server.requests) == 5  # no outage: a new token works at once
+        with pytest.raises(sa.ServiceError, match="Give a token"):
+            Client(server.url).experiment("shop").ask("u")
+    (line,) = warnings(caplog)
+    assert line.endswith("outside the test: ServiceError: No token. Give a token: "
+                         "Client(url, token=…).")  # fmt: skip
+
+
+def test_each_kind_of_reason_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    with Client("http://127.0.0.1:9", default_arm="A") as client:
+        shown = fallback.Fallback(client, "shop", "A", fallback.UnitsOutside(), clock=lambda: now)
+        for now in (0.0, 30.0, 59.0, 60.0):  # noqa: B007
+            shown.settle("u", sa.BudgetSpentError("All are out."))
+            shown.settle("u", sa.ServiceError("Nothing there."))
+    said = [line.rpartition("test: ")[2] for line in warnings(caplog)]
+    assert said == ["BudgetSpentError: All are out.", "ServiceError: Nothing there."] * 2
+
+
+def test_wrong_addresses_are_seen_in_the_log(
+    url: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    secure = url.replace("http:", "https:")
+    for address, word in [(secure, "SSL"), (url + "/elsewhere", "no GET of '/elsewhere/v1")]:
+        caplog.clear()
+        with Client(address, default_arm="A", retries=0) as client:
+            assert is_default(client.experiment(name).ask("u1"))
+            assert is_default(client.experiment(name).ask("u2"))
+        (line,) = warnings(caplog)
+        assert word in line
+
+
+def test_the_log_hears_of_an_outage_that_others_met(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with Client(url, default_arm="A", retries=0) as client:
+        with pytest.raises(sa.ServiceError):
+            client.experiment("shop").tell("u1", 1.0)
+        assert is_default(client.experiment("shop").ask("u1"))  # the breaker is open
+    (line,) = warnings(caplog)
+    assert "ServiceDownError" in line
+    assert f"{url} cannot be reached" in line
+
+
+def test_a_default_that_is_no_variant_is_said_once(
+    client: Client, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.create(name, ["A", "B"], budget=1)
+    shop = client.experiment(name, default_arm="red")
+    assert not is_default(shop.ask("u1"))
+    shop.status()
+    assert warnings(caplog) == [
+        f"the default arm 'red' is no variant of the experiment {name!r}; it has ['A', 'B']"
+    ]
+    assert (shop.ask("u2").name, shop.ask("u2").arm) == ("red", -1)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_rewards_by_unit_do_not_count_after_a_default_answer(
+    proxy: Proxy, client: Client, name: str, stored: Stored, local: bool
+) -> None:
+    elsewhere = client.create(name, ["A", "B"], budget=100)
+    with Client(proxy.url, default_arm="A", timeout=2, cooldown=0.1) as here:
+        shop = here.experiment(name)
+        for unit in ("u1", "u2", "u3"):
+            elsewhere.ask(unit)
+        proxy.down()
+        asking = shop.local(positions=10) if local else shop
+        shown = asking.ask("u1")
+        assert is_default(shown)
+        assert len(names(here.experiment(name, default_arm="B").ask_many(["u2"]))) == 1
+        proxy.up()
+        time.sleep(0.2)
+        asking.tell("u1", 1.0)
+        assert shop.tell_many([("u1", 1.0), ("u2", 1.0), ("u3", 1.0)]) == [
+            "ignored",
+            "ignored",
+            "stored",
+        ]
+        assert (here.defaulted, here.ignored) == (2, 3)
+        real = asking.ask("u1")
+        assert not is_default(real)
+        asking.tell(shown, 0.5)  # still of no test
+        asking.tell("u1", 0.25)
+        if local:
+            asking.flush()  # type: ignore[union-attr]
+            assert asking.refused == 0  # type: ignore[union-attr]
+        assert here.ignored == 4
+    rewards = {row.unit: row.reward for row in stored(name).storage.log(stored(name).key)}
+    assert rewards == {"u1": 0.25, "u2": None, "u3": 1.0}
+
+
+def test_a_local_start_without_the_service_is_seen_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        client.experiment("shop").local()
+    (line,) = warnings(caplog)
+    assert "'shop'" in line
+    assert "starts without positions" in line
+
+
+@pytest.mark.parametrize("ending", ["/", "/v1", "/v1/", "//"])
+def test_addresses_may_name_the_version(url: str, client: Client, name: str, ending: str) -> None:
+    client.create(name, ["A", "B"], budget=10)
+    with Client(url + ending) as other:
+        assert other.url == url
+        assert not is_default(other.experiment(name).ask("u1"))
