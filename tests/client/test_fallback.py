@@ -89,8 +89,11 @@ def test_a_wrong_token_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> N
         assert all(is_default(shop.ask(f"u{i}")) for i in range(5))
         assert client.defaulted == 5
         assert len(server.requests) == 5  # no outage: a new token works at once
-        with pytest.raises(sa.ServiceError, match="Give a token"):
-            Client(server.url).experiment("shop").ask("u")
+        with (
+            Client(server.url) as other,
+            pytest.raises(sa.ServiceError, match="Give a token"),
+        ):
+            other.experiment("shop").ask("u")
     (line,) = warnings(caplog)
     assert line.endswith("outside the test: ServiceError: No token. Give a token: "
                          "Client(url, token=…).")  # fmt: skip

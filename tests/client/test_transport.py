@@ -181,7 +181,8 @@ def test_bad_arguments_are_refused() -> None:
     for url in ("http://", "http:///v1", "http://[::1", "http://host:99999"):
         with pytest.raises(sa.InvalidInputError, match="address of a service"):
             Client(url)
-    assert Client("http://v1").url == "http://v1"
+    with Client("http://v1") as client:
+        assert client.url == "http://v1"
     with pytest.raises(sa.InvalidInputError, match="seconds above 0"):
         Client("http://localhost", timeout=0)
     with Client("http://localhost") as client:

@@ -14,7 +14,7 @@ __all__ = [
     "ArmsAnswer",
     "AssignmentAnswer",
     "Assignments",
-    "BatchedAssignment",
+    "CreatedExperiment",
     "Drift",
     "ExperimentAnswer",
     "ExperimentList",
@@ -99,6 +99,12 @@ class ExperimentAnswer(Answered):
     leased: int
 
 
+class CreatedExperiment(ExperimentAnswer):
+    """An experiment that is new, and what its settings may bring about unmeant."""
+
+    warnings: list[str]
+
+
 class ListedExperiment(Answered):
     """An experiment in short; arms is their number."""
 
@@ -117,32 +123,27 @@ class ExperimentList(Answered):
 
 
 class AssignmentAnswer(Answered):
-    """A variant for a unit."""
+    """A variant for a unit; new: it got it just now."""
 
     id: str
     unit: str
     arm: str
     probability: float
     created: datetime
-
-
-class BatchedAssignment(AssignmentAnswer):
-    """A variant for a unit, and whether it got it just now."""
-
     new: bool
 
 
 class RefusedAssignment(Answered):
-    """A unit that got none."""
+    """A unit that got none, as it was sent."""
 
-    unit: str | None
+    unit: Any
     error: Problem
 
 
 class Assignments(Answered):
     """One for every unit, in their order."""
 
-    assignments: list[BatchedAssignment | RefusedAssignment]
+    assignments: list[AssignmentAnswer | RefusedAssignment]
 
 
 class RewardStatus(Answered):

@@ -1,10 +1,13 @@
-"""What requests may say; they are checked with these, strictly."""
+"""What requests may say; they are checked with these, strictly.
+
+Descriptions follow the word "expected" when a value is refused.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from steadyarm.experiment import LONGEST
 
@@ -25,6 +28,8 @@ __all__ = [
     "UsedPosition",
 ]
 
+TEXT = f"a text of 1 to {LONGEST} characters, such as a visitor's id"
+LEVEL = "a number between 0 and 1"
 Share = Annotated[float, Field(ge=0, lt=1)]
 Unit = Annotated[str, Field(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000]*$")]
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST)]
@@ -39,76 +44,120 @@ class Asked(BaseModel):
 class NewExperiment(Asked):
     """An experiment to be created; see `create_from_description`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["checkout"])
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="up to 100 letters, digits, dots, hyphens and underscores, the first a letter "
+        "or digit",
+        examples=["checkout"],
+    )
     arms: list[str] | dict[str, Any] = Field(
-        description="names, or one of the tables one_hot, factorial, bundles, features",
+        description="a list of names or an object with one of one_hot, factorial, bundles, "
+        "features",
         examples=[["A", "B", "C"]],
     )
-    policy: str | dict[str, Any] = Field("steady", examples=["steady"])
-    budget: int = Field(ge=1, lt=2**53, examples=[10000])
-    seed: int | None = Field(None, ge=0, lt=2**63)
-    direction: Literal["maximize", "minimize"] = "maximize"
-    reward_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    reward_window: float | str | None = Field(None, description="seconds, or such as 90m, 12h, 7d")
-    missing: Literal["zero", "drop", "fail"] = "zero"
-    sticky: Literal["unit", "none"] = "unit"
-    control: dict[str, Share] | None = None
-    min_share: dict[str, Share] | Share | None = None
-    start: bool = True
-    load_if_exists: bool = False
+    policy: str | dict[str, Any] = Field(
+        "steady",
+        description="a name such as steady, or an object with its name and settings",
+        examples=["steady"],
+    )
+    budget: int = Field(
+        ge=1,
+        lt=2**53,
+        description="a whole number of at least 1: how many assignments are handed out in all",
+        examples=[10000],
+    )
+    seed: int | None = Field(None, ge=0, lt=2**63, description="a whole number from 0 to 2**63 - 1")
+    direction: Literal["maximize", "minimize"] = Field(
+        "maximize", description="maximize or minimize"
+    )
+    reward_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        None, description="a list of the least and the largest reward that can occur"
+    )
+    reward_window: float | str | None = Field(
+        None, description="seconds, or a text such as 90m, 12h, 7d"
+    )
+    missing: Literal["zero", "drop", "fail"] = Field("zero", description="zero, drop or fail")
+    sticky: Literal["unit", "none"] = Field("unit", description="unit or none")
+    control: dict[str, Share] | None = Field(
+        None, description="an object with one variant and its share, from 0 to below 1"
+    )
+    min_share: dict[str, Share] | Share | None = Field(
+        None,
+        description="a share from 0 to below 1 for all variants, or an object with some of them "
+        "and their shares",
+    )
+    start: bool = Field(True, description="true or false: whether it hands out at once")
+    load_if_exists: bool = Field(
+        False, description="true or false: whether one with the same settings is fine, too"
+    )
 
 
 class NewAssignment(Asked):
     """Who gets a variant."""
 
-    unit: Unit | None = Field(None, description="needed unless the experiment has sticky: none")
+    unit: Unit | None = Field(
+        None, description=f"{TEXT}; needed unless the experiment has sticky: none"
+    )
 
 
 class NewAssignments(Asked):
     """Who get variants."""
 
-    units: list[str | None]
+    units: list[Any] = Field(
+        description="a list of units; where one is no text an error is answered in its place",
+        examples=[["visitor 1", "visitor 2"]],
+    )
 
 
 class NewReward(Asked):
     """The reward of an assignment, by its id or its unit."""
 
-    assignment: Id | None = None
-    unit: Unit | None = None
-    reward: float
+    assignment: Id | None = Field(None, description="the id that the assignment was answered with")
+    unit: Unit | None = Field(None, description=TEXT)
+    reward: float = Field(description="a number")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> NewReward:
         if (self.assignment is None) == (self.unit is None):
-            raise ValueError("expected either assignment or unit")
+            both = self.unit is not None
+            raise ValueError(
+                "there are both assignment and unit; give one of them"
+                if both
+                else "whose reward it is, is missing; give assignment or unit"
+            )
         return self
 
 
 class NewRewards(Asked):
     """Rewards of many assignments."""
 
-    rewards: list[NewReward]
+    rewards: list[Annotated[Any, WithJsonSchema({"$ref": "#/components/schemas/NewReward"})]] = (
+        Field(description="a list of rewards; where one is wrong an error is answered in its place")
+    )
 
 
 class NewLease(Asked):
     """Positions to hand out without asking for each."""
 
-    positions: int = Field(1000, ge=1)
-    seconds: float = Field(60.0, gt=0, le=3600)
+    positions: int = Field(1000, ge=1, description="a whole number of at least 1")
+    seconds: float = Field(60.0, gt=0, le=3600, description="a number above 0 and up to 3600")
 
 
 class UsedPosition(Asked):
     """One position of a lease that was handed out."""
 
-    position: int = Field(ge=0, lt=2**32)
-    unit: str
-    created: str = Field(json_schema_extra={"format": "date-time"})
+    position: int = Field(ge=0, lt=2**32, description="a whole number of the lease's")
+    unit: str = Field(description=TEXT)
+    created: str = Field(
+        description="a time such as 2025-01-31T12:00:00Z",
+        json_schema_extra={"format": "date-time"},
+    )
 
 
 class Used(Asked):
     """What was handed out from a lease."""
 
-    used: list[UsedPosition]
+    used: list[UsedPosition] = Field(description="a list of positions that were handed out")
 
 
 class Query(BaseModel):
@@ -124,18 +173,18 @@ class NoQuery(Query):
 class RecommendationQuery(Query):
     """How sure, and whether it is looked at more than once."""
 
-    level: float = Field(0.95, gt=0, lt=1)
-    anytime: bool = False
+    level: float = Field(0.95, gt=0, lt=1, description=LEVEL)
+    anytime: bool = Field(False, description="true or false")
 
 
 class DriftQuery(Query):
     """In how many shares, and how sure."""
 
-    periods: int = Field(4, ge=1, le=1000)
-    level: float = Field(0.95, gt=0, lt=1)
+    periods: int = Field(4, ge=1, le=1000, description="a whole number from 1 to 1000")
+    level: float = Field(0.95, gt=0, lt=1, description=LEVEL)
 
 
 class ExportQuery(Query):
     """As which kind of file."""
 
-    format: Literal["csv", "parquet"] = "csv"
+    format: Literal["csv", "parquet"] = Field("csv", description="csv or parquet")

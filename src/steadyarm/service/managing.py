@@ -13,6 +13,7 @@ from steadyarm.experiment import Experiment
 from steadyarm.facts import experiment_facts, record_facts
 from steadyarm.lifecycle import create_from_description
 from steadyarm.service.asked import NewExperiment
+from steadyarm.service.cautions import cautions_about
 from steadyarm.service.plumbing import body_of, json_answer
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
@@ -29,7 +30,9 @@ async def create(service: Service, request: Request) -> Response:
     experiment, new = await service.read(_create, service.storage, asked, description)
     live = service.hold(experiment)
     told = await service.read(experiment_facts, live.experiment)
-    return json_answer(told, 201 if new else 200)
+    if not new:
+        return json_answer(told)
+    return json_answer(told | {"warnings": cautions_about(live.experiment.settings)}, 201)
 
 
 async def listed(service: Service, request: Request) -> Response:

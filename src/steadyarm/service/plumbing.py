@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.service.problems import RefusedError
+from steadyarm.service.wording import in_words
 
-__all__ = ["body_of", "check_size", "json_answer", "query_of"]
+__all__ = ["body_of", "check_size", "checked", "json_answer", "query_of"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -23,7 +24,7 @@ async def body_of(request: Request, model: type[M], most: int) -> M:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise RefusedError("malformed", f"The body is not JSON: {error}.") from None
-    return model.model_validate(value)
+    return checked(model, value)
 
 
 async def _read(request: Request, most: int) -> bytes:
@@ -44,7 +45,15 @@ async def _read(request: Request, most: int) -> bytes:
 
 def query_of(request: Request, model: type[M]) -> M:
     """What stands behind the question mark."""
-    return model.model_validate(dict(request.query_params))
+    return checked(model, dict(request.query_params))
+
+
+def checked(model: type[M], value: Any) -> M:
+    """A value as a model; RefusedError that says in words what is wrong."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise RefusedError("invalid-input", in_words(error, model, value)) from None
 
 
 def check_size(count: int, most: int, what: str) -> None:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -19,7 +18,7 @@ from steadyarm.errors import (
 )
 from steadyarm.facts import PROBLEM, PROBLEMS
 
-__all__ = ["KINDS", "MEDIA", "RefusedError", "answer_to", "in_words", "problem_of"]
+__all__ = ["KINDS", "MEDIA", "RefusedError", "answer_to", "problem_of"]
 
 log = logging.getLogger("steadyarm.service")
 
@@ -42,7 +41,9 @@ KINDS: dict[str, tuple[int, str]] = {
     "too-large": (413, "The request is too large"),
     "invalid-input": (422, "A value is not accepted"),
     "internal": (500, "The service failed"),
+    "not-installed": (501, "The server lacks an optional part"),
     "storage-unavailable": (503, "The storage does not answer"),
+    "starting": (503, "The service is getting ready"),
 }
 HINTS = {
     "unauthorized": "Send Authorization: Bearer with a token of: steadyarm token create",
@@ -59,19 +60,19 @@ HINTS = {
     "malformed": "Send JSON in UTF-8; NaN and Infinity are no JSON.",
     "internal": "Look for the request id in the service's log.",
     "storage-unavailable": "Try again in a second; GET /readyz says when it is back.",
+    "starting": "Try again in a second; the first start may take a minute, others a few seconds.",
 }
 OF: dict[type[Exception], str] = {error: kind for kind, error in PROBLEMS.items()} | {
-    MissingExtraError: "invalid-input",
-    ValidationError: "invalid-input",
+    MissingExtraError: "not-installed",
     StorageVersionError: "storage-unavailable",
 }
 HEADERS: dict[str, Mapping[str, str]] = {
     "unauthorized": {"WWW-Authenticate": 'Bearer realm="steadyarm"'},
     "storage-unavailable": {"Retry-After": "1"},
+    "starting": {"Retry-After": "1"},
     "too-large": {"Connection": "close"},  # what is left of the body is not read
 }
 GENERIC = {404: "not-found", 405: "method-not-allowed"}
-SHOWN = 5  # wrong values that are told
 
 
 class RefusedError(Exception):
@@ -88,8 +89,6 @@ def problem_of(error: Exception, request_id: str) -> dict[str, Any]:
     detail, hint = str(error), HINTS.get(kind)
     if isinstance(error, RefusedError) and error.hint is not None:
         hint = error.hint
-    elif isinstance(error, ValidationError):
-        detail = in_words(error)
     elif kind == "internal":
         log.error("request %s failed", request_id, exc_info=error)
         detail = "Something unforeseen happened; it was logged."
@@ -120,15 +119,3 @@ def answer_to(error: Exception, scope: Scope) -> Response:
     told = problem_of(error, scope.get("request_id", ""))
     kind = told["type"].rpartition(":")[2]
     return Response(to_json(told), told["status"], headers or HEADERS.get(kind), media_type=MEDIA)
-
-
-def in_words(error: ValidationError) -> str:
-    """Which values are wrong and why."""
-    found = error.errors(include_url=False, include_context=False)
-    told = [
-        f"{'.'.join(str(part) for part in wrong['loc']) or 'the body'}: {wrong['msg']}, "
-        f"given {shortened(wrong['input'])}"
-        for wrong in found[:SHOWN]
-    ]
-    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return "; ".join(told) + more + "."

@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from steadyarm.errors import StorageError
+from steadyarm.errors import MissingExtraError, StorageError
 from steadyarm.experiment import Experiment
 from steadyarm.facts import replay_facts, verdict_facts
 from steadyarm.service.asked import DriftQuery, ExportQuery, RecommendationQuery
@@ -44,7 +44,9 @@ async def alive(service: Service, request: Request) -> Response:
 
 
 async def ready(service: Service, request: Request) -> Response:
-    """The storage answers."""
+    """The numerical code is there, and the storage answers."""
+    if not service.warming.done:
+        raise RefusedError("starting", "Numerical code is being compiled or loaded.")
     try:
         await asyncio.wait_for(service.read(service.storage.check), PATIENCE)
     except TimeoutError:
@@ -117,7 +119,12 @@ async def export(service: Service, request: Request) -> Response:
         chunks, kind = _csv(experiment), "text/csv; charset=utf-8"
     else:
         chunks, kind = _parquet(experiment), "application/vnd.apache.parquet"
-    first = await service.read(next, chunks, b"")  # what goes wrong here is still told properly
+    try:
+        first = await service.read(next, chunks, b"")  # what goes wrong here is told properly
+    except MissingExtraError as error:
+        raise RefusedError(
+            "not-installed", f"{error} on the server.", "Ask for format=csv instead."
+        ) from None
     name = f'attachment; filename="{experiment.name}.{wanted}"'
     return StreamingResponse(
         _sent(service, first, chunks),

@@ -21,6 +21,7 @@ from steadyarm.service.auth import RELOAD, Guard
 from steadyarm.service.batching import Batcher
 from steadyarm.service.metrics import Metrics
 from steadyarm.service.settings import ServiceSettings
+from steadyarm.service.warming import Warming
 from steadyarm.storages.base import Storage
 
 __all__ = ["Live", "Service"]
@@ -77,6 +78,7 @@ class Service:
         self.guard = Guard(storage, settings.public)
         self.metrics = Metrics(storage)
         self.access_log = AccessLog(settings.log_format) if settings.access_log else None
+        self.warming = Warming(settings.warm)
         self.live: dict[str, Live] = {}
         self.writers = ThreadPoolExecutor(settings.writers, "steadyarm-writer")
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
@@ -112,10 +114,12 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """From the first request to the last."""
         await self.read(self.guard.reload)
+        self.warming.start()
         tasks = [asyncio.create_task(self._keep_tokens()), asyncio.create_task(self._keep_watch())]
         try:
             yield
         finally:
+            self.warming.end()
             for task in tasks:
                 task.cancel()
             for task in tasks:

@@ -32,6 +32,7 @@ class ServiceSettings:
     max_lease : positions of a lease
     log_format : of lines on standard output, "text" or "json"
     access_log : whether every request gets a line
+    warm : whether it is ready only when numerical code is compiled or loaded
     """
 
     host: str = "127.0.0.1"
@@ -44,6 +45,7 @@ class ServiceSettings:
     max_lease: int = 10_000
     log_format: LogFormat = "text"
     access_log: bool = True
+    warm: bool = True
 
     def __post_init__(self) -> None:
         for name in ("workers", "writers", "max_body", "max_batch", "max_lease"):

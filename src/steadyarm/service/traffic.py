@@ -14,9 +14,10 @@ from steadyarm.experiment import Experiment
 from steadyarm.facts import assignment_facts
 from steadyarm.service.asked import NewAssignment, NewAssignments, NewLease, NewReward, NewRewards
 from steadyarm.service.asked import Used as UsedBody
-from steadyarm.service.plumbing import body_of, check_size, json_answer
+from steadyarm.service.plumbing import body_of, check_size, checked, json_answer
 from steadyarm.service.problems import RefusedError, answer_to, problem_of
 from steadyarm.service.service import Service
+from steadyarm.service.wording import not_a_text
 
 __all__ = ["assign", "assign_many", "give_back", "lease", "report", "reward", "reward_many"]
 
@@ -33,7 +34,7 @@ async def assign(service: Service, request: Request) -> Response:
         return answer_to(found, request.scope)
     if found.new:
         service.metrics.assignments.inc()
-    return json_answer(assignment_facts(found), 201 if found.new else 200)
+    return json_answer(assignment_facts(found) | {"new": found.new}, 201 if found.new else 200)
 
 
 async def assign_many(service: Service, request: Request) -> Response:
@@ -41,7 +42,14 @@ async def assign_many(service: Service, request: Request) -> Response:
     units = (await body_of(request, NewAssignments, service.settings.max_body)).units
     check_size(len(units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
-    return _batch(service, request, units, await service.write(live.ask, units))
+    places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
+    found = await service.write(live.ask, [units[i] for i in places]) if places else []
+    known = dict(zip(places, found, strict=True))
+    answers = [
+        known[i] if i in known else InvalidInputError(not_a_text("the unit", unit))
+        for i, unit in enumerate(units)
+    ]
+    return _batch(service, request, units, answers)
 
 
 async def reward(service: Service, request: Request) -> Response:
@@ -68,9 +76,10 @@ async def reward_many(service: Service, request: Request) -> Response:
     places: list[int] = []
     for i, entry in enumerate(told):
         try:
-            good.append((_target(experiment, entry), entry.reward))
+            one = checked(NewReward, entry)
+            good.append((_target(experiment, one), one.reward))
             places.append(i)
-        except UnknownAssignmentError as error:
+        except (RefusedError, UnknownAssignmentError) as error:
             answers[i] = {"error": problem_of(error, request.scope["request_id"])}
     outcomes = await service.write(experiment.tell_many, good) if good else []
     for i, outcome in zip(places, outcomes, strict=True):
