@@ -19,10 +19,11 @@ Mode = Literal["pass", "cut", "hang"]
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
+def serving(folder: Path, *more: str) -> Iterator[str]:
     """`steadyarm serve` in a process of its own."""
     command = [sys.executable, "-m", "steadyarm.cli.main", "serve"]
     command += ["--storage", f"sqlite:///{folder}/service.db", "--port", "0", "--no-access-log"]
+    command += more
     log = (folder / "service.log").open("wb")
     with log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
         try:

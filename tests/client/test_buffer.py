@@ -29,15 +29,18 @@ def told(target: str, reward: float = 1.0) -> Told:
 
 def test_the_file_keeps_the_first_reward_of_each(tmp_path: Path) -> None:
     buffer = RewardBuffer(tmp_path / "rewards.db", limit=3)
-    buffer.keep("s", "shop", [told("a"), told("b"), told("a")])
+    assert buffer.keep("s", "shop", [told("a"), told("b"), told("a")]) == ["kept"] * 3
     assert buffer.holds("s", "shop", told("a"))
     assert not buffer.holds("s", "other", told("a"))
-    with pytest.raises(sa.RepeatedRewardError, match="waits to be sent"):
-        buffer.keep("s", "shop", [told("c"), told("a", 0.0)])
-    assert buffer.count("s") == 2
-    with pytest.raises(sa.ServiceError, match="3 rewards wait"):
-        buffer.keep("s", "shop", [told("c"), told("d")])
-    assert [kept.told.target for kept in buffer.oldest("s", 10)] == ["a", "b"]
+    other, third, fourth, again = buffer.keep(
+        "s", "shop", [told("a", 0.0), told("c"), told("d"), told("b")]
+    )
+    assert isinstance(other, sa.RepeatedRewardError)
+    assert "waits to be sent" in str(other)
+    assert isinstance(fourth, sa.ServiceError)
+    assert "3 rewards wait" in str(fourth)
+    assert (third, again) == ("kept", "kept")
+    assert [kept.told.target for kept in buffer.oldest("s", 10)] == ["a", "b", "c"]
     assert RewardBuffer(tmp_path / "rewards.db").count("other service") == 0
 
 
@@ -85,6 +88,26 @@ def test_rewards_wait_for_the_service(
         assert other.pending == 0
     assert sum(stored(name).status().rewarded) == 3
     assert not (tmp_path / "rewards.db.rejected").exists()
+
+
+def test_one_that_is_refused_does_not_cost_the_others(tmp_path: Path) -> None:
+    buffer = RewardBuffer(tmp_path / "rewards.db", limit=3)
+    with Client(NOBODY, buffer=buffer, retries=0) as client:
+        shop = client.experiment("shop")
+        for _ in range(2):  # the service is found to be down, then known to be
+            first, second, other, bad = shop.tell_many(
+                [("u1", 1.0), ("u2", 1.0), ("u1", 0.0), ("\ud800", 1.0)]
+            )
+            assert (first, second) == ("kept", "kept")
+            assert isinstance(other, sa.RepeatedRewardError)
+            assert isinstance(bad, sa.InvalidInputError)
+            assert client.pending == 2
+        third, full = shop.tell_many([("u3", 1.0), ("u4", 1.0)])
+        assert third == "kept"
+        assert isinstance(full, sa.ServiceError)
+        with pytest.raises(sa.ServiceError, match="was not kept"):
+            shop.tell("u4", 1.0)
+        assert [kept.told.target for kept in buffer.oldest(NOBODY, 9)] == ["u1", "u2", "u3"]
 
 
 CRASH = """

@@ -8,15 +8,17 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import steadyarm as sa
 from steadyarm.answers import ticket_in
-from steadyarm.client import Client, is_default
+from steadyarm.client import Client, RewardBuffer, is_default
 from steadyarm.client.places import Places
 from steadyarm.local import LocalLease
-from tests.client.servers import Proxy
+from tests.client.servers import Proxy, Scripted
 
 Stored = Callable[[str], sa.Experiment]
 
@@ -249,3 +251,86 @@ def test_units_are_checked_as_the_service_does(client: Client, name: str) -> Non
         local.flush()
         assert local.expired == 0
     assert sum(shop.status().assigned) == 1
+
+
+def test_a_bad_reward_does_not_stop_the_others(client: Client, name: str, stored: Stored) -> None:
+    shop = client.create(name, ["A", "B"], budget=100)
+    with shop.local(positions=50) as local:
+        with pytest.raises(sa.InvalidInputError, match="expected what ask"):
+            local.tell(["u"], 1.0)  # type: ignore[arg-type]
+        local.tell("x" * 600, 1.0)
+        local.tell("\ud800", 1.0)
+        for unit in units(20):
+            local.tell(local.ask(unit), 1.0)
+        local.flush()
+        assert local.refused == 2
+    assert sum(stored(name).status().rewarded) == 20
+
+
+def test_rewards_of_an_archived_test_are_refused_once(client: Client, name: str) -> None:
+    shop = client.create(name, ["A", "B"], budget=100)
+    with shop.local(positions=10) as local:
+        given = [local.ask(unit) for unit in units(5)]
+        local.flush()
+        shop.stop()
+        shop.archive()
+        for one in given:
+            local.tell(one, 1.0)
+        local.flush()
+        assert (local.refused, local._worker._rewards) == (5, [])
+
+
+def test_requests_that_are_refused_as_a_whole_are_split() -> None:
+    def answer(path: str, body: Any) -> Any:
+        if not path.endswith("rewards:batch"):
+            return problem("wrong-state", 409)
+        told = [one["unit"] for one in body["rewards"]]
+        if "bad" in told:
+            return problem("invalid-input", 422)
+        arrived.extend(told)
+        return 200, {}, {"rewards": [{"status": "stored"}] * len(told)}
+
+    arrived: list[str] = []
+    with Scripted(answer) as server, Client(server.url) as client:  # type: ignore[arg-type]
+        shop = client.experiment("shop")
+        shop._settings = {"sticky": "unit"}
+        with shop.local() as local:
+            for unit in ["bad", *units(20), "bad"]:
+                local.tell(unit, 1.0)
+            local.flush()
+            assert local.refused == 2
+            assert arrived == units(20)
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_what_says_nothing_about_rewards_does_not_cost_them(tmp_path: Path, down: bool) -> None:
+    def answer(path: str, body: Any) -> Any:
+        if not path.endswith("rewards:batch"):
+            return problem("wrong-state", 409)
+        if bad_weather:
+            return problem("internal", 500) if down else problem("unauthorized", 401)
+        arrived.extend(one["unit"] for one in body["rewards"])
+        return 200, {}, {"rewards": [{"status": "stored"}] * len(body["rewards"])}
+
+    arrived: list[str] = []
+    bad_weather = True
+    buffer = RewardBuffer(tmp_path / "rewards.db", limit=2)
+    with Scripted(answer) as server, Client(server.url, buffer=buffer) as client:  # type: ignore[arg-type]
+        shop = client.experiment("shop")
+        shop._settings = {"sticky": "unit"}
+        with shop.local() as local:
+            for unit in units(5):
+                local.tell(unit, 1.0)
+            with pytest.raises(sa.ServiceError):
+                local.flush()
+            assert (local.refused, client.pending) == (0, 2 if down else 0)
+            bad_weather = False
+            client.flush()
+            local.flush()
+            assert local.refused == 0
+    assert sorted(arrived) == units(5)  # the buffer and the queue are sent side by side
+
+
+def problem(kind: str, status: int) -> Any:
+    told = {"type": f"urn:steadyarm:problem:{kind}", "status": status, "detail": "No."}
+    return status, {}, told

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.client import Client, ServiceDownError, is_default
-from tests.client.servers import Proxy
+from steadyarm.client import Client, RewardBuffer, ServiceDownError, is_default
+from steadyarm.client.buffer import Told
+from tests.client.servers import Proxy, Scripted, serving
 
 Stored = Callable[[str], sa.Experiment]
 
@@ -175,3 +177,67 @@ def test_the_default_arm_stands_in(proxy: Proxy, client: Client, name: str) -> N
         proxy.down()
         with pytest.raises(sa.ServiceError):
             other.experiment(name).ask("u1")
+
+
+def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
+    buffer = RewardBuffer(tmp_path / "rewards.db")
+    with serving(tmp_path, "--max-batch", "7") as url, Client(url, buffer=buffer) as client:
+        shop = client.create("shop", ["A", "B"], budget=500)
+        units = [f"u{i}" for i in range(60)]
+        given = shop.ask_many(units)
+        assert [one.unit for one in given if isinstance(one, sa.LiveAssignment)] == units
+        assert shop.tell_many([(unit, 1.0) for unit in units[:30]]) == ["stored"] * 30
+        buffer.keep(client.url, "shop", [Told("unit", unit, 1.0) for unit in units[30:]])
+        client.flush()
+        assert (client.pending, client.rejected) == (0, 0)
+        drawn = client.create("drawn", ["A", "B"], budget=500, sticky="none")
+        assert len(drawn.ask_many([None] * 20)) == 20
+        with drawn.local(positions=100) as local:
+            with local._worker._turn:  # all in one report
+                for one in [local.ask() for _ in range(60)]:
+                    local.tell(one, 1.0)
+            local.flush()
+            assert (local.expired, local.refused) == (0, 0)
+        assert sum(shop.status().rewarded) == 60
+        status = drawn.status()
+        assert (sum(status.assigned), sum(status.rewarded)) == (80, 60)
+
+
+@pytest.mark.parametrize("default_arm", [None, "A"])
+def test_what_is_bad_or_too_large_is_found(default_arm: str | None) -> None:
+    def answer(path: str, body: Any) -> Any:
+        if body is None:
+            arms = {"arms": {"names": ["A", "B"]}, "sticky": "unit"}
+            return 200, {}, {"settings": arms}
+        told = body.get("units") or [one["unit"] for one in body["rewards"]]
+        if "large" in told:
+            return 413, {}, b"<h1>nginx</h1>"
+        if "bad" in told:
+            kind = {"type": "urn:steadyarm:problem:invalid-input", "status": 422, "detail": "No."}
+            return 422, {}, kind
+        shown = {"id": "t-0", "arm": "B", "probability": 0.5, "new": True}
+        shown["created"] = "2025-01-31T12:00:00Z"
+        answers = [shown | {"unit": unit, "status": "stored"} for unit in told]
+        return 200, {}, {"assignments": answers, "rewards": answers}
+
+    units = ["u0", "u1", "bad", "u3", "u4", "large", "u6"]
+    with (
+        Scripted(answer) as server,  # type: ignore[arg-type]
+        Client(server.url, default_arm=default_arm) as client,
+    ):
+        shop = client.experiment("shop")
+        asked = shop.ask_many(units)
+        told = shop.tell_many([(unit, 1.0) for unit in units])
+    bad, big = asked.pop(2), asked.pop(4)
+    assert isinstance(bad, sa.InvalidInputError)
+    assert [one.name for one in asked if isinstance(one, sa.LiveAssignment)] == ["B"] * 5
+    assert isinstance(told.pop(2), sa.InvalidInputError)
+    refused = told.pop(4)
+    assert told == ["stored"] * 5
+    if default_arm is None:
+        assert isinstance(big, sa.ServiceError)
+        assert isinstance(refused, sa.ServiceError)
+    else:
+        assert isinstance(big, sa.LiveAssignment)
+        assert is_default(big)
+        assert refused == "ignored"

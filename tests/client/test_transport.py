@@ -132,6 +132,7 @@ def test_problems_become_the_errors_of_experiments(kind: str) -> None:
         (problem("unauthorized", 401), r"That is why\. Give a token"),
         (problem("forbidden", 403, hint="Another one."), r"That is why\. Another one\."),
         (problem("too-large", 413, request_id="r1"), r"That is why\. \(request r1\)"),
+        ((413, {}, b"<h1>nginx</h1>"), "answered 413"),
         ((404, {}, b"<h1>nginx</h1>"), "answered 404 Not Found, and not as a SteadyArm"),
         ((307, {"Location": "/login"}, b""), "answered 307"),
         ((200, {}, b"<h1>Log in</h1>"), "which is no JSON"),

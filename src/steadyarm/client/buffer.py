@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from steadyarm.client.reading import Outcome
 from steadyarm.errors import (
     InvalidInputError,
     RepeatedRewardError,
@@ -93,29 +94,41 @@ class RewardBuffer:
             db.execute(f"PRAGMA application_id = {MARK}")
             db.execute("COMMIT")
 
-    def keep(self, service: str, experiment: str, rewards: Iterable[Told]) -> None:
-        """Write rewards down; when this returns they are on disk, all of them.
+    def keep(
+        self, service: str, experiment: str, rewards: Iterable[Told]
+    ) -> list[Outcome | SteadyArmError]:
+        """Write rewards down; when this returns all that are "kept" are on disk.
 
         The same reward of the same assignment is kept once; another one is refused, as the service
-        does. So it does not matter in which order rewards of different assignments are sent.
+        does. So it does not matter in which order rewards of different assignments are sent. What
+        is refused, also since too many wait, has the error in its place, and the others are kept.
         """
-        now = time.time()
+        now, outcomes = time.time(), list[Outcome | SteadyArmError]()
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
+            left = self.limit - db.execute("SELECT count(*) FROM rewards").fetchone()[0]
             for told in rewards:
-                if self._held(db, service, experiment, told):
-                    continue
-                db.execute(
-                    "INSERT INTO rewards (service, experiment, kind, target, reward, kept) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    (service, experiment, told.kind, told.target, told.reward, now),
-                )
-            if db.execute("SELECT count(*) FROM rewards").fetchone()[0] > self.limit:
-                raise ServiceError(
-                    f"the service cannot be reached, and {self.limit} rewards wait in {self.path} "
-                    "already; this one was not kept."
-                )
+                try:
+                    if not self._held(db, service, experiment, told):
+                        self._check_room(left)
+                        left -= 1
+                        db.execute(
+                            "INSERT INTO rewards (service, experiment, kind, target, reward, kept) "
+                            "VALUES (?, ?, ?, ?, ?, ?)",
+                            (service, experiment, told.kind, told.target, told.reward, now),
+                        )
+                    outcomes.append("kept")
+                except SteadyArmError as error:
+                    outcomes.append(error)
             db.execute("COMMIT")
+        return outcomes
+
+    def _check_room(self, left: int) -> None:
+        if left <= 0:
+            raise ServiceError(
+                f"the service cannot be reached, and {self.limit} rewards wait in {self.path} "
+                "already; this one was not kept."
+            )
 
     def holds(self, service: str, experiment: str, told: Told) -> bool:
         """Whether this reward waits already; RepeatedRewardError if another one does."""

@@ -15,10 +15,10 @@ from steadyarm.client.buffer import RewardBuffer, Told
 from steadyarm.client.delivery import Delivery
 from steadyarm.client.fallback import UnitsOutside
 from steadyarm.client.forks import forget_after_fork
-from steadyarm.client.reading import ListedExperiment, listed_in, understood
+from steadyarm.client.reading import ListedExperiment, Outcome, listed_in, understood
 from steadyarm.client.remote import RemoteExperiment
 from steadyarm.client.transport import PATIENCE, Transport
-from steadyarm.errors import InvalidInputError
+from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.policies import Policy
 
 if TYPE_CHECKING:
@@ -163,10 +163,10 @@ class Client:
         if self._delivery is not None:
             self._delivery.flush(within)
 
-    def keep(self, experiment: str, rewards: Sequence[Told]) -> None:
-        """Write rewards into the buffer."""
+    def keep(self, experiment: str, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
+        """Write rewards into the buffer; "kept" for each, or why it is not."""
         assert self._delivery is not None, "look at buffers first"
-        self._delivery.keep(experiment, rewards)
+        return self._delivery.keep(experiment, rewards)
 
     def holds(self, experiment: str, told: Told) -> bool:
         """Whether the buffer has this reward already."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import TypeVar
 
 from steadyarm.client.buffer import Kept, RewardBuffer, Told
 from steadyarm.client.forks import forget_after_fork
-from steadyarm.client.problems import ServiceDownError
+from steadyarm.client.problems import ServiceDownError, TooLargeError
 from steadyarm.client.reading import Outcome, outcome_in, results_in, understood
 from steadyarm.client.transport import PATIENCE, Transport
 from steadyarm.errors import InvalidInputError, ServiceError, SteadyArmError, StorageError
@@ -22,14 +23,20 @@ Result = TypeVar("Result")
 
 log = logging.getLogger("steadyarm.client")
 
-BATCH = 250  # things in one request: well below what the service takes
+BATCH = 250  # things in one request: well below what services take, unless set up otherwise
 SOONEST, LATEST = 1.0, 30.0  # seconds between tries while the service is down
 
 
 def send_rewards(
     transport: Transport, experiment: str, rewards: Sequence[Told]
 ) -> list[Outcome | SteadyArmError]:
-    """What the service says to each: "stored", "repeated" or why it refuses."""
+    """What the service says to each: "stored", "repeated" or why it refuses; see `in_halves`."""
+    return in_halves(partial(_send, transport, experiment), rewards)
+
+
+def _send(
+    transport: Transport, experiment: str, rewards: Sequence[Told]
+) -> list[Outcome | SteadyArmError]:
     body = {"rewards": [told.to_dict() for told in rewards]}
     answer = transport.call(
         "POST", "experiments", experiment, "rewards:batch", body=body, within=PATIENCE
@@ -39,9 +46,13 @@ def send_rewards(
 
 
 def in_halves(
-    send: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]
+    send: Callable[[Sequence[Item]], list[Result]],
+    items: Sequence[Item],
+    raising: type[SteadyArmError] | tuple[type[SteadyArmError], ...] = (ServiceError, StorageError),
 ) -> list[Result | SteadyArmError]:
-    """The same results, also if one item makes the service refuse them all.
+    """The same results, also if one item makes the service refuse them all, or they are too many.
+
+    raising : errors that say nothing about the items; others stand in the place of each
 
     Examples
     --------
@@ -54,13 +65,14 @@ def in_halves(
     """
     try:
         return [*send(items)]
-    except InvalidInputError as error:
+    except (InvalidInputError, TooLargeError) as error:
         if len(items) == 1:
             return [error]
         middle = len(items) // 2
-        return in_halves(send, items[:middle]) + in_halves(send, items[middle:])
-    except (ServiceError, StorageError):
-        raise  # says nothing about the items
+        first = in_halves(send, items[:middle], raising)
+        return first + in_halves(send, items[middle:], raising)
+    except raising:
+        raise
     except SteadyArmError as error:
         return [error] * len(items)
 
@@ -88,11 +100,12 @@ class Delivery:
         """How many rewards wait."""
         return self.buffer.count(self._transport.url)
 
-    def keep(self, experiment: str, rewards: Sequence[Told]) -> None:
-        """Write rewards down and send them later."""
-        self.buffer.keep(self._transport.url, experiment, rewards)
+    def keep(self, experiment: str, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
+        """Write rewards down and send them later; "kept" for each, or why it is not."""
+        outcomes = self.buffer.keep(self._transport.url, experiment, rewards)
         self.waiting = True
         self._start()
+        return outcomes
 
     def holds(self, experiment: str, told: Told) -> bool:
         """Whether this reward waits already; RepeatedRewardError if another one does."""
@@ -112,10 +125,8 @@ class Delivery:
         return sent
 
     def _deliver(self, batch: list[Kept]) -> None:
-        def send(some: Sequence[Told]) -> list[Outcome | SteadyArmError]:
-            return send_rewards(self._transport, batch[0].experiment, some)
-
-        results = in_halves(send, [kept.told for kept in batch])
+        rewards = [kept.told for kept in batch]
+        results = send_rewards(self._transport, batch[0].experiment, rewards)
         refused = [
             (kept, result)
             for kept, result in zip(batch, results, strict=True)

@@ -174,9 +174,9 @@ class LocalExperiment:
         if isinstance(assignment, LiveAssignment):
             outside = not assignment.id
         else:
-            outside = isinstance(assignment, str) and assignment in self.remote.outside
+            outside = not isinstance(assignment, str) or assignment in self.remote.outside
         if outside:
-            self.remote.tell(assignment, value)  # of a default arm: counted there
+            self.remote.tell(assignment, value)  # of a default arm: counted there; or of no kind
             return
         self._worker.queue(assignment, value)
 

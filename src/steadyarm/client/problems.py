@@ -18,7 +18,16 @@ from steadyarm.facts import PROBLEM, PROBLEMS
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["DOWN", "KINDS", "ServiceDownError", "body_of", "encoded", "error_in", "error_of"]
+__all__ = [
+    "DOWN",
+    "KINDS",
+    "ServiceDownError",
+    "TooLargeError",
+    "body_of",
+    "encoded",
+    "error_in",
+    "error_of",
+]
 
 KINDS: dict[str, type[SteadyArmError]] = PROBLEMS | {"malformed": InvalidInputError}
 ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a wider scope."}
@@ -26,6 +35,10 @@ ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a w
 
 class ServiceDownError(ServiceError):
     """The service cannot be reached or fails on its side; the same may work later."""
+
+
+class TooLargeError(ServiceError):
+    """The service, or a proxy before it, takes no request of this size; less at a time may work."""
 
 
 DOWN = (ServiceDownError, StorageError)  # what default arms and kept rewards are for
@@ -48,9 +61,7 @@ def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArm
         return KINDS[kind](message)
     if identity := problem.get("request_id"):
         message = f"{message} (request {identity})"
-    if isinstance(status, int) and status >= 500:
-        return ServiceDownError(message)
-    return ServiceError(message)
+    return _kind_of(413 if kind == "too-large" else status)(message)
 
 
 def error_of(response: httpx.Response) -> SteadyArmError:
@@ -62,11 +73,16 @@ def error_of(response: httpx.Response) -> SteadyArmError:
     if isinstance(problem, Mapping) and "type" in problem:
         return error_in(problem, response.status_code)
     # Somebody else answered: a proxy, a load balancer, another program on that port.
-    kind = ServiceDownError if response.status_code >= 500 else ServiceError
-    return kind(
+    return _kind_of(response.status_code)(
         f"{response.request.url} answered {response.status_code} {response.reason_phrase}, and not "
         "as a SteadyArm service does; is the address right, and the service behind it running?"
     )
+
+
+def _kind_of(status: Any) -> type[ServiceError]:
+    if status == 413:
+        return TooLargeError
+    return ServiceDownError if isinstance(status, int) and status >= 500 else ServiceError
 
 
 def body_of(response: httpx.Response) -> Any:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from steadyarm.answers import LiveAssignment, Status
 from steadyarm.client.buffer import Told
-from steadyarm.client.delivery import BATCH, send_rewards
+from steadyarm.client.delivery import BATCH, in_halves, send_rewards
 from steadyarm.client.fallback import Fallback, UnitsOutside
+from steadyarm.client.problems import TooLargeError
 from steadyarm.client.reading import (
     Outcome,
     drift_in,
@@ -120,7 +121,11 @@ class RemoteExperiment:
         With a default arm that stands there, but for a bad unit.
         """
         parts = (units[i : i + BATCH] for i in range(0, len(units), BATCH))
-        return [answer for part in parts for answer in self._ask_part(part)]
+        return [
+            answer
+            for part in parts
+            for answer in in_halves(self._ask_part, part, raising=SteadyArmError)
+        ]
 
     def _ask_part(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
         def many() -> list[LiveAssignment | SteadyArmError]:
@@ -153,6 +158,8 @@ class RemoteExperiment:
             except InvalidInputError:
                 raise
             except SteadyArmError as error:
+                if isinstance(error, TooLargeError) and len(units) > 1:
+                    raise  # fewer at a time may work
                 found = [error] * len(units)
         else:
             found = [transport.failure] * len(units)

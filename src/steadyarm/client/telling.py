@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
-from steadyarm.answers import LiveAssignment, ticket_in
+from steadyarm.answers import LiveAssignment, shortened, ticket_in
 from steadyarm.client.buffer import Told
 from steadyarm.client.problems import DOWN
 from steadyarm.client.reading import Outcome
@@ -70,8 +70,7 @@ class Telling:
                 return send(rewards)
             except DOWN:
                 pass
-        self._client.keep(self._name, rewards)
-        return ["kept"] * len(rewards)
+        return self._client.keep(self._name, rewards)
 
     def _told(self, target: LiveAssignment | str, reward: float) -> Told:
         value = finite_number(reward, "the reward")
@@ -81,6 +80,12 @@ class Telling:
             raise InvalidInputError(
                 f"the reward is of {target!r}; expected what ask() gave, its id, or a unit."
             )
+        try:
+            target.encode()
+        except UnicodeEncodeError:  # neither the service nor the buffer can have it
+            raise InvalidInputError(
+                f"the reward is of {shortened(target)}, which is no proper text."
+            ) from None
         # The service, too, takes a "unit" in the form of this experiment's ids for an id.
         known = self.tag is not None and ticket_in(target, self.tag) is not None
         return Told("assignment" if known else "unit", target, value)

@@ -10,14 +10,15 @@ from functools import partial
 from itertools import groupby, islice
 from threading import Event, Lock, Thread
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from steadyarm.answers import LiveAssignment
 from steadyarm.client.delivery import BATCH, in_halves
 from steadyarm.client.places import Memory, Place, Places
+from steadyarm.client.problems import TooLargeError
 from steadyarm.client.reading import results_in, understood
 from steadyarm.client.transport import PATIENCE
-from steadyarm.errors import ServiceError, SteadyArmError
+from steadyarm.errors import ServiceError, SteadyArmError, StorageError
 from steadyarm.local import LocalLease
 
 if TYPE_CHECKING:
@@ -216,17 +217,23 @@ class Worker:
             log.warning("an assignment does not count: %s", answer)
 
     def _tell(self, rewards: list[tuple[LiveAssignment | str, float]]) -> None:
-        """Send rewards and take out what was sent."""
+        """Send rewards and take out what was answered to."""
         while rewards:
             part = rewards[:BATCH]
             valid = [one for one in part if _id_of(one[0]) not in self._void]
             outcomes = self._remote.tell_checked(valid)
-            del rewards[: len(part)]
             self.refused += len(part) - len(valid)
-            for outcome in outcomes:
-                if isinstance(outcome, SteadyArmError):
+            again, failure = [], None
+            for one, outcome in zip(valid, outcomes, strict=True):
+                if _may_work_later(outcome):
+                    again.append(one)
+                    failure = outcome
+                elif isinstance(outcome, SteadyArmError):
                     self.refused += 1
                     log.warning("a reward was refused: %s", outcome)
+            rewards[: len(part)] = again
+            if failure is not None:
+                raise failure
             self.lease()
 
     def _run(self) -> None:
@@ -244,6 +251,13 @@ class Worker:
 
 def _id_of(target: LiveAssignment | str) -> str:
     return target.id if isinstance(target, LiveAssignment) else target
+
+
+def _may_work_later(outcome: object) -> TypeGuard[SteadyArmError]:
+    """Whether this says nothing about the reward itself: the buffer is full, or cannot be used."""
+    return isinstance(outcome, (ServiceError, StorageError)) and not isinstance(
+        outcome, TooLargeError
+    )
 
 
 def _leases_in(answer: Any) -> list[LocalLease]:
