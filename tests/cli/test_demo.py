@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
+from steadyarm.cli import demo
 from steadyarm.cli.demo import run_in_memory, weekly_world
 from steadyarm.cli.demo_live import run_stored, storage_url
 from steadyarm.cli.main import main
@@ -21,8 +22,11 @@ def test_the_demo_prints_a_verdict_writes_a_picture_and_leaves_an_experiment(
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     url = f"sqlite:///{tmp_path}/demo.db"
     command = next(line for line in printed.splitlines() if " experiment show " in line)
-    assert command.strip() == f"steadyarm experiment show demo --storage {url}"
-    assert main(command.split()[1:]) == 0
+    script, *words = command.split()
+    assert words == f"experiment show demo --storage {url}".split()
+    assert script == "steadyarm" or Path(script).is_file()
+    assert "/v1/experiments/demo/recommendation" in printed
+    assert main(words) == 0
     assert "demo: stopped, created 2026-01-03" in capsys.readouterr().out
     with sa.load_experiment("demo", url) as experiment:
         assert sum(experiment.status().rewarded) == 14_000
@@ -59,6 +63,21 @@ def test_the_live_run_is_reproducible_and_replaces_an_earlier_one(tmp_path: Path
         rows = experiment.storage.log(experiment.key)
         assert experiment.status().state == "stopped"
     assert (rows[-1].created - rows[0].created) / 86_400e6 == pytest.approx(1.15)  # days
+
+
+def test_hints_name_the_command_as_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / ".venv" / "bin" / "steadyarm"
+    script.parent.mkdir(parents=True)
+    script.touch(0o755)
+    monkeypatch.setattr("sys.executable", str(script.with_name("python")))
+    monkeypatch.setenv("PATH", "")
+    assert demo.command_here() == str(script)
+    monkeypatch.chdir(tmp_path)
+    assert demo.command_here() == ".venv/bin/steadyarm"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert demo.command_here() == "steadyarm"
 
 
 def test_errors_are_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,12 +132,56 @@ def test_what_is_not_known_is_null(run: Run) -> None:
 def test_health_drift_and_replay(shop: Run) -> None:
     assert shop("health", "shop").startswith("Health: ok\n")
     assert facts(shop, "health", "shop")["status"] == "ok"
-    assert "0% to " in shop("drift", "shop")
+    drift = shop("drift", "shop").splitlines()
+    assert drift[0].split()[0] == "0%"
+    assert drift[1].split()[:3] == ["variant", "to", "26%"]
+    assert [line.split()[0] for line in drift[2:8:2]] == ["now", "short", "long"]
+    assert "short *" in drift[4]
     assert len(facts(shop, "drift", "shop", "--periods", "2")["periods"]) == 2
     assert "600 rewards" in shop("replay", "shop")
     found = facts(shop, "replay", "shop")
     assert found.pop("segments") > 1
     assert found == {"agrees": True, "assignments": 600, "rewards": 600, "differences": []}
+
+
+def test_drift_fits_on_a_screen(run: Run) -> None:
+    levels = {slot: ["as it was before", "quite another one"] for slot in ("head", "image", "text")}
+    Path("test.toml").write_text(
+        f'name = "pages"\nbudget = 800\n[arms]\nfactorial = {{ {_inline(levels)} }}\n'
+    )
+    run("create", "test.toml")
+    for first in range(0, 800, 50):
+        asked = run("ask", "pages", "-", stdin="\n".join(f"v{first + i}" for i in range(50)))
+        rewards = [f"{line.split()[0]},{i % 3}" for i, line in enumerate(asked.splitlines()[1:])]
+        run("tell", "pages", "-", stdin="\n".join(rewards))
+    for periods in ("1", "3", "8", "11"):
+        printed = run("drift", "pages", "--periods", periods)
+        assert max(map(len, printed.splitlines())) <= 100
+        assert "head=quite another one, image=quite another one, text=as it was before" in printed
+
+
+def _inline(levels: dict[str, list[str]]) -> str:
+    return ", ".join(f"{slot} = {json.dumps(names)}" for slot, names in levels.items())
+
+
+def test_what_may_be_unmeant_is_noted(run: Run) -> None:
+    assert "Note:" not in run("create", "test.toml")
+    Path("test.toml").write_text('name = "few"\narms = ["A", "B"]\nbudget = 19\n')
+    noted = run("create", "test.toml")
+    assert "\nNote: rewards that are never told count as zero only at the end" in noted
+    assert "\nNote: the budget is small for so many variants; see steadyarm plan." in noted
+    assert len(facts(run, "create", "test.toml", "--name", "b")["warnings"]) == 2
+
+
+def test_missing_rewards_are_told_with_their_rule(run: Run) -> None:
+    run("create", "test.toml")
+    run("ask", "shop", "v1", "v2", "v3")
+    run("tell", "shop", "v1", "1")
+    shown = run("show", "shop")
+    assert "1 rewards told, 2 not told yet or missing" in shown
+    assert "1 segment opened" in shown
+    rule = "2 rewards are not told yet or missing: a missing one counts as zero."
+    assert rule in run("recommend", "shop")
 
 
 def test_a_replay_that_does_not_agree_fails(shop: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ class InProcess:
 @contextmanager
 def in_process(storage: Storage | None = None, **given: Any) -> Iterator[InProcess]:
     """The application on a storage, in memory by default, without lines for every request."""
-    settings = ServiceSettings(**({"access_log": False} | given))
+    settings = ServiceSettings(**({"access_log": False, "warm": False} | given))
     with InProcess(create_app(storage or open_storage("memory"), settings)) as client:
         yield client
 
@@ -89,7 +89,7 @@ class Server:
         return self.process.returncode, rest
 
 
-def command(*words: str, **variables: str) -> subprocess.Popen[str]:
+def command(*words: str, new_session: bool = False, **variables: str) -> subprocess.Popen[str]:
     """Start a command of steadyarm; what it writes comes in one stream."""
     return subprocess.Popen(
         [sys.executable, "-m", "steadyarm.cli.main", *words],
@@ -97,6 +97,7 @@ def command(*words: str, **variables: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | variables,
+        start_new_session=new_session,
     )
 
 
@@ -110,7 +111,7 @@ def served(folder: Path, *words: str) -> Iterator[Server]:
         found = re.search(r"http://\S+:\d+", greeting[0])
         assert found, "".join(greeting) + process.communicate(timeout=30)[0]
         server = Server(process, found[0], greeting)
-        for _ in range(300):
+        for _ in range(900):  # numerical code may have to be compiled
             try:
                 if httpx.get(f"{server.url}/readyz").status_code == 200:
                     break

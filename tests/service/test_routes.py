@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
 import pytest
 
-from steadyarm.service.answered import ExperimentAnswer, Leases, Recommendation
+from steadyarm.service.answered import CreatedExperiment, Leases, Recommendation
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, InProcess, in_process
 
@@ -18,7 +19,7 @@ BASE = "/v1/experiments/shop"
 def test_an_experiment_is_created_once_shown_and_listed(client: InProcess) -> None:
     created = client.post("/v1/experiments", SHOP)
     assert created.status_code == 201
-    ExperimentAnswer.model_validate(created.json())
+    CreatedExperiment.model_validate(created.json())
     assert created.json()["created"].endswith("Z")
     again = client.post("/v1/experiments", SHOP)
     assert (again.status_code, again.json()["type"]) == (
@@ -28,7 +29,9 @@ def test_an_experiment_is_created_once_shown_and_listed(client: InProcess) -> No
     assert client.post("/v1/experiments", SHOP | {"load_if_exists": True}).status_code == 200
     other = client.post("/v1/experiments", SHOP | {"load_if_exists": True, "budget": 7})
     assert other.status_code == 409
-    assert client.get(BASE).json() == created.json()
+    (warning,) = created.json()["warnings"]
+    assert "give reward_window, or tell zeros" in warning
+    assert client.get(BASE).json() | {"warnings": [warning]} == created.json()
     (listed,) = client.get("/v1/experiments").json()["experiments"]
     assert {key: value for key, value in listed.items() if key != "created"} == {
         "name": "shop",
@@ -42,9 +45,10 @@ def test_an_experiment_is_created_once_shown_and_listed(client: InProcess) -> No
 def test_a_unit_keeps_its_variant_and_its_reward(shop: InProcess) -> None:
     first = shop.post(f"{BASE}/assignments", {"unit": "u1"})
     assert first.status_code == 201
-    assert set(first.json()) == {"id", "unit", "arm", "probability", "created"}
+    assert set(first.json()) == {"id", "unit", "arm", "probability", "created", "new"}
     again = shop.post(f"{BASE}/assignments", {"unit": "u1"})
-    assert (again.status_code, again.json()) == (200, first.json())
+    assert first.json()["new"]
+    assert (again.status_code, again.json()) == (200, first.json() | {"new": False})
     told = {"assignment": first.json()["id"], "reward": 1.0}
     answers = [shop.post(f"{BASE}/rewards", told) for _ in range(2)]
     assert [a.status_code for a in answers] == [201, 200]
@@ -55,18 +59,23 @@ def test_a_unit_keeps_its_variant_and_its_reward(shop: InProcess) -> None:
 
 
 def test_batches_answer_in_order_with_errors_in_place(shop: InProcess) -> None:
-    units = ["a", "", "b", "a", "x" * 513, "nul\0"]
+    units = ["a", "", "b", "a", "x" * 513, "nul\0", 3, None, {"id": 3}]
     answers = shop.post(f"{BASE}/assignments:batch", {"units": units}).json()["assignments"]
     assert [answer["unit"] for answer in answers] == units
-    assert [answer.get("new") for answer in answers] == [True, None, True, False, None, None]
-    assert answers[1]["error"]["status"] == 422
-    rewards: list[dict[str, Any]] = [
+    assert [answer.get("new") for answer in answers] == [True, None, True, False, *5 * [None]]
+    assert {answer["error"]["status"] for answer in answers if "error" in answer} == {422}
+    assert answers[6]["error"]["detail"] == 'the unit is 3; expected a text: send it as "3".'
+    odd = shop.post(f"{BASE}/assignments:batch", {"units": [3]}).json()["assignments"]
+    assert odd[0]["unit"] == 3
+    rewards: list[Any] = [
         {"assignment": answers[0]["id"], "reward": 1},
         {"unit": "b", "reward": 0},
         {"unit": "nobody", "reward": 0},
         {"assignment": "b", "reward": 0},
         {"unit": "a", "reward": 0},
         {"unit": "a", "reward": 1},
+        {"id": answers[0]["id"], "reward": 1},
+        "a",
     ]
     told = shop.post(f"{BASE}/rewards:batch", {"rewards": rewards}).json()["rewards"]
     assert [entry.get("status") or entry["error"]["status"] for entry in told] == [
@@ -76,6 +85,8 @@ def test_batches_answer_in_order_with_errors_in_place(shop: InProcess) -> None:
         404,
         409,
         "repeated",
+        422,
+        422,
     ]
     assert sum(shop.get(BASE).json()["assigned"].values()) == 2
 
@@ -114,6 +125,24 @@ def test_exports_hold_every_assignment(shop: InProcess) -> None:
     table = shop.get(f"{BASE}/export", params={"format": "parquet"})
     assert pyarrow.parquet.read_table(BytesIO(table.content)).num_rows == 50
     assert shop.get(f"{BASE}/export", params={"format": "xls"}).status_code == 422
+
+
+def test_a_table_that_the_server_cannot_write_is_told(
+    shop: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    answer = shop.get(f"{BASE}/export", params={"format": "parquet"})
+    assert answer.status_code == 501
+    assert answer.json()["type"] == "urn:steadyarm:problem:not-installed"
+    assert "steadyarm[analyze]" in answer.json()["detail"]
+    assert "format=csv" in answer.json()["hint"]
+
+
+def test_a_small_budget_is_warned_of(client: InProcess) -> None:
+    made = client.post("/v1/experiments", SHOP | {"budget": 29, "reward_window": "1d"}).json()
+    assert made["warnings"] == ["the budget is small for so many variants; see steadyarm plan."]
+    new = {"name": "b", "missing": "drop", "budget": 30}
+    assert client.post("/v1/experiments", SHOP | new).json()["warnings"] == []
 
 
 def test_a_lease_is_taken_used_and_given_back(shop: InProcess) -> None:

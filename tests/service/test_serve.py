@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import threading
 import time
@@ -14,12 +16,12 @@ import pytest
 
 from steadyarm.cli.main import main
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, served
+from tests.service.clients import SHOP, command, served
 
 
 def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
     with served(tmp_path, "--log-format", "json") as server:
-        assert "sqlite:///" in server.greeting[1]
+        assert server.greeting[1] == f"  storage: SQLite, {tmp_path}/tests.db\n"
         assert "no tokens" in server.greeting[2]
         with httpx.Client(base_url=server.url) as client:
             created = client.post("/v1/experiments", json=SHOP | {"budget": 100_000})
@@ -50,8 +52,10 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
             for one in asking:
                 one.result()
     assert status == 0
-    logged = [json.loads(line) for line in rest.splitlines()]
-    assert sum(line["status"] == 201 for line in logged) >= len(stored)
+    *lines, last = rest.splitlines()
+    assert last == "steadyarm: stopped"
+    logged = [json.loads(line) for line in lines]
+    assert sum(line.get("status") == 201 for line in logged) >= len(stored)
     storage = open_storage(f"sqlite:///{tmp_path}/tests.db")
     try:
         record = storage.find("shop")
@@ -67,13 +71,21 @@ def test_two_workers_and_tokens_by_the_command_line(
 ) -> None:
     at = ["--storage", f"sqlite:///{tmp_path}/tests.db"]
     assert main(["token", "create", "--name", "shop", "--scope", "admin", *at]) == 0
-    token = capsys.readouterr().out.strip()
+    printed = capsys.readouterr()
+    token = printed.out.strip()
+    assert len(token) == 46
+    assert "not shown again" in printed.err
+    assert "from now on every request needs a token" in printed.err
     assert main(["token", "create", "--name", "shop", "--scope", "read", *at]) == 1
     assert main(["token", "create", "--name", "a b", "--scope", "read", *at]) == 1
     assert main(["token", "list", *at]) == 0
     listed = capsys.readouterr().out
     assert "shop  admin" in listed
     assert token not in listed
+    assert main(["token", "list", "--format", "json", *at]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["tokens"]
+    assert (told["name"], told["scope"]) == ("shop", "admin")
+    assert told["created"].endswith("Z")
     headers = {"Authorization": f"Bearer {token}"}
     words = ("--host", "0.0.0.0", "--workers", "2", "--no-access-log")
     with served(tmp_path, *words) as server:
@@ -104,6 +116,29 @@ def test_two_workers_and_tokens_by_the_command_line(
         assert server.end()[0] == 0
     assert main(["token", "remove", "shop", *at]) == 1
     assert "no tokens" in (main(["token", "list", *at]), capsys.readouterr().out)[1]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interruption_during_the_start_shows_no_traceback(tmp_path: Path, workers: str) -> None:
+    at = f"sqlite:///{tmp_path}/tests.db"
+    words = ("serve", "--port", "0", "--storage", at, "--workers", workers)
+    process = command(*words, new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("SteadyArm serves")
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, workers and all
+    rest, _ = process.communicate(timeout=40)
+    assert "Traceback" not in rest
+    assert rest.splitlines()[-1] == "steadyarm: stopped"
+
+
+def test_a_storage_in_memory_is_told_to_go() -> None:
+    process = command("serve", "--port", "0", "--storage", "memory")
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(3)]
+    assert lines[1] == "  storage: memory (gone when the server ends)\n"
+    process.terminate()
+    assert process.communicate(timeout=40)[0].endswith("steadyarm: stopped\n")
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +19,7 @@ from steadyarm.validation import whole_number
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["DAYS", "add_parser", "run", "run_in_memory", "weekly_world"]
+__all__ = ["DAYS", "add_parser", "command_here", "run", "run_in_memory", "weekly_world"]
 
 DAYS, VISITS_PER_DAY = 14, 1000
 FACTORS = {
@@ -144,20 +147,30 @@ def run(args: argparse.Namespace) -> None:
 
 def _print_stored(console: Console, live: Stored) -> None:
     console.print(
-        f"\n{live.late:,} rewards came hours late, {live.repeated:,} were told twice, and "
-        f"{live.overtaken:,} came after that\nof a later visitor. None was lost or counted twice; "
-        "from the log,"
+        f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later "
+        f"one, most\nby minutes; {live.late:,} took hours, and {live.repeated:,} were told twice. "
+        "None was lost or\ncounted twice; from the log,"
     )
     console.print(str(live.replay), highlight=False, soft_wrap=True)
 
 
 def _print_where(folder: Path) -> None:
-    url = storage_url(folder)
+    command, storage = command_here(), f"--storage {shlex.quote(storage_url(folder))}"
+    address = f"http://127.0.0.1:8000/v1/experiments/{NAME}"
     print("\nThe test is still there; look at it:")
-    print(f"  steadyarm experiment show {NAME} --storage {url}")
-    print(f"  steadyarm experiment drift {NAME} --storage {url}")
-    print(f"  steadyarm serve --storage {url}")
-    print(f"    and open http://127.0.0.1:8000/v1/experiments/{NAME}")
+    print(f"  {command} experiment show {NAME} {storage}")
+    print(f"  {command} experiment drift {NAME} {storage}")
+    print(f"  {command} serve {storage}")
+    print(f"    and open {address}\n    or {address}/recommendation")
+
+
+def command_here() -> str:
+    """How this command is typed: its name if it is found by that, else where it is."""
+    script = Path(sys.executable).parent / "steadyarm"
+    if not script.exists() or shutil.which("steadyarm") == str(script):
+        return "steadyarm"
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
 def _bar(console: Console) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from steadyarm.cli import experiment_traffic
 from steadyarm.cli.experiment_show import (
+    print_drift,
     print_experiment,
     print_json,
     print_list,
@@ -27,6 +28,7 @@ from steadyarm.lifecycle import (
     load_experiment,
 )
 from steadyarm.planning.words import did_you_mean
+from steadyarm.service.cautions import cautions_about
 from steadyarm.transfer import read_export
 
 __all__ = ["add_parser"]
@@ -151,7 +153,13 @@ def _create(args: argparse.Namespace) -> None:
     create_from_description(name, description, "memory")
     with opened(args, new=True) as storage:
         made = create_from_description(name, description, storage, start=not args.draft)
-        _tell_all(args, made)
+        warnings = cautions_about(made.settings)
+        if args.format == "json":
+            print_json(experiment_facts(made) | {"warnings": warnings})
+        else:
+            print_experiment(made)
+            for text in warnings:
+                print(f"\nNote: {text}")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -247,4 +255,4 @@ def _health(args: argparse.Namespace) -> None:
 def _drift(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         report = load_experiment(args.name, storage).drift(args.periods, args.level)
-    print_json(report.to_dict()) if args.format == "json" else print(report)
+    print_json(report.to_dict()) if args.format == "json" else print_drift(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,11 +13,13 @@ import numpy as np
 from steadyarm.answers import Status, moment
 from steadyarm.experiment import Experiment
 from steadyarm.facts import record_facts
+from steadyarm.inference.drift import DriftReport
 from steadyarm.settings import UNITS, Settings
 from steadyarm.storages.records import ExperimentRecord
 from steadyarm.verdict import Verdict
 
 __all__ = [
+    "print_drift",
     "print_experiment",
     "print_json",
     "print_list",
@@ -25,6 +28,8 @@ __all__ = [
 ]
 
 MOST_LINES = 60
+WIDTH = 100  # characters of a line
+ACROSS = 8  # periods beside each other
 MISSING = {
     "zero": "a missing one counts as zero",
     "drop": "a missing one counts as the mean of its variant",
@@ -79,7 +84,7 @@ def print_experiment(experiment: Experiment) -> None:
     )
     print(
         f"{handed:,} of {status.budget:,} handed out ({100 * handed // status.budget} %), "
-        f"{told:,} rewards told, {handed - told:,} missing"
+        f"{told:,} rewards told, {handed - told:,} not told yet or missing"
     )
     print(_segments(status))
     print(_rules(settings))
@@ -119,12 +124,54 @@ def print_verdict(verdict: Verdict, settings: Settings) -> None:
     ]
     level = f"{verdict.level:.0%}".replace("%", " %")
     print_table(("variant", "estimate", f"{level}, all at once", "behind by", ""), rows, "<>>><")
-    print(f"* may be the best\n\nIntervals: {verdict.method}. {verdict.assumption}")
+    print("* may be the best")
+    if verdict.missing:
+        have = "reward is" if verdict.missing == 1 else "rewards are"
+        print(f"\n{verdict.missing:,} {have} not told yet or missing: {MISSING[settings.missing]}.")
+    print(f"\nIntervals: {verdict.method}. {verdict.assumption}")
+
+
+def print_drift(report: DriftReport) -> None:
+    """Variants below each other, periods beside each other, and what it means."""
+    for first in range(0, len(report.periods), ACROSS):
+        _print_periods(report, slice(first, first + ACROSS))
+        print()
+    print("± standard error; the best on average is marked *\n")
+    print(textwrap.fill(report.verdict, WIDTH))
+
+
+def _print_periods(report: DriftReport, part: slice) -> None:
+    labels = [label.replace(" to ", "\nto ").partition("\n") for label in report.periods[part]]
+    head = [
+        ("", *(first for first, _, _ in labels)),
+        ("variant", *(second for _, _, second in labels)),
+    ]
+    tail = ("rounds", *(f"{rounds:,}" for rounds in report.rounds[part]))
+    rows = [
+        (
+            (name + " *" * (name == report.best), *(_number(v) for v in report.estimates[part, k])),
+            ("", *(f"±{error:.2g}" for error in report.errors[part, k])),
+        )
+        for k, name in enumerate(report.names)
+    ]
+    lines = [*head, *(line for pair in rows for line in pair), tail]
+    wide = [max(map(len, column)) for column in list(zip(*lines, strict=True))[1:]]
+    left = WIDTH - sum(width + 2 for width in wide)
+    longest = max(len(line[0]) for line in lines)
+    column = longest if longest <= left else max(len("variant"), min(left, 20))
+    for line in lines:
+        name = line[0]
+        if len(name) > column:  # on a line of its own
+            print(textwrap.shorten(name, WIDTH, placeholder=" …") if len(name) > WIDTH else name)
+            name = ""
+        cells = (f"  {cell:>{width}}" for cell, width in zip(line[1:], wide, strict=True))
+        print(f"{name:<{column}}{''.join(cells)}".rstrip())
 
 
 def _segments(status: Status) -> str:
     leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
-    return f"{status.segments} segments opened, {status.observed} handed to the policy{leased}"
+    opened = f"{status.segments} segment{'s' * (status.segments != 1)}"
+    return f"{opened} opened, {status.observed} handed to the policy{leased}"
 
 
 def _rules(settings: Settings) -> str:

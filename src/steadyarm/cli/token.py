@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import sys
 from contextlib import closing
 from typing import Any
 
 from steadyarm.answers import moment
 from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.facts import iso
 from steadyarm.storages import open_storage
 
 __all__ = ["add_parser"]
@@ -35,6 +38,7 @@ def add_parser(commands: Any) -> None:
     )
     create.set_defaults(run=run_create)
     listed = actions.add_parser("list", help="names, scopes and dates")
+    listed.add_argument("--format", choices=["text", "json"], default="text")
     listed.set_defaults(run=run_list)
     remove = actions.add_parser("remove", help="refuse a token from now on")
     remove.add_argument("name")
@@ -60,14 +64,25 @@ def run_create(args: argparse.Namespace) -> None:
         )
     token, record = new_token(args.name, args.scope)
     with closing(open_storage(args.storage)) as storage:
+        first = not storage.tokens()
         storage.add_token(record)
-    print(token)
+    print(token, flush=True)
+    print("Keep the token: it is not shown again.", file=sys.stderr)
+    if first:
+        print("It is the first; from now on every request needs a token.", file=sys.stderr)
 
 
 def run_list(args: argparse.Namespace) -> None:
     """Print names, scopes and dates."""
     with closing(open_storage(args.storage)) as storage:
         tokens = storage.tokens()
+    if args.format == "json":
+        facts = [
+            {"name": token.name, "scope": token.scope, "created": iso(moment(token.created))}
+            for token in tokens
+        ]
+        print(json.dumps({"tokens": facts}))
+        return
     if not tokens:
         print("There are no tokens; the service answers this machine only.")
         return

@@ -62,7 +62,8 @@ HINTS = {
     "storage-unavailable": "Try again in a second; GET /readyz says when it is back.",
     "starting": "Try again in a second; the first start may take a minute, others a few seconds.",
 }
-OF: dict[type[Exception], str] = {error: kind for kind, error in PROBLEMS.items()} | {
+OF: dict[type[Exception], str] = {
+    **{error: kind for kind, error in PROBLEMS.items()},
     MissingExtraError: "not-installed",
     StorageVersionError: "storage-unavailable",
 }

@@ -11,7 +11,12 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from multiprocessing import resource_tracker
+from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -31,10 +36,27 @@ GRACE = 30  # seconds in which requests are finished at the end
 KEPT = 65  # seconds that idle connections are kept, a bit more than load balancers do
 BACKLOG = 2048
 COLLECT = (20_000, 20, 50)  # see gc.set_threshold
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Ended(KeyboardInterrupt):
+    """SIGTERM came; a kind of what Ctrl-C raises, for that is let through everywhere."""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise _Ended
 
 
 def serve(settings: ServiceSettings) -> None:
     """Serve until a signal ends it."""
+    # Whoever ends a service with SIGTERM wants it to finish, not to fail.
+    signal.signal(signal.SIGTERM, _end)
+    with suppress(_Ended):
+        _serve(settings)
+    print("steadyarm: stopped", file=sys.stderr, flush=True)
+
+
+def _serve(settings: ServiceSettings) -> None:
     storage = open_storage(settings.storage)
     try:
         tokens = len(storage.tokens())
@@ -43,15 +65,14 @@ def serve(settings: ServiceSettings) -> None:
     except BaseException:
         storage.close()
         raise
-    # Whoever ends a service with SIGTERM wants it to finish, not to fail.
-    signal.signal(signal.SIGTERM, lambda *_: None)
     with listening:
         settings = replace(settings, port=listening.getsockname()[1])
         print(_greeting(settings, storage, tokens), flush=True)
         if settings.workers == 1:
             _serve_alone(storage, settings, listening)
         else:
-            storage.close()
+            with _held_back():
+                storage.close()
             _serve_together(settings, listening)
 
 
@@ -59,6 +80,8 @@ def app_from_environment() -> FastAPI:
     """The application of one of many workers."""
     from steadyarm.service.app import create_app
 
+    if hasattr(signal, "pthread_sigmask"):  # uvicorn takes signals from here on
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     settings = ServiceSettings.from_environment(os.environ)
     _set_up_log(settings.log_format)
     app = create_app(open_storage(settings.storage), settings)
@@ -80,9 +103,32 @@ def _serve_together(settings: ServiceSettings, listening: socket.socket) -> None
     os.environ.update(settings.to_environment())
     folder = os.environ[METRICS] = tempfile.mkdtemp(prefix="steadyarm-metrics-")
     try:
-        Multiprocess(_config(FACTORY, settings), sockets=[listening]).run()
+        _Workers(_config(FACTORY, settings), sockets=[listening]).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Workers(Multiprocess):
+    """Workers that, while they start, keep a signal for later; else they would show tracebacks."""
+
+    def init_processes(self) -> None:
+        if os.name != "nt":
+            resource_tracker.ensure_running()  # it would let them through
+        with _held_back():  # workers inherit this
+            super().init_processes()
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Signals that end it come after what is done here."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def _config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Config:
@@ -152,8 +198,16 @@ def _greeting(settings: ServiceSettings, storage: Storage, tokens: int) -> str:
     workers = f"{settings.workers} worker{'s' * (settings.workers != 1)}"
     return (
         f"SteadyArm serves http://{host}:{settings.port} with {workers}.\n"
-        f"  storage: {storage!r}\n  access: {who}"
+        f"  storage: {_place(storage)}\n  access: {who}"
     )
+
+
+def _place(storage: Storage) -> str:
+    if isinstance(storage, MemoryStorage):
+        return "memory (gone when the server ends)"
+    found = repr(storage).removeprefix("SQLStorage(").removesuffix(")")
+    kind, _, file = found.partition(":///")
+    return f"SQLite, {Path(file).absolute()}" if kind.startswith("sqlite") else found
 
 
 class _JSONLines(logging.Formatter):

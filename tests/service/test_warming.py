@@ -1,0 +1,77 @@
+"""The service is ready when numerical code is there, and not before."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from steadyarm.service import warming
+from tests.service.clients import InProcess, in_process
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("in vain")
+
+
+def _ready(client: InProcess) -> bool:
+    return client.get("/readyz").status_code == 200
+
+
+def test_it_is_ready_when_it_is_warm_and_alive_before(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    go = threading.Event()
+    monkeypatch.setattr(warming, "steps", lambda arms: iter([go.wait]))
+    monkeypatch.setattr(warming, "QUIET", 0.05)
+    caplog.set_level(logging.INFO)
+    with in_process(warm=True) as client:
+        assert client.get("/healthz").status_code == 200
+        early = client.get("/readyz")
+        assert (early.status_code, early.headers["retry-after"]) == (503, "1")
+        assert early.json()["type"] == "urn:steadyarm:problem:starting"
+        _wait(lambda: "getting ready: compiling numerical code" in caplog.text)
+        go.set()
+        _wait(lambda: _ready(client))
+
+
+def test_real_steps_are_quiet_and_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    for arms in warming.ARMS:  # compiled before, if need be
+        for step in warming.steps(arms):
+            step()
+    caplog.set_level(logging.INFO)
+    with in_process(warm=True) as client:
+        _wait(lambda: _ready(client))
+        assert client.get("/v1/experiments").json() == {"experiments": []}
+    assert "failed" not in caplog.text
+
+
+def test_what_fails_is_logged_and_does_not_keep_it_from_work(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(arms: Any) -> Iterator[Callable[[], object]]:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(warming, "steps", broken)
+    with in_process(warm=True) as client:
+        _wait(lambda: _ready(client))
+    assert "no compiler" in caplog.text
+
+
+def test_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, went_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(warming, "steps", lambda arms: iter([go.wait, went_on.set]))
+    began = time.monotonic()
+    with in_process(warm=True):
+        pass
+    assert time.monotonic() - began < 5
+    go.set()
+    assert not went_on.wait(0.3)
