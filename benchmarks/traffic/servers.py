@@ -39,7 +39,13 @@ class Service:
         command += ["--storage", self.storage, "--port", str(self.port)]
         command += ["--workers", str(self.workers)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                env=os.environ | {"STEADYARM_WARM": "false"},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + READY
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() > deadline:

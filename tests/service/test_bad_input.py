@@ -184,8 +184,8 @@ WORDS: list[tuple[str, Any, str]] = [
     (
         "",
         {"arms": "A,B"},
-        "arms is 'A,B'; expected a list of names or an object with one of one_hot, factorial, "
-        "bundles, features.",
+        "arms is 'A,B'; expected a list of up to 2,000 names or an object with one of one_hot, "
+        "factorial, bundles, features.",
     ),
     ("", {"missing": "maybe"}, "missing is 'maybe'; expected zero, drop or fail."),
     ("", {"budget": 0, "seed": -1}, "in all. seed is -1; expected a whole number"),

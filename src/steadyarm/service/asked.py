@@ -1,13 +1,14 @@
 """What requests may say; they are checked with these, strictly.
 
-Descriptions follow the word "expected" when a value is refused.
+Descriptions follow the word "expected" when a value is refused. Long lists are refused at their
+first fault: a list of all of them could be very long.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 
 from steadyarm.experiment import LONGEST
 
@@ -30,6 +31,7 @@ __all__ = [
 
 TEXT = f"a text of 1 to {LONGEST} characters, such as a visitor's id"
 LEVEL = "a number between 0 and 1"
+Names = Annotated[list[str], Field(max_length=2000)]  # each has a row and a column of its own
 Share = Annotated[float, Field(ge=0, lt=1)]
 Unit = Annotated[str, Field(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000]*$")]
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST)]
@@ -50,9 +52,9 @@ class NewExperiment(Asked):
         "or digit",
         examples=["checkout"],
     )
-    arms: list[str] | dict[str, Any] = Field(
-        description="a list of names or an object with one of one_hot, factorial, bundles, "
-        "features",
+    arms: Names | dict[str, Any] = Field(
+        description="a list of up to 2,000 names or an object with one of one_hot, factorial, "
+        "bundles, features",
         examples=[["A", "B", "C"]],
     )
     policy: str | dict[str, Any] = Field(
@@ -157,7 +159,9 @@ class UsedPosition(Asked):
 class Used(Asked):
     """What was handed out from a lease."""
 
-    used: list[UsedPosition] = Field(description="a list of positions that were handed out")
+    used: Annotated[list[UsedPosition], FailFast()] = Field(
+        description="a list of positions that were handed out"
+    )
 
 
 class Query(BaseModel):

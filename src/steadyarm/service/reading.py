@@ -48,7 +48,7 @@ async def ready(service: Service, request: Request) -> Response:
     if not service.warming.done:
         raise RefusedError("starting", "Numerical code is being compiled or loaded.")
     try:
-        await asyncio.wait_for(service.read(service.storage.check), PATIENCE)
+        await asyncio.wait_for(service.glance(service.storage.check), PATIENCE)
     except TimeoutError:
         raise StorageError(f"no answer within {PATIENCE:g} seconds") from None
     return json_answer({"status": "ok"})

@@ -13,7 +13,12 @@ from typing import Any, Literal, TypeVar
 from starlette.requests import Request
 
 from steadyarm.answers import LiveAssignment
-from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentError
+from steadyarm.errors import (
+    InvalidInputError,
+    SteadyArmError,
+    StorageError,
+    UnknownExperimentError,
+)
 from steadyarm.experiment import Experiment
 from steadyarm.lifecycle import load_experiment
 from steadyarm.service.access import AccessLog
@@ -23,6 +28,7 @@ from steadyarm.service.metrics import Metrics
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.warming import Warming
 from steadyarm.storages.base import Storage
+from steadyarm.storages.records import ExperimentRecord
 
 __all__ = ["Live", "Service"]
 
@@ -80,13 +86,18 @@ class Service:
         self.access_log = AccessLog(settings.log_format) if settings.access_log else None
         self.warming = Warming(settings.warm)
         self.live: dict[str, Live] = {}
+        self._strange: set[str] = set()  # names of experiments that only their own program can run
         self.writers = ThreadPoolExecutor(settings.writers, "steadyarm-writer")
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
-        self._keepers = ThreadPoolExecutor(2, "steadyarm-keeper")
+        self._keepers = ThreadPoolExecutor(4, "steadyarm-keeper")
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
         """Do in a thread what may take a while."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *given)
+
+    async def glance(self, work: Callable[..., T], *given: Any) -> T:
+        """Do in a thread what is short, and must not wait for what takes a while."""
+        return await asyncio.get_running_loop().run_in_executor(self._keepers, work, *given)
 
     async def write(self, work: Callable[..., T], *given: Any) -> T:
         """Do in turn with batches what writes."""
@@ -98,7 +109,7 @@ class Service:
             return found
         if len(name) > LONGEST_NAME or "\0" in name:
             raise UnknownExperimentError("there is no experiment with so long or odd a name.")
-        return self.hold(await self.read(load_experiment, name, self.storage))
+        return self.hold(await self.glance(load_experiment, name, self.storage))
 
     async def experiment(self, request: Request) -> Experiment:
         """The experiment that a request's address names."""
@@ -161,8 +172,17 @@ class Service:
             live = self.live.get(record.name)
             if live is not None:
                 live.over = record.state == "archived"
-            elif record.state == "running":
-                loop.call_soon_threadsafe(self.hold, Experiment(self.storage, record))
+            elif record.state == "running" and record.name not in self._strange:
+                self._hold(record, loop)
+
+    def _hold(self, record: ExperimentRecord, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            experiment = Experiment(self.storage, record)
+        except InvalidInputError as error:  # such as a policy of somebody's own
+            self._strange.add(record.name)
+            log.warning("experiment %r is not looked after here: %s", record.name, error)
+        else:
+            loop.call_soon_threadsafe(self.hold, experiment)
 
     def _tick(self, every: bool) -> None:
         for live in list(self.live.values()):

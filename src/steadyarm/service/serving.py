@@ -67,12 +67,13 @@ def _serve(settings: ServiceSettings) -> None:
         raise
     with listening:
         settings = replace(settings, port=listening.getsockname()[1])
-        print(_greeting(settings, storage, tokens), flush=True)
+        greeting = _greeting(settings, storage, tokens)
+        if settings.workers > 1:
+            storage.close()  # each worker opens its own
+        print(greeting, flush=True)
         if settings.workers == 1:
             _serve_alone(storage, settings, listening)
         else:
-            with _held_back():
-                storage.close()
             _serve_together(settings, listening)
 
 
