@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from steadyarm.decisions import first_state, next_segment, observed, state_of
+from steadyarm.decisions import (
+    first_state,
+    is_over,
+    next_segment,
+    observed,
+    progress_of,
+    state_of,
+)
 from steadyarm.errors import SteadyArmError
 from steadyarm.policies import State
 from steadyarm.segments import Segment
@@ -105,6 +112,7 @@ def _count(
     known = {record.index: record for record, _ in before.segments}
     sums = {index: RunningTally(settings.arms.size) for index in known}
     draws, units = Draws(), set[str]()
+    late = None if settings.missing == "fail" else settings.window
     for page in log:
         rows = []
         for row in page:
@@ -125,6 +133,8 @@ def _count(
                     f"place {place_of(row.number)} shows {names[row.arm]} with probability "
                     f"{row.probability!r}; the draw is {names[arm]} with {probability!r}"
                 )
+            if late and row.rewarded is not None and row.rewarded - row.created > late:
+                found(f"the reward of place {place_of(row.number)} came after its window")
             if settings.sticky == "unit":
                 if row.unit in units:
                     found(f"unit {row.unit!r} has two assignments")
@@ -157,6 +167,9 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
     states: list[State] = [state]
     for record, tally in closed:
         states.append(observed(settings, states[-1], record, tally))
+    for record, tally in closed:
+        if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
+            found(f"segment {record.index} was handed to the policy before it was over")
     if [record.closed for record, _ in closed] != list(range(1, len(closed) + 1)):
         found("segments were not handed to the policy one by one")
     previous: SegmentRecord | None = None

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
+from steadyarm.storages.counting import RunningTally
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import number_of
 from tests.live.worlds import Clock, create
@@ -79,9 +80,20 @@ def change_unit(books: Any) -> None:
     books.rows[number] = replace(books.rows[number], unit=books.rows[number_of(0, 0)].unit)
 
 
+def change_closing(books: Any) -> None:
+    number = next(n for n, row in books.rows.items() if row.reward is not None)
+    row = books.rows.pop(number)
+    books.sums[0] = RunningTally(3)
+    for other in [*books.rows.values(), replace(row, reward=None, rewarded=None)]:
+        if other.number < number_of(1, 0):
+            books.sums[0].add(other)
+    books.rows[number] = replace(row, reward=None, rewarded=None)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (change_closing, "before it was over"),
         (change_arm, "the draw is"),
         (change_probability, "the draw is"),
         (change_reward, "its rows give"),
