@@ -76,7 +76,7 @@ def create_experiment(
     (True, 0.5)
     >>> shop.tell(first, 1.0)
     >>> shop.status().rewarded
-    (1, 0)
+    (0, 1)
     """
     settings = Settings(
         arms=ArmSet.one_hot(arms) if isinstance(arms, (list, tuple)) else arms,  # type: ignore[arg-type]  # checked there

@@ -119,7 +119,7 @@ def test_the_linear_program_decides_where_there_is_no_quick_proof(
     def gives_up(A: object, b: object) -> None:
         raise RuntimeError("Maximum number of iterations reached.")
 
-    monkeypatch.setattr(adjacency, "nnls", gives_up)
+    monkeypatch.setattr("scipy.optimize.nnls", gives_up)
     X = np.vstack([polygon(7) * 1.25, [0.1, 0.2]])
     assert found(X) == sorted(sorted([k, (k + 1) % 7]) for k in range(7))
 
