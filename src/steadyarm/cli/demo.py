@@ -147,9 +147,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _print_stored(console: Console, live: Stored) -> None:
     console.print(
-        f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later "
-        f"one, most\nby minutes; {live.late:,} took hours, and {live.repeated:,} were told twice. "
-        "None was lost or\ncounted twice; from the log,"
+        f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later\n"
+        f"one, most by minutes; {live.late:,} took hours, {live.repeated:,} were told twice. None\n"
+        "was lost or counted twice; from the log,"
     )
     console.print(str(live.replay), highlight=False, soft_wrap=True)
 
