@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
+from steadyarm.advance import hand_over, open_segment
 from steadyarm.answers import (
     LiveAssignment,
     Status,
@@ -25,12 +26,9 @@ from steadyarm.answers import (
     ticket_in,
 )
 from steadyarm.arms import ArmSet
-from steadyarm.decisions import decide, is_over
 from steadyarm.errors import (
-    BudgetSpentError,
     InvalidInputError,
     LeaseExpiredError,
-    RewardsPendingError,
     SteadyArmError,
     StorageError,
     UnknownAssignmentError,
@@ -150,7 +148,7 @@ class Experiment:
             try:
                 given = self._assign(names, ahead, now)
                 if None in given:
-                    refused = self._open_segment(now)
+                    refused = open_segment(self.storage, self.key, self.settings, now)
             except WrongStateError as error:
                 given, refused = self._known(names), error
             except StorageError as error:
@@ -204,7 +202,7 @@ class Experiment:
         now = self._now()
         until = now + microseconds(seconds)
         while not (leases := self.storage.lease(self.key, wanted, expires=until + GRACE, now=now)):
-            if refused := self._open_segment(now):
+            if refused := open_segment(self.storage, self.key, self.settings, now):
                 raise refused
         segments = self.storage.segments(self.key, {lease.segment for lease in leases})
         fixed = self.tag, self.settings.seed, self.arms.names
@@ -231,22 +229,6 @@ class Experiment:
             "within a minute after the lease's end."
         )
         return [expired if found is None else self._answer(found) for found in stored]
-
-    def _open_segment(self, now: int) -> SteadyArmError | None:
-        """Make sure that there are positions; the reason if there can be none."""
-        while True:
-            snapshot = self.storage.snapshot(self.key)
-            last = snapshot.segments[-1][0] if snapshot.segments else None
-            if last is not None and last.closed is None and last.handed < last.rounds:
-                return None
-            try:
-                decision = decide(self.settings, snapshot, now, need=True)
-            except (BudgetSpentError, RewardsPendingError) as error:
-                return error
-            assert decision is not None
-            version = snapshot.experiment.version
-            if self.storage.decide(self.key, version, decision, now) and decision.opened:
-                return None
 
     # Rewards
 
@@ -294,13 +276,7 @@ class Experiment:
 
     def refresh(self) -> None:
         """Hand segments that are over to the policy; asking and telling do it by themselves."""
-        now = self._now()
-        while any(is_over(self.settings, part, now) for part in self.storage.progress(self.key)):
-            snapshot = self.storage.snapshot(self.key)
-            decision = decide(self.settings, snapshot, now, need=False)
-            if decision is None:
-                return
-            self.storage.decide(self.key, snapshot.experiment.version, decision, now)
+        hand_over(self.storage, self.key, self.settings, self._now())
 
     def _target(self, target: str) -> Target:
         """What an assignment's id says, or the unit."""

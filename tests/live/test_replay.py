@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
+from steadyarm.advance import open_segment
 from steadyarm.storages.counting import RunningTally
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import number_of
@@ -236,7 +237,8 @@ def test_a_segment_that_was_superseded_before_its_first_position_still_ends() ->
         live.storage.progress(live.key)[0].rounds
     ):
         given.append(live.ask(f"u{len(given)}"))
-    live._open_segment(live._now())  # another process opens the next one, and has no position yet
+    # Another process opens the next one, and has no position yet.
+    open_segment(live.storage, live.key, live.settings, live._now())
     for answer in given:
         live.tell(answer, 1.0)
     carried = live.storage.snapshot(live.key).segments[-1][0]
