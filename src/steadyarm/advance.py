@@ -7,7 +7,7 @@ from steadyarm.errors import BudgetSpentError, RewardsPendingError, SteadyArmErr
 from steadyarm.settings import Settings
 from steadyarm.storages.base import Storage
 
-__all__ = ["hand_over", "open_segment"]
+__all__ = ["hand_over", "in_flight", "open_segment"]
 
 
 def open_segment(storage: Storage, key: int, settings: Settings, now: int) -> SteadyArmError | None:
@@ -25,6 +25,15 @@ def open_segment(storage: Storage, key: int, settings: Settings, now: int) -> St
         stored = storage.decide(key, snapshot.experiment.version, decision, now)
         if stored and decision.opened:
             return None
+
+
+def in_flight(storage: Storage, key: int) -> bool:
+    """Whether positions are neither used nor leased: others have them in hand at this moment.
+
+    Where two processes are asked for one unit at once, one of them gives its position back.
+    """
+    free = sum(part.rounds - part.assigned for part in storage.progress(key))
+    return free > sum(len(lease) for lease in storage.leases(key))
 
 
 def hand_over(storage: Storage, key: int, settings: Settings, now: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-from steadyarm.advance import hand_over, open_segment
+from steadyarm.advance import hand_over, in_flight, open_segment
 from steadyarm.answers import (
     LiveAssignment,
     Status,
@@ -63,6 +63,7 @@ GRACE = microseconds(60)  # in which the use of a local lease may be reported af
 LONGEST_LEASE = 3600  # seconds
 LOOK = microseconds(1)  # how often windows are looked at
 LONGEST = 512  # characters of a unit
+PATIENCE, PAUSE = 2.0, 0.005  # seconds to wait for the last positions, and between looks
 
 
 class Experiment:
@@ -142,13 +143,14 @@ class Experiment:
         if self.settings.window is not None and now >= self._look:
             self._look = now + LOOK
             self.refresh()
+        began = time.monotonic()
         while waiting := [i for i, answer in enumerate(answers) if answer is None]:
             names, refused = [str(checked[i]) for i in waiting], None
             given: Sequence[Assigned | None] = [None] * len(names)
             try:
                 given = self._assign(names, ahead, now)
                 if None in given:
-                    refused = open_segment(self.storage, self.key, self.settings, now)
+                    refused = self._refusal(now, began)
             except WrongStateError as error:
                 given, refused = self._known(names), error
             except StorageError as error:
@@ -172,6 +174,16 @@ class Experiment:
             with self._lock:
                 self._held += leases
         return handed.assigned
+
+    def _refusal(self, now: int, began: float) -> SteadyArmError | None:
+        """Why there are no positions; None if there are some, or may be in a moment."""
+        refused = open_segment(self.storage, self.key, self.settings, now)
+        if refused is None or time.monotonic() - began > PATIENCE:
+            return refused
+        if not in_flight(self.storage, self.key):
+            return refused
+        time.sleep(PAUSE)
+        return None
 
     def _known(self, units: list[str]) -> list[Assigned | None]:
         """What units have already."""
