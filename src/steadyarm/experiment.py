@@ -151,6 +151,9 @@ class Experiment:
                 given = self._assign(names, ahead, now)
                 if None in given:
                     refused = self._refusal(now, began)
+                if refused is not None:  # another process may have served some meanwhile
+                    later = self._known(names)
+                    given = [one or other for one, other in zip(given, later, strict=True)]
             except WrongStateError as error:
                 given, refused = self._known(names), error
             except StorageError as error:
