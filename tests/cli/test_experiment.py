@@ -1,3 +1,5 @@
+"""`steadyarm experiment`: every verb, for people and for programs, on real SQLite files."""
+
 from __future__ import annotations
 
 import json

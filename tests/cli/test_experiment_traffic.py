@@ -1,3 +1,5 @@
+"""`steadyarm experiment ask` and `tell`: one, many, and from standard input."""
+
 from __future__ import annotations
 
 import json

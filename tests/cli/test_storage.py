@@ -1,3 +1,5 @@
+"""`steadyarm storage`: status and upgrade."""
+
 from __future__ import annotations
 
 import json

@@ -134,7 +134,7 @@ class Scripted:
                     self.end_headers()
                     self.wfile.write(content)
 
-            do_GET = do_POST = do_DELETE = handle_one  # noqa: N815
+            do_GET = do_POST = do_DELETE = handle_one  # noqa: N815  # names that http.server calls
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -43,7 +43,7 @@ def test_no_reason_of_the_service_stops_a_page(
     assert is_default(asking.ask("u6"))
     assert asking.ask("u3").id == given["u3"].id
     if local:
-        asking.close()  # type: ignore[union-attr]
+        asking.close()  # type: ignore[union-attr]  # local here
     for reason, move in [("paused", test.pause), ("stopped", test.stop), ("arch", test.archive)]:
         move()
         caplog.clear()
@@ -96,14 +96,14 @@ def test_a_wrong_token_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> N
             other.experiment("shop").ask("u")
     (line,) = warnings(caplog)
     assert line.endswith("outside the test: ServiceError: No token. Give a token: "
-                         "Client(url, token=…).")  # fmt: skip
+                         "Client(url, token=…).")  # fmt: skip  # as it is logged
 
 
 def test_each_kind_of_reason_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     with Client("http://127.0.0.1:9", default_arm="A") as client:
         shown = fallback.Fallback(client, "shop", "A", fallback.UnitsOutside(), clock=lambda: now)
-        for now in (0.0, 30.0, 59.0, 60.0):  # noqa: B007
+        for now in (0.0, 30.0, 59.0, 60.0):  # noqa: B007  # read by the clock
             shown.settle("u", sa.BudgetSpentError("All are out."))
             shown.settle("u", sa.ServiceError("Nothing there."))
     said = [line.rpartition("test: ")[2] for line in warnings(caplog)]
@@ -176,8 +176,8 @@ def test_rewards_by_unit_do_not_count_after_a_default_answer(
         asking.tell(shown, 0.5)  # still of no test
         asking.tell("u1", 0.25)
         if local:
-            asking.flush()  # type: ignore[union-attr]
-            assert asking.refused == 0  # type: ignore[union-attr]
+            asking.flush()  # type: ignore[union-attr]  # local here
+            assert asking.refused == 0  # type: ignore[union-attr]  # local here
         assert here.ignored == 4
     rewards = {row.unit: row.reward for row in stored(name).storage.log(stored(name).key)}
     assert rewards == {"u1": 0.25, "u2": None, "u3": 1.0}

@@ -246,7 +246,7 @@ def test_units_are_checked_as_the_service_does(client: Client, name: str) -> Non
     with shop.local(positions=10) as local:
         for unit in ("", "x" * 513, "a\0b", "\ud800", None, 7):
             with pytest.raises(sa.InvalidInputError, match="names who gets the variant"):
-                local.ask(unit)  # type: ignore[arg-type]
+                local.ask(unit)  # type: ignore[arg-type]  # meant to be wrong
         local.ask("ünit 😀")
         local.flush()
         assert local.expired == 0
@@ -257,7 +257,7 @@ def test_a_bad_reward_does_not_stop_the_others(client: Client, name: str, stored
     shop = client.create(name, ["A", "B"], budget=100)
     with shop.local(positions=50) as local:
         with pytest.raises(sa.InvalidInputError, match="expected what ask"):
-            local.tell(["u"], 1.0)  # type: ignore[arg-type]
+            local.tell(["u"], 1.0)  # type: ignore[arg-type]  # meant to be wrong
         local.tell("x" * 600, 1.0)
         local.tell("\ud800", 1.0)
         for unit in units(20):
@@ -291,7 +291,7 @@ def test_requests_that_are_refused_as_a_whole_are_split() -> None:
         return 200, {}, {"rewards": [{"status": "stored"}] * len(told)}
 
     arrived: list[str] = []
-    with Scripted(answer) as server, Client(server.url) as client:  # type: ignore[arg-type]
+    with Scripted(answer) as server, Client(server.url) as client:  # type: ignore[arg-type]  # by hand
         shop = client.experiment("shop")
         shop._settings = {"sticky": "unit"}
         with shop.local() as local:
@@ -315,7 +315,7 @@ def test_what_says_nothing_about_rewards_does_not_cost_them(tmp_path: Path, down
     arrived: list[str] = []
     bad_weather = True
     buffer = RewardBuffer(tmp_path / "rewards.db", limit=2)
-    with Scripted(answer) as server, Client(server.url, buffer=buffer) as client:  # type: ignore[arg-type]
+    with Scripted(answer) as server, Client(server.url, buffer=buffer) as client:  # type: ignore[arg-type]  # by hand
         shop = client.experiment("shop")
         shop._settings = {"sticky": "unit"}
         with shop.local() as local:

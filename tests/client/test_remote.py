@@ -163,7 +163,7 @@ def test_the_default_arm_stands_in(proxy: Proxy, client: Client, name: str) -> N
         began = time.monotonic()
         assert all(is_default(shop.ask("u1")) for _ in range(100))
         assert is_default(other.experiment(name, default_arm="B").ask("u1"))
-        assert [one.name for one in shop.ask_many(["u4", "u5"])] == ["A", "A"]  # type: ignore[union-attr]
+        assert [one.name for one in shop.ask_many(["u4", "u5"])] == ["A", "A"]  # type: ignore[union-attr]  # no errors
         assert time.monotonic() - began < 0.2  # the breaker is open: nobody waits
         shop.tell(shown, 1.0)
         assert shop.tell_many([(shown, 1.0), ("", 1.0)]) == ["ignored", "ignored"]
@@ -222,7 +222,7 @@ def test_what_is_bad_or_too_large_is_found(default_arm: str | None) -> None:
 
     units = ["u0", "u1", "bad", "u3", "u4", "large", "u6"]
     with (
-        Scripted(answer) as server,  # type: ignore[arg-type]
+        Scripted(answer) as server,  # type: ignore[arg-type]  # by hand
         Client(server.url, default_arm=default_arm) as client,
     ):
         shop = client.experiment("shop")

@@ -74,7 +74,7 @@ class Metrics:
         registry = CollectorRegistry()
         registry.register(self._states)
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # of the library
             return generate_latest(registry)
         return generate_latest(self.registry) + generate_latest(registry)
 

@@ -100,7 +100,7 @@ def _parsed(url: str) -> URL:
             )
         return parsed
     try:
-        import psycopg  # noqa: F401
+        import psycopg  # noqa: F401  # only to see whether it is there
     except ImportError as error:
         raise MissingExtraError(
             f"storages in PostgreSQL need {error.name}; install it with: "
