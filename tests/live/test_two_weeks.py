@@ -175,7 +175,7 @@ def test_missing_rewards_fail_if_they_were_declared_to() -> None:
     live.stop()
     with pytest.raises(sa.RewardsPendingError, match="2 rewards"):
         live.recommend()
-    assert live.health().status in ("ok", "warn", "fail")
+    assert "2 rewards are missing" in str(live.health())
 
 
 def test_zeros_that_nobody_tells_are_zeros_before_the_end_too() -> None:
