@@ -20,7 +20,7 @@ from steadyarm.inference import periods as periods_module
 from steadyarm.inference.drift import drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.otherwise import what_otherwise
-from steadyarm.inference.periods import Periods, group_pieces, variation
+from steadyarm.inference.periods import Periods, group_pieces, variation, variations
 from steadyarm.segments import Segment, SegmentStats
 
 Log = list[tuple[Segment, SegmentStats]]
@@ -300,3 +300,18 @@ def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
 def test_errors_say_what_is_wrong(call: Callable[[], object], says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         call()
+
+
+def test_directions_at_once_are_as_one_by_one() -> None:
+    arms = sa.ArmSet.factorial({"a": ["0", "1"], "b": ["0", "1", "2"]})
+    means = np.tile(np.linspace(0.2, 0.6, 6), (900, 1))
+    world = sa.Environment.from_means(arms, means, sa.BernoulliReward())
+    for policy in (sa.Steady(), sa.GBAI()):
+        grouped = group_pieces(evidence_of(policy, world, tests=3), 5)
+        directions = arms.coordinates - arms.coordinates.mean(axis=0)
+        together = variations(grouped, directions)
+        for q, row in enumerate(directions):
+            alone = variation(grouped, row[None, :])
+            np.testing.assert_allclose(together.p_value[:, q], alone.p_value, atol=1e-12)
+            np.testing.assert_allclose(together.statistic[:, q], alone.statistic, atol=1e-9)
+            np.testing.assert_allclose(together.freedom[:, q], alone.freedom, rtol=1e-9)

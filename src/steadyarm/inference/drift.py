@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.periods import Periods, Variation, group_pieces, variation
+from steadyarm.inference.periods import Periods, group_pieces, variation, variations
 from steadyarm.inference.plain import plain
 from steadyarm.validation import check_fraction
 
 __all__ = ["DriftReport", "drift_p_values", "drift_report"]
 
 Floats = NDArray[np.float64]
+
+MOST_JOINT = 64  # gaps tested jointly; of more, what changes is more easily seen one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,22 +195,17 @@ def drift_p_values(
 def _variations(evidence: Evidence, grouped: Periods) -> tuple[Floats, Floats, Floats]:
     """(n,), (n,) and (n, K) p-values: of all gaps, the average of the arms, each arm's distance.
 
-    All gaps are tested jointly where periods have parts enough to tell so many variances, else
-    one by one (Bonferroni).
+    All gaps are tested jointly where they are not too many and periods have parts enough to tell
+    so many variances, else one by one (Bonferroni).
     """
     X = evidence.arms.coordinates
     average = X.mean(axis=0)
     apart = X - average
-    shift = _one_by_one(grouped, average[None, :])[:, 0]
-    each = _one_by_one(grouped, apart)
+    shift = variations(grouped, average[None, :]).p_value[:, 0]
+    each = variations(grouped, apart).p_value
     _, sizes, directions = np.linalg.svd(apart, full_matrices=False)
     basis = directions[sizes > 1e-10 * max(sizes[0], 1e-300)]
     parts = grouped.units[grouped.units > 1]
-    if parts.size and parts.min() >= 3 * len(basis) + 3:
+    if len(basis) <= MOST_JOINT and parts.size and parts.min() >= 3 * len(basis) + 3:
         return variation(grouped, basis).p_value, shift, each
     return np.minimum(each.min(axis=1) * len(X), 1.0), shift, each
-
-
-def _one_by_one(grouped: Periods, directions: Floats) -> Floats:
-    tests: list[Variation] = [variation(grouped, row[None, :]) for row in directions]
-    return np.stack([test.p_value for test in tests], axis=1)

@@ -14,7 +14,7 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import gathered, list_freedom
 from steadyarm.validation import whole_number
 
-__all__ = ["Periods", "Variation", "group_pieces", "variation"]
+__all__ = ["Periods", "Variation", "group_pieces", "variation", "variations"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -102,7 +102,7 @@ def variation(periods: Periods, directions: Floats) -> Variation:
     """
     q = len(directions)
     means = np.einsum("qr,npr->npq", directions, periods.theta)
-    spread = np.einsum("qr,nprs,ts->npqt", directions, periods.covariance, directions)
+    spread = directions @ periods.covariance @ directions.T
     used = periods.units > 1
     rounds = np.where(used, periods.rounds, 0)
     N = np.maximum(rounds, 1)[:, :, None, None]
@@ -117,13 +117,37 @@ def variation(periods: Periods, directions: Floats) -> Variation:
     rest = np.eye(q) - whole[:, None] @ precision
     traces = np.einsum("npqs,npsq->np", rest, rest) + np.einsum("npqq->np", rest) ** 2
     A = np.where(used, traces / np.maximum(periods.units - 1, 1), 0.0).sum(axis=1) / 2
-    h = q * np.maximum(used.sum(axis=1) - 1, 0).astype(np.float64)
+    return _johansen(Q, A, q * np.maximum(used.sum(axis=1) - 1, 0).astype(np.float64))
+
+
+def variations(periods: Periods, directions: Floats) -> Variation:
+    """`variation` along each of q directions by itself, at once: arrays are (n, q)."""
+    means = periods.theta @ directions.T
+    spread = np.maximum(((directions @ periods.covariance) * directions).sum(axis=-1), 0.0)
+    used = (periods.units > 1)[:, :, None]
+    rounds = np.where(used, periods.rounds[:, :, None], 0)
+    N, total = np.maximum(rounds, 1), np.maximum(rounds.sum(axis=1, keepdims=True), 1)
+    pooled = np.where(used, N**2 * spread, 0.0).sum(axis=1, keepdims=True)
+    spread = (1 - POOLED) * spread + POOLED * pooled / total / N
+    precision = np.where(used & (spread > 0), 1 / np.where(spread > 0, spread, 1.0), 0.0)
+    whole = precision.sum(axis=1, keepdims=True)
+    share = precision / np.where(whole > 0, whole, 1.0)
+    apart = means - (share * means).sum(axis=1, keepdims=True)
+    Q = (precision * apart**2).sum(axis=1)
+    freedom = np.maximum(periods.units - 1, 1)[:, :, None]
+    A = np.where(used, (1 - share) ** 2 / freedom, 0.0).sum(axis=1)
+    h = np.maximum(used.sum(axis=1) - 1, 0).astype(np.float64)
+    return _johansen(Q, A, np.broadcast_to(h, Q.shape))
+
+
+def _johansen(Q: Floats, A: Floats, h: Floats) -> Variation:
+    """From the weighted sum of squares, the correction for few parts, and q (P - 1)."""
     safe, A = np.maximum(h, 1.0), np.maximum(A, 1e-12)
     scale = np.maximum(safe + 2 * A - 6 * A / (safe + 2), 1e-12)
     second = safe * (safe + 2) / (3 * A)
     statistic = Q / scale
     p_value = np.where(h > 0, scipy.stats.f.sf(statistic, safe, second), 1.0)
-    return Variation(p_value, statistic, np.stack([h, second], axis=1))
+    return Variation(p_value, statistic, np.stack([h, second], axis=-1))
 
 
 def _index(

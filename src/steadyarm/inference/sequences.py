@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,10 +85,15 @@ def confidence_path(
     budget: int,
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
+    at: Iterable[int] | None = None,
 ) -> list[Intervals]:
-    """The confidence sequence as it stood at the end of every piece, for pictures and checks."""
+    """The confidence sequence as it stood at the end of every piece, for pictures and checks.
+
+    at : indices of the pieces, if not all are wanted
+    """
     watched = _watch(evidence, budget, reward_range)
-    return [_look(watched, j, level, None) for j in range(evidence.rounds.shape[1])]
+    wanted = range(evidence.rounds.shape[1]) if at is None else at
+    return [_look(watched, int(j), level, None) for j in wanted]
 
 
 @dataclass(frozen=True, eq=False)
