@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks import CHECKS, Open, run_checks
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import Decision, Handed, Lease, Outcome, Target
+from steadyarm.storages.records import DaySums, Decision, Handed, Lease, Outcome, Summary, Target
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
@@ -67,7 +68,31 @@ class Rounding(MemoryStorage):
         return super().reward(key, [(who, round(value, 9)) for who, value in rewards], *rest)
 
 
-@pytest.mark.parametrize("broken", [NeverAhead, AnyVersion, NoWindow, Rounding])
+class DayOfLast(MemoryStorage):
+    def days(self, key: int) -> tuple[DaySums, ...]:
+        days = super().days(key)
+        return tuple(replace(sums, day=days[-1].day) for sums in days)
+
+
+class NeverLate(MemoryStorage):
+    def days(self, key: int) -> tuple[DaySums, ...]:
+        return tuple(replace(sums, late=(0,) * len(sums.late)) for sums in super().days(key))
+
+
+class OldSummaries(MemoryStorage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Summary] = []
+
+    def summaries(self, only: int | None = None) -> list[Summary]:
+        if len(self.seen) < len(self._books):
+            self.seen = super().summaries()
+        return [summary for summary in self.seen if only in (None, summary.key)]
+
+
+@pytest.mark.parametrize(
+    "broken", [NeverAhead, AnyVersion, NoWindow, Rounding, DayOfLast, NeverLate, OldSummaries]
+)
 def test_checks_notice(broken: type[Storage]) -> None:
     with pytest.raises(AssertionError):
         run_checks(lambda: _always(broken))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,12 +13,27 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, insert, text
+from sqlalchemy import Connection, column, create_engine, insert, table, text
 from sqlalchemy.engine import Engine, make_url
 
 from steadyarm.errors import StorageVersionError
 from steadyarm.storages import open_storage, storage_status, upgrade_storage
-from steadyarm.storages.sql.schema import REVISIONS, VERSION_TABLE, experiments, metadata
+from steadyarm.storages.base import Storage
+from steadyarm.storages.checks.bench import DAY, NOW, assign, new_segment, open_segment, running
+from steadyarm.storages.checks.looking import same
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import Tally, Target
+from steadyarm.storages.sql.schema import (
+    REVISIONS,
+    VERSION_TABLE,
+    assignments,
+    dump,
+    experiments,
+    metadata,
+    rewards,
+    segment_row,
+    segments,
+)
 from steadyarm.storages.sql.versions import MIGRATIONS, NEWEST, migrate
 
 _databases = count()
@@ -114,6 +130,102 @@ def test_an_older_database_is_refused_until_it_is_upgraded(url: str, engine: Eng
     assert storage.tokens() == []
     storage.close()
     assert upgrade_storage(url) == (NEWEST, NEWEST)
+
+
+def _tallies_of_0002(key: int, index: int, tally: Tally) -> list[dict[str, Any]]:
+    """One worker handed everything out; another took the rewards, so its rows know no last."""
+    rows = []
+    for arm, assigned in enumerate(tally.assigned):
+        place = {"key": key, "segment": index, "arm": arm}
+        told = {
+            "rewarded": tally.rewarded[arm],
+            "sums": str(tally.sums[arm]),
+            "squares": str(tally.squares[arm]),
+        }
+        none = {"rewarded": 0, "sums": "0", "squares": "0"}
+        if assigned:
+            rows.append({**place, "shard": 3, "assigned": assigned, "last": tally.last, **none})
+        if tally.rewarded[arm]:
+            rows.append({**place, "shard": 7, "assigned": 0, "last": None, **told})
+    return rows
+
+
+def _at_0002(connection: Connection, source: Storage, key: int) -> int:
+    """An experiment as revision 0002 kept it; its key."""
+    migrate(connection, "0002")
+    whole = source.snapshot(key, everything=True)
+    record = {**vars(whole.experiment), "config": dump(whole.experiment.config)}
+    record["policy_state"] = dump(whole.experiment.policy_state)
+    connection.execute(insert(experiments), record)
+    rows = source.log(key)
+    connection.execute(
+        insert(assignments),
+        [
+            {
+                **{name: getattr(row, name) for name in ("number", "unit", "arm", "probability")},
+                **{"key": key, "repeat": 0, "created": row.created},
+            }
+            for row in rows
+        ],
+    )
+    told = [
+        {"key": key, "number": row.number, "reward": row.reward, "created": row.rewarded}
+        for row in rows
+        if row.reward is not None
+    ]
+    connection.execute(insert(rewards), told)
+    connection.execute(insert(segments), [segment_row(key, each) for each, _ in whole.segments])
+    sums = [
+        row for each, tally in whole.segments for row in _tallies_of_0002(key, each.index, tally)
+    ]
+    connection.execute(insert(table("steadyarm_tallies", *map(column, sums[0]))), sums)
+    return key
+
+
+def test_sums_are_the_same_after_days_were_added(url: str, engine: Engine) -> None:
+    source = MemoryStorage()
+    key = running(source, 20)
+    for day in range(2):
+        units = [f"{day}.{i}" for i in range(10)]
+        assign(source, key, units, now=NOW + day * DAY)
+        source.reward(
+            key, [(unit, 0.1 + 1 / (3 + day)) for unit in units[::3]], None, NOW + 2 * DAY
+        )
+    open_segment(source, key, new_segment(30), closed=[0])  # nothing is handed out from this one
+    open_segment(source, key, new_segment(10))
+    assign(source, key, ["z"], now=NOW + 3 * DAY)
+    assign(source, key, ["a", "b", "c"], now=NOW + 4 * DAY)
+    with engine.begin() as connection:
+        _at_0002(connection, source, key)
+    engine.dispose()
+    assert upgrade_storage(url) == ("0002", NEWEST)
+    storage = open_storage(url)
+    expected = source.snapshot(key, everything=True)
+    found = storage.snapshot(key, everything=True)
+    assert [t for _, t in found.segments] == [t for _, t in expected.segments]
+    assert same(found.experiment, expected.experiment)
+    assert storage.summaries() == source.summaries()
+    today = NOW // DAY
+    handed = {(s.segment, s.day - today): s.tally.handed_out for s in storage.days(key)}
+    assert handed == {(0, 1): 20, (2, 4): 4}
+    assert not any(any(s.waited) or any(s.late) for s in storage.days(key))
+    for each in (source, storage):  # and both go on alike
+        assign(each, key, ["d", "e"], now=NOW + 5 * DAY)
+        told: list[tuple[Target, float]] = [("z", 0.9), ("a", 0.7), ("d", 0.1), ("0.1", 1.0)]
+        said = [outcome.status for outcome in each.reward(key, told, None, NOW + 6 * DAY)]
+        assert said == ["stored", "stored", "stored", "closed"]
+    expected = source.snapshot(key, everything=True)
+    found = storage.snapshot(key, everything=True)
+    assert [t for _, t in found.segments] == [t for _, t in expected.segments]
+    assert source.days(key)[-1] == storage.days(key)[-1]
+    days = storage.days(key)
+    told_on = [(s.segment, s.day - today, s.tally.told, sum(s.late)) for s in days]
+    assert told_on == [(0, 1, 8, 1), (2, 4, 2, 0), (2, 5, 1, 0)]
+    for index, (_, tally) in enumerate(found.segments):
+        mine = [s.tally for s in days if s.segment == index]
+        assert sum(t.handed_out for t in mine) == tally.handed_out
+        assert sum(sum(t.sums) for t in mine) == sum(tally.sums)
+    storage.close()
 
 
 @pytest.mark.parametrize("call", [open_storage, upgrade_storage])

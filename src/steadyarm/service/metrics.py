@@ -84,7 +84,7 @@ class _States(Collector):
         self._storage = storage
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        counts = Count(record.state for record in self._storage.experiments())
+        counts = Count(each.state for each in self._storage.summaries())
         found = GaugeMetricFamily(
             "steadyarm_experiments", "Experiments by state.", labels=["state"]
         )

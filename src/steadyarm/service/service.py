@@ -28,7 +28,6 @@ from steadyarm.service.metrics import Metrics
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.warming import Warming
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import ExperimentRecord
 
 __all__ = ["Live", "Service"]
 
@@ -168,19 +167,20 @@ class Service:
             await asyncio.sleep(TICK)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        for record in self.storage.experiments():
-            live = self.live.get(record.name)
+        for summary in self.storage.summaries():
+            live = self.live.get(summary.name)
             if live is not None:
-                live.over = record.state == "archived"
-            elif record.state == "running" and record.name not in self._strange:
-                self._hold(record, loop)
+                live.over = summary.state == "archived"
+            elif summary.state == "running" and summary.name not in self._strange:
+                self._hold(summary.name, loop)
 
-    def _hold(self, record: ExperimentRecord, loop: asyncio.AbstractEventLoop) -> None:
+    def _hold(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        record = self.storage.find(name)
         try:
             experiment = Experiment(self.storage, record)
         except InvalidInputError as error:  # such as a policy of somebody's own
-            self._strange.add(record.name)
-            log.warning("experiment %r is not looked after here: %s", record.name, error)
+            self._strange.add(name)
+            log.warning("experiment %r is not looked after here: %s", name, error)
         else:
             loop.call_soon_threadsafe(self.hold, experiment)
 

@@ -23,6 +23,10 @@ for ever, also when requests race. Otherwise every request is a new assignment.
 exactly (as fractions), so that they depend on what was told and not on the order. A reward is
 counted in its own segment, or refused if that was handed to the policy already.
 
+**Days.** The same sums are kept by the day (UTC) of the assignment, whenever its reward comes, with
+how long rewards were waited for and how many came too late. A segment's tally is the sum of its
+days, exactly. What came too late counts nowhere else, and no decision rests on it.
+
 **Decisions.** Opening, superseding and closing segments happens in `decide` alone, which stores
 a whole decision if nothing it rests on has changed, and else nothing: so each segment is handed to
 the policy exactly once, whichever process notices first. A decision never supersedes and opens at
@@ -41,6 +45,7 @@ from typing import Any
 
 from steadyarm.storages.records import (
     Assigned,
+    DaySums,
     Decision,
     ExperimentRecord,
     ExperimentState,
@@ -51,6 +56,7 @@ from steadyarm.storages.records import (
     Progress,
     SegmentRecord,
     Snapshot,
+    Summary,
     Target,
     TokenRecord,
 )
@@ -84,6 +90,13 @@ class Storage(ABC):
         """All experiments, in the order of their creation."""
 
     @abstractmethod
+    def summaries(self, only: int | None = None) -> list[Summary]:
+        """All experiments in short, in the order of their creation; cheap.
+
+        only : the key of the one that is wanted; an empty list if there is none
+        """
+
+    @abstractmethod
     def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
         """Change the state if `MOVES` allows it, else WrongStateError; where it is, it may stay."""
 
@@ -96,9 +109,9 @@ class Storage(ABC):
     ) -> ExperimentRecord:
         """An experiment as it stood elsewhere: its record (with a new key), all segments, all rows.
 
-        Tallies are counted anew from the rows, those in the snapshot are ignored. Positions below
-        a segment's counter that no row uses are released. ExperimentExistsError if the name is
-        taken.
+        Tallies and days are counted anew from the rows, tallies in the snapshot are ignored; of
+        rewards that came too late rows know nothing. Positions below a segment's counter that no
+        row uses are released. ExperimentExistsError if the name is taken.
         """
 
     # Decisions
@@ -183,6 +196,10 @@ class Storage(ABC):
         """
 
     # Reading
+
+    @abstractmethod
+    def days(self, key: int) -> tuple[DaySums, ...]:
+        """Sums by segment and day, in that order, without days on which nothing was handed out."""
 
     @abstractmethod
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:

@@ -23,6 +23,7 @@ from steadyarm.storages.memory_books import Books
 from steadyarm.storages.records import (
     MOVES,
     Assigned,
+    DaySums,
     Decision,
     ExperimentRecord,
     ExperimentState,
@@ -33,6 +34,7 @@ from steadyarm.storages.records import (
     Progress,
     SegmentRecord,
     Snapshot,
+    Summary,
     Target,
     TokenRecord,
     number_of,
@@ -87,6 +89,12 @@ class MemoryStorage(Storage):
         """See `Storage.experiments`."""
         with self._lock:
             return [books.record for books in self._books.values()]
+
+    def summaries(self, only: int | None = None) -> list[Summary]:
+        """See `Storage.summaries`."""
+        with self._lock:
+            keys = self._books if only is None else {only} & self._books.keys()
+            return [self._books[key].summary() for key in keys]
 
     def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
         """See `Storage.move`."""
@@ -213,6 +221,11 @@ class MemoryStorage(Storage):
                     f"the experiment {books.record.name!r} is archived; it takes no rewards."
                 )
             return tuple(books.reward(target, value, window, now) for target, value in told)
+
+    def days(self, key: int) -> tuple[DaySums, ...]:
+        """See `Storage.days`."""
+        with self._at(key) as books:
+            return tuple(chain.from_iterable(d.sums(i) for i, d in enumerate(books.days)))
 
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
         """See `Storage.log`."""

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from steadyarm.errors import WrongStateError
-from steadyarm.storages.counting import RunningTally
+from steadyarm.storages.counting import RunningDays, RunningTally
 from steadyarm.storages.records import (
     Assigned,
     Decision,
@@ -19,6 +19,7 @@ from steadyarm.storages.records import (
     Outcome,
     Progress,
     SegmentRecord,
+    Summary,
     Tally,
     Target,
     check_of,
@@ -36,6 +37,7 @@ class Books:
 
     Attributes
     ----------
+    sums, days : of every segment
     rows : assignments by number
     units : numbers by unit, if they stick
     unclosed : indices of the segments that are open
@@ -49,6 +51,7 @@ class Books:
         self.sticky = record.config.get("sticky") == "unit"
         self.segments: list[SegmentRecord] = []
         self.sums: list[RunningTally] = []
+        self.days: list[RunningDays] = []
         self.unclosed: set[int] = set()
         self.rows: dict[int, LogRow] = {}
         self.units: dict[str, int] = {}
@@ -67,7 +70,9 @@ class Books:
     def open(self, segment: SegmentRecord) -> None:
         """Add a segment; also one that was closed elsewhere."""
         self.segments.append(segment)
-        self.sums.append(RunningTally(segment.segment.weights.shape[1]))
+        arms = segment.segment.weights.shape[1]
+        self.sums.append(RunningTally(arms))
+        self.days.append(RunningDays(arms))
         if segment.closed is None:
             self.unclosed.add(segment.index)
 
@@ -79,6 +84,18 @@ class Books:
         """How far a segment is."""
         sums, rounds = self.sums[index], self.segments[index].rounds
         return Progress(index, rounds, sums.handed_out, sum(sums.rewarded), sums.last)
+
+    def summary(self) -> Summary:
+        """The experiment in short."""
+        record, sums = self.record, self.sums
+        return Summary(
+            *(record.key, record.name, record.tag, record.state, record.config),
+            *(record.created, record.version, record.observed),
+            assigned=sum(tally.handed_out for tally in sums),
+            rewarded=sum(sum(tally.rewarded) for tally in sums),
+            started=self.segments[0].opened if self.segments else None,
+            last=max((tally.last for tally in sums if tally.last is not None), default=None),
+        )
 
     def decide(self, version: int, decision: Decision, now: int) -> bool:
         """Store a decision, or nothing if what it rests on has changed."""
@@ -116,7 +133,9 @@ class Books:
     def enter(self, row: LogRow) -> None:
         """Add an assignment, with its reward if it has one."""
         self.rows[row.number] = row
-        self.sums[place_of(row.number)[0]].add(row)
+        segment = place_of(row.number)[0]
+        self.sums[segment].add(row)
+        self.days[segment].add(row)
         if self.sticky:
             self.units[row.unit] = row.number
 
@@ -151,12 +170,13 @@ class Books:
         number, segment = row.number, place_of(row.number)[0]
         if row.reward is not None:
             return Outcome("repeated" if row.reward == value else "conflict", number, row.reward)
-        if segment not in self.unclosed:
-            return Outcome("closed", number)
-        if window is not None and now - row.created > window:
-            return Outcome("late", number)
+        closed = segment not in self.unclosed
+        if closed or (window is not None and now - row.created > window):
+            self.days[segment].refuse(row.arm, row.created)
+            return Outcome("closed" if closed else "late", number)
         self.rows[number] = replace(row, reward=value, rewarded=now)
         self.sums[segment].tell(row.arm, value)
+        self.days[segment].tell(row.arm, row.created, value, now)
         return Outcome("stored", number)
 
     def take(self, wanted: int) -> list[int]:

@@ -17,6 +17,7 @@ __all__ = [
     "MOVES",
     "POSITIONS",
     "Assigned",
+    "DaySums",
     "Decision",
     "ExperimentRecord",
     "ExperimentState",
@@ -28,6 +29,7 @@ __all__ = [
     "Scope",
     "SegmentRecord",
     "Snapshot",
+    "Summary",
     "Tally",
     "Target",
     "TokenRecord",
@@ -113,6 +115,32 @@ class ExperimentRecord:
     observed: int
 
 
+@dataclass(frozen=True)
+class Summary:
+    """One experiment in short, for lists; what is not said here is as in `ExperimentRecord`.
+
+    Attributes
+    ----------
+    config : shared by all summaries of the experiment; not to be changed
+    assigned, rewarded : assignments and rewards in all
+    started : when the first segment was opened; None before
+    last : time of the last assignment; None before the first
+    """
+
+    key: int
+    name: str
+    tag: str
+    state: ExperimentState
+    config: Mapping[str, Any]
+    created: int
+    version: int
+    observed: int
+    assigned: int
+    rewarded: int
+    started: int | None
+    last: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class SegmentRecord:
     """One segment: its allocation and reference are fixed when it opens.
@@ -194,6 +222,27 @@ class Tally:
 
 def _floats(values: tuple[Fraction, ...]) -> NDArray[np.float64]:
     return np.array([[float(value) for value in values]])
+
+
+@dataclass(frozen=True)
+class DaySums:
+    """What was handed out from one segment on one day (UTC), and what came of it.
+
+    Attributes
+    ----------
+    segment : its index
+    day : of the assignments, in days since 1970
+    tally : of these assignments, their rewards included, whenever they came
+    waited : milliseconds from assignments to their rewards, summed by arm
+    late : rewards of these assignments that came after their window, or after the segment was
+        closed, and were refused; by arm, and as often as they were told
+    """
+
+    segment: int
+    day: int
+    tally: Tally
+    waited: tuple[int, ...]
+    late: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from itertools import chain
 
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks import (
+    days,
     decisions,
     experiments,
     leases,
@@ -23,6 +24,7 @@ from steadyarm.storages.checks import (
     reports,
     restoring,
     rewards,
+    summaries,
     upkeep,
 )
 from steadyarm.storages.checks.bench import Check, Open
@@ -31,10 +33,12 @@ __all__ = ["CHECKS", "Open", "run_checks"]
 
 _TOPICS = (
     experiments,
+    summaries,
     places,
     leases,
     reports,
     rewards,
+    days,
     decisions,
     reading,
     restoring,

@@ -23,6 +23,7 @@ from steadyarm.storages.records import (
 )
 
 __all__ = [
+    "DAY",
     "FLOATS",
     "HOUR",
     "NAMES",
@@ -49,6 +50,7 @@ T = TypeVar("T")
 
 NOW = 1_750_000_000_123_456
 HOUR = 3_600_000_000
+DAY = 24 * HOUR
 SEED = 2**70 + 11
 WEIGHTS = (0.1, 0.2, 0.7)
 NAMES = (

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from steadyarm.segments import Segment, arms_between
 from steadyarm.storages.base import Storage
-from steadyarm.storages.checks.bench import SEED
+from steadyarm.storages.checks.bench import DAY, SEED
 from steadyarm.storages.records import (
     Assigned,
+    DaySums,
     ExperimentRecord,
     Handed,
     Lease,
@@ -29,6 +30,7 @@ from steadyarm.storages.records import (
 __all__ = [
     "accounted",
     "counter_of",
+    "dayed",
     "every",
     "everything",
     "has_arms_of",
@@ -139,7 +141,45 @@ def tallied(storage: Storage, key: int) -> list[Tally]:
         assert tally.squares == squares, "a sum of squares is not exact"
         last = max((r.created for r in mine), default=None)
         assert tally.last == last, "a tally has another time of the last assignment"
+    dayed(storage, key)
     return [tally for _, tally in whole.segments]
+
+
+def dayed(storage: Storage, key: int) -> tuple[DaySums, ...]:
+    """The sums of all days, after comparing them with the log and with the tallies."""
+    handed: dict[tuple[int, int], list[LogRow]] = {}
+    for row in whole_log(storage, key):
+        handed.setdefault((place_of(row.number)[0], row.created // DAY), []).append(row)
+    days = storage.days(key)
+    places = [(sums.segment, sums.day) for sums in days]
+    assert places == sorted(handed), "not the days on which something was handed out, in order"
+    for place, sums in zip(places, days, strict=True):
+        _day_is_of(sums, handed[place])
+    for record, tally in storage.snapshot(key, everything=True).segments:
+        parts = [sums.tally for sums in days if sums.segment == record.index]
+        parts.append(Tally.empty(record.segment.weights.shape[1]))
+        for name in ("assigned", "rewarded", "sums", "squares"):
+            arms = zip(*(getattr(part, name) for part in parts), strict=True)
+            total = tuple(sum(values) for values in arms)
+            assert total == getattr(tally, name), f"the days' {name} are not the segment's"
+        last = max((part.last for part in parts if part.last is not None), default=None)
+        assert last == tally.last, "the last of the days is not the last of the segment"
+    return days
+
+
+def _day_is_of(sums: DaySums, rows: Sequence[LogRow]) -> None:
+    tally = sums.tally
+    assert tally.last == max(r.created for r in rows), "a day has another last assignment"
+    for arm, assigned in enumerate(tally.assigned):
+        mine = [r for r in rows if r.arm == arm]
+        told = [Fraction(r.reward) for r in mine if r.reward is not None]
+        counts = assigned, tally.rewarded[arm]
+        assert counts == (len(mine), len(told)), "a day miscounts assignments or rewards"
+        assert tally.sums[arm] == sum(told), "a day's sum is not exact"
+        assert tally.squares[arm] == sum(v * v for v in told), "a day's squares are not exact"
+        times = [(r.created, r.rewarded) for r in mine if r.rewarded is not None]
+        waited = sum(max(0, there - created) // 1000 for created, there in times)
+        assert sums.waited[arm] == waited, "not the time for which rewards were waited"
 
 
 def everything(storage: Storage, key: int) -> list[object]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from steadyarm.errors import ExperimentExistsError
 from steadyarm.storages.checks.bench import (
+    DAY,
     NOW,
     Check,
     Open,
@@ -142,14 +143,15 @@ def check_threads_rewards(open_storage: Open) -> None:
     storages = [open_storage() for _ in range(3)]
     key = running(storages[0], 60)
     units = [f"u{i}" for i in range(60)]
-    assign(storages[0], key, units)
+    for day in range(3):
+        assign(storages[0], key, units[20 * day : 20 * day + 20], now=NOW + day * DAY)
     told: list[tuple[Target, float]] = [(unit, 0.1 * i) for i, unit in enumerate(units)]
 
     def work(i: int) -> list[Outcome]:
         order = np.random.default_rng(i).permutation(60)
         said: list[Outcome] = []
         for part in np.array_split(order, 10):
-            said += storages[i % 3].reward(key, [told[j] for j in part], None, NOW)
+            said += storages[i % 3].reward(key, [told[j] for j in part], None, NOW + 3 * DAY)
         return said
 
     said = gathered(work, 8)
@@ -217,6 +219,8 @@ def check_threads_close_and_reward(open_storage: Open) -> None:
         assert tally.told == told, "a reward was counted after its segment was closed"
         assert said["stored"] == told, "a stored reward is missing in the tally, or is refused"
         assert said["closed"] == 40 - told, "a reward is neither stored nor refused"
+        late = sum(sum(sums.late) for sums in storages[2].days(key))
+        assert late == said["closed"], "rewards that came too late are not counted once each"
 
 
 CHECKS: tuple[Check, ...] = (

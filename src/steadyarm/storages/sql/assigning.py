@@ -12,6 +12,7 @@ from sqlalchemy import Connection, case, insert
 from sqlalchemy.dialects import postgresql, sqlite
 
 from steadyarm.errors import WrongStateError
+from steadyarm.storages.counting import day_of
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import Assigned, Handed, Lease, number_of, place_of
 from steadyarm.storages.sql.lookups import (
@@ -41,7 +42,7 @@ __all__ = ["Assigner"]
 
 INSERT = insert(assignments)
 INSERT_NEW = insert_new(assignments, assignments.c.number)
-TALLY_KEY = ["key", "segment", "arm", "shard"]
+TALLY_KEY = ["key", "segment", "arm", "shard", "day"]
 
 
 def _add(dialect: Any) -> Any:
@@ -159,10 +160,11 @@ class Assigner:
         return set(self.connection.execute(INSERT_NEW, values).scalars())
 
     def _count(self, items: list[Assigned]) -> None:
-        counts = Counter((place_of(item.number)[0], item.arm) for item in items)
-        last: dict[tuple[int, int], int] = {}
+        counts = Counter[tuple[int, int, int]]()
+        last: dict[tuple[int, int, int], int] = {}
         for item in items:
-            place = place_of(item.number)[0], item.arm
+            place = place_of(item.number)[0], item.arm, day_of(item.created)
+            counts[place] += 1
             last[place] = max(item.created, last.get(place, item.created))
         rows = [
             {
@@ -170,13 +172,14 @@ class Assigner:
                 "segment": segment,
                 "arm": arm,
                 "shard": self.shard,
+                "day": day,
                 "assigned": count,
                 "rewarded": 0,
                 "sums": "0",
                 "squares": "0",
-                "last": last[segment, arm],
+                "last": last[segment, arm, day],
             }
-            for (segment, arm), count in sorted(counts.items())
+            for (segment, arm, day), count in sorted(counts.items())
         ]
         if rows:
             self.connection.execute(ADD[self.connection.dialect.name], one_or_many(rows))

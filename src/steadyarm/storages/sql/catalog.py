@@ -16,7 +16,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.storages.counting import RunningTally
+from steadyarm.storages.counting import RunningDays
 from steadyarm.storages.records import (
     MOVES,
     ExperimentRecord,
@@ -157,7 +157,7 @@ def restore(
         connection.execute(SEGMENTS, [segment_row(key, record) for record, _ in snapshot.segments])
     handed = {record.index: record.handed for record, _ in snapshot.segments}
     counted = {
-        record.index: RunningTally(record.segment.weights.shape[1])
+        record.index: RunningDays(record.segment.weights.shape[1])
         for record, _ in snapshot.segments
     }
     for page in pages:
@@ -175,7 +175,7 @@ def restore(
     if rows:
         connection.execute(TALLIES, rows)
     for segment in sorted(handed):
-        if counted[segment].handed_out < handed[segment]:
+        if counted[segment].handed_out() < handed[segment]:
             span = number_of(segment, 0), number_of(segment, handed[segment])
             keep(connection, key, unused(connection, key, span))
     return made
@@ -207,21 +207,25 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
             connection.execute(insert_rows(table), values)
 
 
-def _tallies(key: int, segment: int, counted: RunningTally) -> Iterator[dict[str, Any]]:
-    """A row for every arm that was handed out."""
-    for arm, assigned in enumerate(counted.assigned):
-        if assigned:
-            yield {
-                "key": key,
-                "segment": segment,
-                "arm": arm,
-                "shard": 0,
-                "assigned": assigned,
-                "rewarded": counted.rewarded[arm],
-                "sums": str(counted.sums[arm]),
-                "squares": str(counted.squares[arm]),
-                "last": counted.last,
-            }
+def _tallies(key: int, segment: int, counted: RunningDays) -> Iterator[dict[str, Any]]:
+    """A row for every arm and day on which it was handed out."""
+    for sums in counted.sums(segment):
+        tally = sums.tally
+        for arm, assigned in enumerate(tally.assigned):
+            if assigned:
+                yield {
+                    "key": key,
+                    "segment": segment,
+                    "arm": arm,
+                    "shard": 0,
+                    "day": sums.day,
+                    "assigned": assigned,
+                    "rewarded": tally.rewarded[arm],
+                    "sums": str(tally.sums[arm]),
+                    "squares": str(tally.squares[arm]),
+                    "last": tally.last,
+                    "waited": sums.waited[arm],
+                }
 
 
 def add_token(connection: Connection, token: TokenRecord) -> None:

@@ -1,15 +1,15 @@
-"""Rewards: each stored once, and added to the exact sums of its segment and arm."""
+"""Rewards: each stored once, and added to the exact sums of its segment, arm and day."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
-from fractions import Fraction
 
-from sqlalchemy import Connection, bindparam, insert, select, update
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import Connection, bindparam, insert, select
 
 from steadyarm.errors import WrongStateError
+from steadyarm.storages.counting import day_of, waited_between
 from steadyarm.storages.records import (
     Outcome,
     Target,
@@ -17,11 +17,10 @@ from steadyarm.storages.records import (
 )
 from steadyarm.storages.sql.lookups import by_targets, one_or_many, portions, state_of
 from steadyarm.storages.sql.many import insert_new
-from steadyarm.storages.sql.schema import AnyRow, rewards, segments, tallies
+from steadyarm.storages.sql.schema import AnyRow, rewards, segments
+from steadyarm.storages.sql.summing import More, Place, add
 
 __all__ = ["reward"]
-
-Places = dict[tuple[int, int], list[float]]  # rewards by segment and arm
 
 OPEN = (
     select(segments.c.index)
@@ -37,33 +36,6 @@ INSERT = insert(rewards)
 INSERT_NEW = insert_new(rewards, rewards.c.number)
 TOLD = select(rewards.c.number, rewards.c.reward).where(
     rewards.c.key == bindparam("key"), rewards.c.number.in_(bindparam("numbers", expanding=True))
-)
-SUMS = (
-    select(tallies.c.segment, tallies.c.arm, tallies.c.sums, tallies.c.squares)
-    .where(
-        tallies.c.key == bindparam("key"),
-        tallies.c.segment.in_(bindparam("segments", expanding=True)),
-        tallies.c.arm.in_(bindparam("arms", expanding=True)),
-        tallies.c.shard == bindparam("shard"),
-    )
-    .order_by(tallies.c.segment, tallies.c.arm)
-    .with_for_update()
-)
-BEGIN = insert(tallies)
-BEGIN_NEW = postgresql.insert(tallies).on_conflict_do_nothing()
-ADD = (
-    update(tallies)
-    .where(
-        tallies.c.key == bindparam("of"),
-        tallies.c.segment == bindparam("in_segment"),
-        tallies.c.arm == bindparam("of_arm"),
-        tallies.c.shard == bindparam("in_shard"),
-    )
-    .values(
-        rewarded=tallies.c.rewarded + bindparam("more"),
-        sums=bindparam("all_sums"),
-        squares=bindparam("all_squares"),
-    )
 )
 
 
@@ -97,7 +69,11 @@ def reward(
         if place_of(number)[0] in opened and not _late(new[number][0], window, now)
     }
     counted |= _insert(connection, key, new, now)
-    _add(connection, key, shard, new)
+    refused: list[AnyRow] = []
+    if len(new) < len(rows):
+        known = new.keys() | counted.keys()
+        refused = [row for row in rows if row is not None and row.number not in known]
+    add(connection, key, shard, _more(new, refused, now))
     outcomes = []
     for row, (_, value) in zip(rows, told, strict=True):
         if row is None:
@@ -143,59 +119,16 @@ def _insert(
     return found
 
 
-def _add(
-    connection: Connection, key: int, shard: int, new: dict[int, tuple[AnyRow, float]]
-) -> None:
-    if not new:
-        return
-    values: Places = {}
+def _more(
+    new: dict[int, tuple[AnyRow, float]], refused: list[AnyRow], now: int
+) -> dict[Place, More]:
+    """What is to be added where: rewards, and those that came too late."""
+    found: defaultdict[Place, More] = defaultdict(More)
     for number, (row, value) in new.items():
-        values.setdefault((place_of(number)[0], row.arm), []).append(value)
-    there = _sums(connection, key, shard, values)
-    rows = []
-    for place in sorted(values):
-        exact = [Fraction(value) for value in values[place]]
-        sums, squares = there[place]
-        rows.append(
-            {
-                "of": key,
-                "in_segment": place[0],
-                "of_arm": place[1],
-                "in_shard": shard,
-                "more": len(exact),
-                "all_sums": str(sum(exact, Fraction(sums))),
-                "all_squares": str(sum((value * value for value in exact), Fraction(squares))),
-            }
-        )
-    connection.execute(ADD, one_or_many(rows))
-
-
-def _sums(
-    connection: Connection, key: int, shard: int, values: Places
-) -> dict[tuple[int, int], tuple[str, str]]:
-    """Sums and squares of our shard, locked; rows that are missing are begun."""
-    wanted = {
-        "key": key,
-        "segments": sorted({segment for segment, _ in values}),
-        "arms": sorted({arm for _, arm in values}),
-        "shard": shard,
-    }
-
-    def look() -> dict[tuple[int, int], tuple[str, str]]:
-        found = connection.execute(SUMS, wanted)
-        return {(row.segment, row.arm): (row.sums, row.squares) for row in found}
-
-    there = look()
-    missing = sorted(values.keys() - there.keys())
-    if not missing:
-        return there
-    none = {"assigned": 0, "rewarded": 0, "sums": "0", "squares": "0", "last": None}
-    statement = BEGIN if connection.dialect.name == "sqlite" else BEGIN_NEW
-    connection.execute(
-        statement,
-        [
-            {"key": key, "segment": segment, "arm": arm, "shard": shard, **none}
-            for segment, arm in missing
-        ],
-    )
-    return look()
+        created = row.created
+        more = found[place_of(number)[0], row.arm, day_of(created)]
+        more.values.append(value)
+        more.waited += waited_between(created, now)
+    for row in refused:
+        found[place_of(row.number)[0], row.arm, day_of(row.created)].late += 1
+    return found

@@ -57,7 +57,7 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
-REVISIONS = ("0001", "0002")  # oldest first; known here so that opening a storage needs no Alembic
+REVISIONS = ("0001", "0002", "0003")  # oldest first; here, so that opening needs no Alembic
 
 metadata = MetaData()
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER by itself
@@ -69,6 +69,10 @@ def _column(name: str, kind: Any, null: bool = False) -> Column[Any]:
 
 def _key(name: str, kind: Any = BigInteger) -> Column[Any]:
     return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _count(name: str) -> Column[Any]:
+    return Column(name, BigInteger, nullable=False, server_default="0")
 
 
 experiments = Table(
@@ -115,6 +119,7 @@ segments = Table(
 )
 
 # Workers add to tallies of their own shard, so that they do not queue; sums go over all shards.
+# `day` is that of the assignments, `waited` and `late` are as in `DaySums`.
 tallies = Table(
     f"{PREFIX}tallies",
     metadata,
@@ -122,11 +127,14 @@ tallies = Table(
     _key("segment", Integer),
     _key("arm", Integer),
     _key("shard", Integer),
+    _key("day", Integer),
     _column("assigned", BigInteger),
     _column("rewarded", BigInteger),
     _column("sums", Text),
     _column("squares", Text),
     _column("last", BigInteger, null=True),
+    _count("waited"),
+    _count("late"),
 )
 
 # `repeat` is 0 if units are sticky and number + 1 if not: one unique index serves both.
@@ -247,7 +255,7 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
 
 
 def tally_of(rows: Iterable[AnyRow], arms: int) -> Tally:
-    """The sum of rows of `tallies` that belong to one segment."""
+    """The sum of rows of `tallies` that belong to one segment, or one day of it."""
     assigned, rewarded = [0] * arms, [0] * arms
     sums, squares = [Fraction(0)] * arms, [Fraction(0)] * arms
     last: int | None = None

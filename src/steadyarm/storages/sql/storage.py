@@ -12,6 +12,7 @@ from steadyarm.storages.base import Storage
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import (
     Assigned,
+    DaySums,
     Decision,
     ExperimentRecord,
     ExperimentState,
@@ -22,10 +23,11 @@ from steadyarm.storages.records import (
     Progress,
     SegmentRecord,
     Snapshot,
+    Summary,
     Target,
     TokenRecord,
 )
-from steadyarm.storages.sql import catalog, deciding, places, rewarding
+from steadyarm.storages.sql import catalog, deciding, overview, places, rewarding
 from steadyarm.storages.sql.assigning import Assigner
 from steadyarm.storages.sql.engine import Database
 from steadyarm.storages.sql.lookups import (
@@ -55,6 +57,7 @@ class SQLStorage(Storage):
         self._database = Database(url)
         self._draws = Draws()
         self._known: dict[int, Facts] = {}
+        self._configs: dict[int, Mapping[str, Any]] = {}
         try:
             prepare(self._database)
         except BaseException:
@@ -103,6 +106,10 @@ class SQLStorage(Storage):
     def experiments(self) -> list[ExperimentRecord]:
         """See `Storage.experiments`."""
         return self._database.read(catalog.list_experiments)
+
+    def summaries(self, only: int | None = None) -> list[Summary]:
+        """See `Storage.summaries`."""
+        return self._database.read(lambda c: overview.summaries(c, self._configs, only))
 
     def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
         """See `Storage.move`."""
@@ -187,6 +194,10 @@ class SQLStorage(Storage):
         return self._database.write(
             lambda c: rewarding.reward(c, key, self._facts(c, key).sticky, shard, told, window, now)
         )
+
+    def days(self, key: int) -> tuple[DaySums, ...]:
+        """See `Storage.days`."""
+        return self._read(key, lambda c: overview.days(c, key))
 
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
         """See `Storage.log`."""

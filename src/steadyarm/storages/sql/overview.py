@@ -1,0 +1,126 @@
+"""Sums by day of one experiment, and all experiments in short."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
+
+from steadyarm.storages.records import DaySums, Summary
+from steadyarm.storages.sql.lookups import portions
+from steadyarm.storages.sql.schema import AnyRow, experiments, segments, tallies, tally_of
+
+__all__ = ["days", "summaries"]
+
+DAYS = (
+    select(tallies)
+    .where(tallies.c.key == bindparam("key"))
+    .order_by(tallies.c.segment, tallies.c.day)
+)
+WEIGHTS = select(segments.c.index, segments.c.weights).where(segments.c.key == bindparam("key"))
+
+_first = (segments.c.key == experiments.c.key) & (segments.c.index == 0)
+
+
+def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Experiments with their sums; conditions are on keys of tallies."""
+    counts = (
+        select(
+            tallies.c.key,
+            func.sum(tallies.c.assigned).label("assigned"),
+            func.sum(tallies.c.rewarded).label("rewarded"),
+            func.max(tallies.c.last).label("last"),
+        )
+        .where(*conditions)
+        .group_by(tallies.c.key)
+        .subquery("counts")
+    )
+    return (
+        select(
+            experiments.c.key,
+            experiments.c.name,
+            experiments.c.tag,
+            experiments.c.state,
+            experiments.c.created,
+            experiments.c.version,
+            experiments.c.observed,
+            counts.c.assigned,
+            counts.c.rewarded,
+            segments.c.opened,
+            counts.c.last,
+        )
+        .select_from(
+            experiments.outerjoin(segments, _first).outerjoin(
+                counts, counts.c.key == experiments.c.key
+            )
+        )
+        .order_by(experiments.c.key)
+    )
+
+
+SUMMARIES = _summaries()
+SUMMARY = _summaries(tallies.c.key == bindparam("only")).where(
+    experiments.c.key == bindparam("only")
+)
+CONFIGS = select(experiments.c.key, experiments.c.config).where(
+    experiments.c.key.in_(bindparam("keys", expanding=True))
+)
+
+
+def days(connection: Connection, key: int) -> tuple[DaySums, ...]:
+    """See `Storage.days`."""
+    weights = connection.execute(WEIGHTS, {"key": key})
+    arms = {index: len(json.loads(text)[0]) for index, text in weights}
+    rows = connection.execute(DAYS, {"key": key})
+    return tuple(_day(*each, arms[each[0]]) for each in _by_day(rows))
+
+
+def _by_day(rows: Iterable[AnyRow]) -> Iterator[tuple[int, int, list[AnyRow]]]:
+    """Segment, day and rows. Where nothing was handed out, rows belong to the next day: they are of
+    assignments from before revision 0003, which counts these on the last day they may be of.
+    """
+    found: list[AnyRow] = []
+    for (segment, day), group in groupby(rows, lambda row: (row.segment, row.day)):
+        found += group
+        if any(row.assigned for row in found):
+            yield segment, day, found
+            found = []
+
+
+def _day(segment: int, day: int, rows: list[AnyRow], arms: int) -> DaySums:
+    waited, late = [0] * arms, [0] * arms
+    for row in rows:
+        waited[row.arm] += row.waited
+        late[row.arm] += row.late
+    return DaySums(segment, day, tally_of(rows, arms), tuple(waited), tuple(late))
+
+
+def summaries(
+    connection: Connection, configs: dict[int, Mapping[str, Any]], only: int | None = None
+) -> list[Summary]:
+    """See `Storage.summaries`; configs, which never change, are read into `configs` once."""
+    found = connection.execute(SUMMARIES if only is None else SUMMARY, {"only": only})
+    rows = found.all()
+    for portion in portions([row.key for row in rows if row.key not in configs]):
+        for key, config in connection.execute(CONFIGS, {"keys": portion}):
+            configs[key] = json.loads(config)
+    return [
+        Summary(
+            key=row.key,
+            name=row.name,
+            tag=row.tag,
+            state=row.state,
+            config=configs[row.key],
+            created=row.created,
+            version=row.version,
+            observed=row.observed,
+            assigned=int(row.assigned or 0),
+            rewarded=int(row.rewarded or 0),
+            started=row.opened,
+            last=row.last,
+        )
+        for row in rows
+    ]

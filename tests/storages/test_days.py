@@ -1,0 +1,92 @@
+"""Sums by day and summaries in databases, beyond the contract: what is written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import event
+
+from steadyarm.storages.base import Storage
+from steadyarm.storages.checks.bench import DAY, new_segment, open_segment
+from steadyarm.storages.records import Target
+from steadyarm.storages.sql.storage import SQLStorage
+
+Open = Callable[[], Storage]
+
+pytestmark = pytest.mark.parametrize("open_fresh", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def storage(open_fresh: Open) -> SQLStorage:
+    return _opened(open_fresh)
+
+
+def _opened(open_fresh: Open) -> SQLStorage:
+    opened = open_fresh()
+    assert isinstance(opened, SQLStorage)
+    return opened
+
+
+def _running(storage: Storage, rounds: int) -> int:
+    config = {"seed": 7, "arms": ["a", "b"], "sticky": "unit"}
+    key = storage.create("e", "tag", "running", config, {}, 0).key
+    open_segment(storage, key, new_segment(rounds, weights=(0.5, 0.5)))
+    return key
+
+
+def _statements(storage: SQLStorage) -> list[str]:
+    """What the database is told from now on."""
+    told: list[str] = []
+    event.listen(
+        storage._database.engine,
+        "before_cursor_execute",
+        lambda connection, cursor, statement, *rest: told.append(statement),
+    )
+    return told
+
+
+def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(
+    open_fresh: Open, storage: SQLStorage
+) -> None:
+    key = _running(storage, 10)
+    storage.assign(key, ["a", "b"], expires=10, now=0)
+    storage._database.shard = 3
+    other = _opened(open_fresh)
+    other._database.shard = 4
+    once: list[tuple[Target, float]] = [("a", 1.0)]
+    for told in (once, [*once, ("b", 1.0), ("a", 2.0)]):
+        for worker in (storage, other):
+            said = worker.reward(key, told, 5, 6)
+            assert {outcome.status for outcome in said} == {"late"}
+    (sums,) = storage.days(key)
+    assert (sum(sums.late), sums.tally.handed_out, sums.tally.told) == (8, 2, 0)
+    assert [o.status for o in other.reward(key, [("a", 1.0)], None, 6)] == ["stored"]
+    assert [sums.tally for sums in storage.days(key)] == [storage.snapshot(key).segments[0][1]]
+
+
+def test_traffic_needs_no_more_statements_because_of_days(storage: SQLStorage) -> None:
+    key = _running(storage, 1000)
+    told = _statements(storage)
+
+    def written(now: int) -> list[str]:
+        told.clear()
+        storage.assign(key, [f"{now}.{i}" for i in range(50)], expires=now + 1, now=now)
+        storage.reward(key, [(f"{now}.{i}", 1.0) for i in range(50)], None, now)
+        return [statement for statement in told if "steadyarm_tallies" in statement]
+
+    for now in (0, 1, DAY, 2 * DAY, 2 * DAY + 1):
+        kinds = [statement.split()[0] for statement in written(now)]
+        assert kinds == ["INSERT", "SELECT", "UPDATE"]
+    assert len(storage.days(key)) == 3
+
+
+def test_configs_are_read_once(storage: SQLStorage) -> None:
+    _running(storage, 10)
+    told = _statements(storage)
+    first = storage.summaries()
+    assert sum("config" in statement for statement in told) == 1
+    told.clear()
+    assert storage.summaries() == first
+    assert not any("config" in each or "policy_state" in each for each in told)
+    assert sum("SELECT" in statement for statement in told) == 1
