@@ -676,7 +676,7 @@ def test_a_judgement_is_of_the_moment() -> None:
     for _ in range(137):
         a = session.ask()
         session.tell(a, reward(a))
-    judgement, before = session._judgement(), session.recommend()
+    judgement, before = session.judgement(), session.recommend()
     for _ in range(163):
         a = session.ask()
         session.tell(a, -reward(a))

@@ -115,6 +115,10 @@ class Experiment:
         """draft, running, paused, stopped or archived."""
         return self.storage.find(self.name).state
 
+    def now(self) -> int:
+        """The time as the storage keeps it."""
+        return microseconds(self._clock())
+
     # Handing out
 
     def ask(self, unit: str | None = None) -> LiveAssignment:
@@ -139,7 +143,7 @@ class Experiment:
         answers: list[LiveAssignment | SteadyArmError | None] = [
             None if isinstance(unit, str) else unit for unit in checked
         ]
-        now = self._now()
+        now = self.now()
         if self.settings.window is not None and now >= self._look:
             self._look = now + LOOK
             self.refresh()
@@ -214,7 +218,7 @@ class Experiment:
             raise InvalidInputError(
                 f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
             )
-        now = self._now()
+        now = self.now()
         until = now + microseconds(seconds)
         while not (leases := self.storage.lease(self.key, wanted, expires=until + GRACE, now=now)):
             if refused := open_segment(self.storage, self.key, self.settings, now):
@@ -233,7 +237,7 @@ class Experiment:
         Where the unit has another assignment already that one counts and is given back; where the
         lease has run out the error stands in its place.
         """
-        now = self._now()
+        now = self.now()
         rows = [
             (whole_number(position, "the position"), self._unit(unit), instant(when, now))
             for position, unit, when in used
@@ -278,7 +282,7 @@ class Experiment:
                 answers.append(error)
         # Where nothing may be missing a late reward is better than none.
         window = None if self.settings.missing == "fail" else self.settings.window
-        outcomes = iter(self.storage.reward(self.key, good, window, self._now()) if good else ())
+        outcomes = iter(self.storage.reward(self.key, good, window, self.now()) if good else ())
         for i, (target, reward) in enumerate(given):
             if answers[i] is None:
                 answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
@@ -291,7 +295,7 @@ class Experiment:
 
     def refresh(self) -> None:
         """Hand segments that are over to the policy; asking and telling do it by themselves."""
-        hand_over(self.storage, self.key, self.settings, self._now())
+        hand_over(self.storage, self.key, self.settings, self.now())
 
     def _target(self, target: str) -> Target:
         """What an assignment's id says, or the unit."""
@@ -338,7 +342,7 @@ class Experiment:
     def judgement(self, strict: bool = True) -> Judgement:
         """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
         snapshot = self.storage.snapshot(self.key, everything=True)
-        return judge(self.settings, snapshot, self._now(), strict)
+        return judge(self.settings, snapshot, self.now(), strict)
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""
@@ -399,9 +403,6 @@ class Experiment:
         self.close()
 
     # Small print
-
-    def _now(self) -> int:
-        return microseconds(self._clock())
 
     def _unit(self, unit: Any) -> str:
         if unit is None and self.settings.sticky == "none":

@@ -66,6 +66,13 @@ class Judgement:
         """Variants handed out."""
         return sum(int(piece.assigned.sum()) for piece in self.pieces)
 
+    def judged(self) -> list[OpenSegment]:
+        """Complete pieces; all that brought rewards at the end, or if most are incomplete."""
+        pieces = [piece for piece in self.pieces if piece.told]
+        complete = [piece for piece in pieces if not piece.waiting]
+        enough = 2 * sum(piece.told for piece in complete) >= sum(piece.told for piece in pieces)
+        return complete if enough and not self.ended else pieces
+
     def recommend(
         self,
         level: float = 0.95,
@@ -115,7 +122,7 @@ class Judgement:
                 f"{self.policy.name} leaves variants out, so what it saw says nothing unbiased "
                 "about them; use a policy such as Steady()."
             )
-        pieces = self._pieces_to_judge()
+        pieces = self.judged()
         if not pieces:
             raise RewardsPendingError("no reward has been told yet; tell() some first.")
         seen = as_seen(self.policy, self.arms, pieces)
@@ -127,7 +134,7 @@ class Judgement:
 
     def otherwise(self, level: float = 0.95) -> Otherwise:
         """What raw means, an early look or elimination would have concluded."""
-        evidence, pieces = self.evidence(), self._pieces_to_judge()
+        evidence, pieces = self.evidence(), self.judged()
         sign = 1.0 if self.direction == "maximize" else -1.0
         counts = np.concatenate([piece.stats.counts for piece in pieces])
         sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
@@ -158,18 +165,11 @@ class Judgement:
         findings = tuple(counted if f.name == counted.name else f for f in report.findings)
         return replace(report, findings=findings)
 
-    def _pieces_to_judge(self) -> list[OpenSegment]:
-        """Complete pieces; all that brought rewards at the end, or if most are incomplete."""
-        pieces = [piece for piece in self.pieces if piece.told]
-        complete = [piece for piece in pieces if not piece.waiting]
-        enough = 2 * sum(piece.told for piece in complete) >= sum(piece.told for piece in pieces)
-        return complete if enough and not self.ended else pieces
-
     def _state_so_far(self) -> State:
         """The state with what open pieces have brought; policies that wait use whole ones."""
         if self.policy.waits and self.state.played[0]:
             return self.state
-        fresh = [piece for piece in self._pieces_to_judge() if not piece.observed]
+        fresh = [piece for piece in self.judged() if not piece.observed]
         return state_after(self.policy, self.state, fresh)
 
 

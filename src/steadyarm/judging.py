@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from steadyarm.answers import Status, moment
 from steadyarm.decisions import is_over, piece_of, progress_of, state_of
@@ -10,26 +11,42 @@ from steadyarm.errors import RewardsPendingError
 from steadyarm.judgement import Judgement
 from steadyarm.ledger import OpenSegment
 from steadyarm.settings import Settings
-from steadyarm.storages.records import Lease, Snapshot
+from steadyarm.storages.records import DaySums, Lease, Snapshot
 
-__all__ = ["judge", "status_of"]
+__all__ = ["judge", "judge_days", "status_of"]
 
 
 def judge(settings: Settings, snapshot: Snapshot, now: int, strict: bool = True) -> Judgement:
     """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
-    handed = sum(tally.handed_out for _, tally in snapshot.segments)
-    ended = snapshot.experiment.state in ("stopped", "archived") or handed >= settings.budget
-    pieces = _pieces(settings, snapshot, now, ended)
-    if strict and settings.missing == "fail":
-        pieces = _complete(pieces, ended)
-    return Judgement(
-        settings.policy,
-        settings.arms,
-        settings.direction,
-        state_of(settings, snapshot.experiment.policy_state),
-        tuple(pieces),
-        ended,
+    ended, given_up = _standing(settings, snapshot, now)
+    pieces = [
+        piece_of(settings, record, tally, given_up[record.index])
+        for record, tally in snapshot.segments
+        if tally.handed_out
+    ]
+    return _judgement(settings, snapshot, pieces, ended, strict)
+
+
+def judge_days(
+    settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int, strict: bool = True
+) -> tuple[Judgement, list[int]]:
+    """The same with a piece for what was handed out of a segment on one day, in order of days.
+
+    Also gives the day of each piece, by the piece's index.
+    """
+    ended, given_up = _standing(settings, snapshot, now)
+    records = {record.index: record for record, _ in snapshot.segments}
+    parts = sorted(
+        (part for part in days if part.segment in records and part.tally.handed_out),
+        key=lambda part: (part.day, part.segment),
     )
+    pieces = []
+    for index, part in enumerate(parts):
+        record, handed = records[part.segment], part.tally.handed_out
+        cut = replace(record, index=index, segment=record.segment.lasting(handed))
+        pieces.append(piece_of(settings, cut, part.tally, given_up[part.segment]))
+    judgement = _judgement(settings, snapshot, pieces, ended, strict)
+    return judgement, [part.day for part in parts]
 
 
 def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -> Status:
@@ -49,24 +66,38 @@ def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -
     )
 
 
-def _pieces(settings: Settings, snapshot: Snapshot, now: int, ended: bool) -> list[OpenSegment]:
-    """All segments for a verdict.
+def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, dict[int, bool]]:
+    """Whether the test has ended, and of which segments missing rewards are given up.
 
     What is missing of segments that are over counts as the rule says. Missing zeros count in the
     others, too, once the test has ended or too few are over: told rewards alone would mislead.
     """
-    over = [
-        record.closed is not None or is_over(settings, progress_of(record, tally), now)
+    over = {
+        record.index: record.closed is not None
+        or is_over(settings, progress_of(record, tally), now)
         for record, tally in snapshot.segments
-    ]
-    sizes = [tally.handed_out for _, tally in snapshot.segments]
-    few = 2 * sum(size for size, done in zip(sizes, over, strict=True) if done) < sum(sizes)
+    }
+    sizes = {record.index: tally.handed_out for record, tally in snapshot.segments}
+    handed = sum(sizes.values())
+    ended = snapshot.experiment.state in ("stopped", "archived") or handed >= settings.budget
+    few = 2 * sum(sizes[index] for index, done in over.items() if done) < handed
     early = settings.missing == "zero" and (ended or few)
-    return [
-        piece_of(settings, record, tally, done or early)
-        for (record, tally), done in zip(snapshot.segments, over, strict=True)
-        if tally.handed_out
-    ]
+    return ended, {index: done or early for index, done in over.items()}
+
+
+def _judgement(
+    settings: Settings, snapshot: Snapshot, pieces: list[OpenSegment], ended: bool, strict: bool
+) -> Judgement:
+    if strict and settings.missing == "fail":
+        pieces = _complete(pieces, ended)
+    return Judgement(
+        settings.policy,
+        settings.arms,
+        settings.direction,
+        state_of(settings, snapshot.experiment.policy_state),
+        tuple(pieces),
+        ended,
+    )
 
 
 def _complete(pieces: list[OpenSegment], ended: bool) -> list[OpenSegment]:

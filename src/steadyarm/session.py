@@ -159,26 +159,26 @@ class Session:
         reward_range : (least, largest) reward that can occur; if given, intervals of an anytime
             look hold for tests of any size, else in large samples
         """
-        return self._judgement().recommend(level, anytime, reward_range)
+        return self.judgement().recommend(level, anytime, reward_range)
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
-        return self._judgement().evidence()
+        return self.judgement().evidence()
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return self._judgement().drift(periods, level)
+        return self.judgement().drift(periods, level)
 
     def otherwise(self, level: float = 0.95) -> Otherwise:
         """What raw means, an early look or elimination would have concluded."""
-        return self._judgement().otherwise(level)
+        return self.judgement().otherwise(level)
 
     def health(self) -> HealthReport:
         """Whether variants were handed out as planned, and whose rewards are missing.
 
         Rewards that may still come count as missing too: look again when they have come.
         """
-        return self._judgement().health()
+        return self.judgement().health()
 
     def to_json(self) -> str:
         """The whole session as text; `from_json` goes on exactly where it stood."""
@@ -305,7 +305,7 @@ class Session:
         while complete := self._books.close_complete(changed):
             self._state = state_after(self.policy, self._state, complete)
 
-    def _judgement(self) -> Judgement:
+    def judgement(self) -> Judgement:
         """The test as it is now, to be judged while it goes on."""
         with self._lock:
             books = self._books

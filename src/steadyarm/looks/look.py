@@ -1,0 +1,203 @@
+"""Look: a test at one moment, as people see it; plain values for pages, reports and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.answers import Status
+from steadyarm.factors import labels_of
+from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.settings import Settings
+from steadyarm.verdict import Verdict
+
+__all__ = ["Course", "Effect", "Effects", "Interaction", "Light", "Look", "Shares", "Waiting"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Light = Literal["ok", "warn", "fail", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """How estimates went: after each of J pieces, from the whole test up to there.
+
+    Attributes
+    ----------
+    names : of the K variants
+    times : when each piece ended; None for a test that has no clock
+    rounds : (J,) assignments judged up to there
+    estimates, low, high : (J, K) with intervals that hold at all looks at once; infinite ends
+        where too little is known
+    leaders : (J,) index of the variant with the best estimate
+    plausible : (J, K) whether a variant could not be ruled out as the best
+    level : of the intervals
+    """
+
+    names: tuple[str, ...]
+    times: tuple[datetime, ...] | None
+    rounds: Integers
+    estimates: Floats
+    low: Floats
+    high: Floats
+    leaders: Integers
+    plausible: Booleans
+    level: float
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """How variants were handed out in each of J pieces.
+
+    Attributes
+    ----------
+    names : of the K variants
+    starts, ends : when the first and the last of each piece was handed out; None without a clock
+    rounds : (J,) handed out in each piece
+    planned : (J, K) shares with which they were drawn
+    given : (J, K) how often each was handed out
+    turns : (J,) whether the policy changed its mind when the piece began
+    """
+
+    names: tuple[str, ...]
+    starts: tuple[datetime, ...] | None
+    ends: tuple[datetime, ...] | None
+    rounds: Integers
+    planned: Floats
+    given: Integers
+    turns: Booleans
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one level of a factor does, on average over all others.
+
+    Attributes
+    ----------
+    mean : reward with this level
+    difference : from the average over the factor's levels, with its interval
+    """
+
+    factor: str
+    level: str
+    mean: float
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """Two factors together.
+
+    Attributes
+    ----------
+    means, errors : (levels of the first, levels of the second) mean reward and standard error
+    strength : the largest departure from the sum of both main effects
+    p_value : probability of so much if the factors do not interact
+    """
+
+    first: str
+    second: str
+    means: Floats
+    errors: Floats
+    strength: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Main effects and interactions of a factorial test; interactions from the clearest on."""
+
+    factors: Mapping[str, tuple[str, ...]]
+    main: tuple[Effect, ...]
+    pairs: tuple[Interaction, ...]
+    level: float
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Rewards over the days on which their variants were handed out (UTC).
+
+    Attributes
+    ----------
+    days : D of them
+    assigned, told : (D,) variants handed out on that day, and rewards that came for them
+    late : (D,) rewards that came too late and were refused
+    hours : (D,) mean time from a variant to its reward; nan where none came
+    """
+
+    days: tuple[date, ...]
+    assigned: Integers
+    told: Integers
+    late: Integers
+    hours: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A live test at one moment.
+
+    Attributes
+    ----------
+    name : of the test
+    seen : when it was looked at
+    settings, status : what it was created with, and where it stands
+    started, last : when the first and the last variant was handed out; None before the first
+    expected_end : when the budget will be spent at the present pace; None if that is not known
+    headline : the verdict in one or two plain sentences, without markup
+    verdict : None if there is none yet; `obstacle` then says why, in one sentence
+    course : None if the policy's estimates are not unbiased, or before the first reward
+    shares : None before anything was handed out
+    drift : by day (`by_day`) if the test has lasted for at least two, else by equal shares; None
+        if there is nothing to compare
+    by_day : whether the periods of `drift` are days (UTC), with labels such as 2026-11-15
+    health : None before anything was handed out
+    effects : None if the test is not factorial
+    waiting : None before anything was handed out
+    """
+
+    name: str
+    seen: datetime
+    settings: Settings
+    status: Status
+    started: datetime | None
+    last: datetime | None
+    expected_end: datetime | None
+    headline: str
+    verdict: Verdict | None
+    obstacle: str
+    course: Course | None
+    shares: Shares | None
+    drift: DriftReport | None
+    by_day: bool
+    health: HealthReport | None
+    effects: Effects | None
+    waiting: Waiting | None
+
+    @property
+    def light(self) -> Light:
+        """The health in one word."""
+        return "none" if self.health is None else self.health.status
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variants."""
+        return self.settings.arms.names
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Short names of the variants, for people."""
+        return labels_of(self.names)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be handed out."""
+        spent = sum(self.status.assigned) >= self.status.budget
+        return spent or self.status.state in ("stopped", "archived")

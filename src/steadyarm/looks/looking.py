@@ -1,0 +1,123 @@
+"""Looking at a live test: everything that people see of it, from sums alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from steadyarm.answers import moment
+from steadyarm.errors import RewardsPendingError
+from steadyarm.experiment import Experiment
+from steadyarm.factors import factors_of, labels_of
+from steadyarm.inference import DriftReport
+from steadyarm.judgement import Judgement
+from steadyarm.judging import judge, judge_days, status_of
+from steadyarm.looks.course import LEVEL, course_of, shares_of
+from steadyarm.looks.days import drift_by_day, expected_end, waiting_of
+from steadyarm.looks.effects import effects_of
+from steadyarm.looks.headline import headline
+from steadyarm.looks.look import Effects, Look
+from steadyarm.settings import Settings
+from steadyarm.storages.records import Snapshot
+from steadyarm.verdict import Verdict
+
+__all__ = ["look_at"]
+
+PERIODS = 4  # of tests that last for less than two days
+
+
+def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
+    """The test as it is now; reads sums, never the log.
+
+    While it runs, intervals hold at all looks at once, in large samples; after its end they are
+    those of one look.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment("button", ["A", "B"], sa.Steady(), 500, "memory", seed=1)
+    >>> look_at(test).headline
+    'Waiting for the first of 500 visits to 2 variants.'
+    """
+    storage, settings, now = experiment.storage, experiment.settings, experiment.now()
+    snapshot = storage.snapshot(experiment.key, everything=True)
+    days = storage.days(experiment.key)
+    status = status_of(settings, snapshot, storage.leases(experiment.key))
+    whole, spans = judge(settings, snapshot, now, strict=False), _spans(snapshot)
+    started = min((start for start, _ in spans.values()), default=None)
+    waiting = waiting_of(days) if days else None
+    left, end = status.budget - sum(status.assigned), None
+    if waiting is not None and started is not None and status.state == "running" and left > 0:
+        end = expected_end(waiting, started, moment(now), left)
+    judgement, verdict, obstacle = _judged(settings, snapshot, now, level)
+    course = effects = drift = None
+    by_day = False
+    if judgement is not None and settings.policy.unbiased and judgement.judged():
+        course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
+        effects = _effects(judgement, level)
+        drift = drift_by_day(*judge_days(settings, snapshot, days, now), level)
+        by_day = drift is not None
+        drift = drift or _drift_by_shares(judgement, level)
+    health = whole.health() if whole.pieces else None
+    labels = dict(zip(settings.arms.names, labels_of(settings.arms.names), strict=True))
+    return Look(
+        name=experiment.name,
+        seen=moment(now),
+        settings=settings,
+        status=status,
+        started=started,
+        last=max((last for _, last in spans.values()), default=None),
+        expected_end=end,
+        headline=headline(labels, status, verdict, obstacle, drift, by_day, health),
+        verdict=verdict,
+        obstacle=obstacle,
+        course=course,
+        shares=shares_of(settings.arms.names, whole.pieces, spans) if spans else None,
+        drift=drift,
+        by_day=by_day,
+        health=health,
+        effects=effects,
+        waiting=waiting,
+    )
+
+
+def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
+    """When the first and the last of each segment was handed out; of those that were."""
+    return {
+        record.index: (moment(record.opened), moment(tally.last))
+        for record, tally in snapshot.segments
+        if tally.last is not None
+    }
+
+
+def _judged(
+    settings: Settings, snapshot: Snapshot, now: int, level: float
+) -> tuple[Judgement | None, Verdict | None, str]:
+    """The judgement and its verdict, or why there is none."""
+    try:
+        judgement = judge(settings, snapshot, now)
+        verdict = judgement.recommend(level, settings.policy.unbiased and not judgement.ended)
+        return judgement, _within(verdict, settings), ""
+    except RewardsPendingError as error:
+        if settings.missing == "fail" and any(tally.told for _, tally in snapshot.segments):
+            return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
+        return None, None, "no reward has come yet, so nobody leads."
+
+
+def _within(verdict: Verdict, settings: Settings) -> Verdict:
+    """Means of rewards lie where rewards lie."""
+    if settings.reward_range is None:
+        return verdict
+    return replace(verdict, intervals=np.clip(verdict.intervals, *settings.reward_range))
+
+
+def _effects(judgement: Judgement, level: float) -> Effects | None:
+    factors = factors_of(judgement.arms.names)
+    return None if factors is None else effects_of(judgement.evidence(), factors, level)
+
+
+def _drift_by_shares(judgement: Judgement, level: float) -> DriftReport | None:
+    report = judgement.drift(PERIODS, level)
+    return report if len(report.periods) > 1 else None

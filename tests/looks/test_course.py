@@ -1,0 +1,175 @@
+"""Estimates and shares over a test, day by day, against what is computed from the log."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.looks import Look, course_of, look_at, shares_of
+from steadyarm.looks.days import date_of
+from tests.looks.worlds import DAY, NAMES, played
+
+
+@pytest.fixture(scope="module")
+def test() -> sa.Experiment:
+    return played(budget=4000, visits=2400, days=6)
+
+
+@pytest.fixture(scope="module")
+def look(test: sa.Experiment) -> Look:
+    return look_at(test)
+
+
+def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, look: Look) -> None:
+    assert look.course is not None
+    verdict = test.recommend(anytime=True)
+    assert look.course.rounds[-1] == verdict.rewards + verdict.missing - _unjudged(test)
+    np.testing.assert_allclose(look.course.estimates[-1], verdict.estimates, rtol=1e-12)
+    np.testing.assert_allclose(look.course.low[-1], verdict.intervals[:, 0])
+    np.testing.assert_allclose(look.course.high[-1], verdict.intervals[:, 1])
+    names = [NAMES[k] for k in np.flatnonzero(look.course.plausible[-1])]
+    assert tuple(names) == verdict.plausible
+
+
+def _unjudged(test: sa.Experiment) -> int:
+    judgement = test.judgement()
+    return judgement.handed - sum(piece.told for piece in judgement.judged())
+
+
+def test_a_course_is_what_one_would_have_seen_at_the_time(test: sa.Experiment) -> None:
+    judgement = test.judgement()
+    course = course_of(judgement, test.budget)
+    evidence = judgement.evidence()
+    upto = np.cumsum(evidence.rounds[0]).tolist()
+    assert course.rounds[-1] == upto[-1]
+    for rounds, estimates in zip(course.rounds, course.estimates, strict=True):
+        j = upto.index(rounds)  # at the end of a piece
+        theta = evidence.scores[0, : j + 1].sum(axis=0) / rounds
+        np.testing.assert_allclose(estimates, test.arms.coordinates @ theta, rtol=1e-9)
+    assert course.times is None
+
+
+def test_times_go_on_and_end_with_the_last_visit_that_was_judged(look: Look) -> None:
+    assert look.course is not None
+    times = look.course.times
+    assert times is not None
+    assert list(times) == sorted(times)
+    assert look.started is not None
+    assert look.last is not None
+    assert look.started <= times[0] <= times[-1] <= look.last
+
+
+def test_many_variants_get_fewer_looks_and_the_present_is_among_them() -> None:
+    arms = sa.ArmSet.one_hot([f"v{k}" for k in range(70)])
+    test = played(arms=arms, budget=3000, visits=3000, days=2, policy=sa.GBAI())
+    course = look_at(test).course
+    assert course is not None
+    assert len(course.rounds) == 16
+    assert course.rounds[-1] == 3000
+
+
+def test_shares_are_those_that_were_handed_out(test: sa.Experiment, look: Look) -> None:
+    shares = look.shares
+    assert shares is not None
+    assert shares.given.sum(axis=0).tolist() == list(test.status().assigned)
+    assert shares.rounds.sum() == sum(test.status().assigned)
+    np.testing.assert_allclose(shares.planned.sum(axis=1), 1.0)
+    moved = np.abs(np.diff(shares.planned, axis=0)).sum(axis=1) / 2
+    assert (shares.turns[1:] == (moved > 0.02)).all()
+    assert not shares.turns[0]
+
+
+def test_shares_of_a_session_have_no_times() -> None:
+    session = sa.Session(sa.Uniform(), sa.ArmSet.one_hot(["A", "B"]), budget=40, seed=1)
+    for _ in range(20):
+        session.tell(session.ask(), 1.0)
+    shares = shares_of(session.arms.names, session.judgement().pieces)
+    assert shares.starts is None
+    assert shares.rounds.sum() == 20
+
+
+def test_days_are_days_of_the_log(test: sa.Experiment, look: Look) -> None:
+    assert look.by_day
+    assert look.drift is not None
+    rows = test.storage.log(test.key, most=10_000)
+    days = sorted({date_of(row.created // DAY).isoformat() for row in rows})
+    assert list(look.drift.periods) == days[: len(look.drift.periods)]
+    counted = dict.fromkeys(days, 0)
+    for row in rows:
+        counted[date_of(row.created // DAY).isoformat()] += 1
+    for day, rounds in list(zip(look.drift.periods, look.drift.rounds, strict=True))[:-1]:
+        assert rounds == counted[day]
+
+
+def test_estimates_of_a_day_are_unbiased_scores_of_its_rows() -> None:
+    """One-hot variants in equal shares: the score estimate is the sum of a day over its share."""
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    test = played(arms=arms, budget=2000, visits=2000, days=4, policy=sa.GBAI())
+    look = look_at(test)
+    assert look.drift is not None
+    rows = test.storage.log(test.key, most=10_000)
+    for p, day in enumerate(look.drift.periods):
+        there = [row for row in rows if date_of(row.created // DAY).isoformat() == day]
+        for k in range(2):
+            told = sum(row.reward or 0.0 for row in there if row.arm == k)
+            assert look.drift.estimates[p, k] == pytest.approx(told / (0.5 * len(there)))
+
+
+def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, look: Look) -> None:
+    waiting = look.waiting
+    assert waiting is not None
+    rows = test.storage.log(test.key, most=10_000)
+    assert waiting.assigned.sum() == len(rows)
+    assert waiting.told.sum() == sum(row.reward is not None for row in rows)
+    first = [row for row in rows if date_of(row.created // DAY) == waiting.days[0]]
+    took = [row.rewarded - row.created for row in first if row.rewarded is not None]
+    assert waiting.hours[0] == pytest.approx(np.mean(took) / 3.6e9, rel=1e-6)
+
+
+def test_the_expected_end_is_told_from_the_pace(look: Look) -> None:
+    assert look.expected_end is not None
+    left = timedelta(days=6 * 1600 / 2400)
+    assert abs(look.expected_end - (look.seen + left)) < timedelta(hours=12)
+
+
+def test_an_early_test_has_periods_of_equal_shares() -> None:
+    test = played(budget=4000, visits=900, days=0.4)
+    look = look_at(test)
+    assert not look.by_day
+    assert look.drift is not None
+    assert "%" in look.drift.periods[0]
+
+
+def test_a_policy_of_epochs_has_no_course() -> None:
+    look = look_at(played(policy=sa.Peace(), budget=900, visits=900, days=3))
+    assert look.course is None
+    assert look.drift is None
+    assert look.verdict is not None
+    assert look.shares is not None
+
+
+def test_a_draft_has_nothing_but_a_headline() -> None:
+    test = sa.create_experiment("x", ["A", "B"], sa.Steady(), 50, "memory", start=False)
+    look = look_at(test)
+    assert look.headline == "Not started yet: 2 variants, 50 visits."
+    assert look.light == "none"
+    parts = (look.course, look.shares, look.drift, look.health, look.waiting, look.verdict)
+    assert parts == (None,) * 6
+    assert not look.ended
+
+
+def test_a_stopped_test_has_ended_and_is_judged_once() -> None:
+    test = played(budget=4000, visits=1200, days=3)
+    assert look_at(test).verdict is not None
+    test.stop()
+    look = look_at(test)
+    assert look.ended
+    assert look.verdict is not None
+    assert not look.verdict.anytime
+    assert look.expected_end is None
+
+
+def test_dates() -> None:
+    now = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    assert date_of(int(now.timestamp()) // 86_400) == now.date()

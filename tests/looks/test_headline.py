@@ -1,0 +1,129 @@
+"""Plain sentences for every stage of a test."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steadyarm.answers import Status
+from steadyarm.inference import DriftReport, Finding, HealthReport
+from steadyarm.looks.headline import headline, since
+from steadyarm.verdict import Verdict
+
+NAMES = ("A", "B", "C", "D", "E", "F")
+STATUS = Status(
+    "test", "running", datetime(2026, 11, 1, tzinfo=UTC), 10_000, (1000,) * 6, (990,) * 6, 9, 8, 0
+)
+DAYS = tuple(f"2026-11-{day:02}" for day in range(9, 15))
+
+
+def verdict(*plausible: str) -> Verdict:
+    K = len(NAMES)
+    zeros, both = np.zeros(K), np.zeros((K, 2))
+    return Verdict(
+        0, "A", zeros, zeros, both, zeros, both, plausible, 0.95, True, "m", "a", 5000, 10
+    )
+
+
+def drift(gap: float, level: float, moved: int = 3) -> DriftReport:
+    """Six days; from the day `moved` on the first variant earns more, or all do."""
+    P, K = len(DAYS), len(NAMES)
+    estimates = np.full((P, K), 0.1)
+    step = (np.arange(P) >= moved).astype(float)
+    estimates += 0.05 * step[:, None] if level < 0.05 else 0.0
+    estimates[:, 0] += 0.1 * step if gap < 0.05 else 0.0
+    none = np.zeros((P, K))
+    p = np.full(K, 0.5)
+    p[0] = gap
+    return DriftReport(
+        NAMES, DAYS, np.full(P, 1000), "A", estimates, none, np.zeros((P, K, 2)), none, none,
+        ("A",) * P, gap, level, p, 0.95, "rounds",
+    )  # fmt: skip  # one line for each would say no more
+
+
+def told(status: Status = STATUS, **given: Any) -> str:
+    values: dict[str, Any] = {
+        "verdict": verdict("A", "B"), "obstacle": "", "drift": None, "by_day": True, "health": None
+    } | given  # fmt: skip  # the defaults of all
+    return headline({name: name for name in NAMES}, status, **values)
+
+
+@pytest.mark.parametrize(
+    ("plausible", "state", "assigned", "far", "said"),
+    [
+        ("A", "running", 1000, "After 6,000", "A leads, and the other 5 are ruled out already."),
+        ("AB", "running", 1000, "After 6,000", "A leads; B can still win."),
+        ("ABC", "running", 1000, "After 6,000", "A leads; B and C can still win."),
+        ("ABCDE", "running", 1000, "After 6,000", "A leads; 5 of 6 variants can still win."),
+        (
+            "ABCDEF",
+            "running",
+            1000,
+            "After 6,000",
+            "A leads, but it is too early to rule out any variant.",
+        ),
+        ("AB", "paused", 1000, "Paused after 6,000", "A leads; B can still win."),
+        ("A", "stopped", 1000, "Stopped after 6,000", "A is the best; the other 5 are ruled out."),
+        (
+            "AB",
+            "archived",
+            1000,
+            "Stopped after 6,000",
+            "A has the best estimate; B may be as good.",
+        ),
+        ("A", "running", 2000, "After all", "A is the best; the other 5 are ruled out."),
+        (
+            "ABCDEF",
+            "stopped",
+            2000,
+            "After all",
+            "A has the best estimate, but no variant is ruled out.",
+        ),
+    ],
+)
+def test_how_sure(plausible: str, state: Any, assigned: int, far: str, said: str) -> None:
+    status = replace(STATUS, state=state, assigned=(assigned,) * 5 + (max(assigned, 1000),))
+    status = replace(status, budget=10_000)
+    if assigned == 2000:
+        status = replace(status, assigned=(2000,) * 5 + (0,))
+    of = "" if assigned == 2000 else " of"
+    assert told(status, verdict=verdict(*plausible)) == f"{far}{of} 10,000 visits, {said}"
+
+
+def test_before_the_first_reward() -> None:
+    few = replace(STATUS, assigned=(2, 1, 0, 0, 0, 0), rewarded=(0,) * 6)
+    said = told(few, verdict=None, obstacle="no reward has come yet, so nobody leads.")
+    assert said == "After 3 of 10,000 visits: no reward has come yet, so nobody leads."
+    none = replace(STATUS, assigned=(0,) * 6)
+    assert told(none, verdict=None) == "Waiting for the first of 10,000 visits to 6 variants."
+    assert told(replace(none, state="stopped")) == "Ended before the first visit."
+    assert told(replace(none, state="draft")) == "Not started yet: 6 variants, 10,000 visits."
+
+
+def test_drift_is_told_with_the_day_from_which_on_it_is_seen() -> None:
+    assert told(drift=drift(gap=0.5, level=0.5)).endswith("can still win.")
+    assert told(drift=drift(gap=0.5, level=1e-4)).endswith(
+        "Rewards have drifted, most clearly since Thursday 12 Nov, for all variants alike; the "
+        "comparison is not affected."
+    )
+    assert told(drift=drift(gap=1e-4, level=0.5, moved=1)).endswith(
+        "Differences between variants have changed, most clearly since Tuesday 10 Nov; the "
+        "verdict is about the average over the whole test."
+    )
+    by_shares = told(drift=drift(gap=1e-4, level=0.5), by_day=False)
+    assert "have changed over time;" in by_shares
+
+
+def test_a_failing_check_is_told() -> None:
+    bad = HealthReport((Finding("assignments", "fail", 1e-9, "", ""),))
+    assert told(health=bad).endswith("do not rely on this before it is explained.")
+    fine = HealthReport((Finding("assignments", "warn", 1e-3, "", ""),))
+    assert told(health=fine) == told()
+
+
+@pytest.mark.parametrize("moved", range(1, 6))
+def test_a_step_is_found_where_it_is(moved: int) -> None:
+    report = drift(gap=1e-4, level=0.5, moved=moved)
+    assert since(report, report.estimates[:, 0]) == date(2026, 11, 9 + moved)
