@@ -133,6 +133,10 @@ def test_the_expected_end_is_told_from_the_pace(look: Look) -> None:
     assert abs(look.expected_end - (look.seen + left)) < timedelta(hours=12)
 
 
+def test_a_few_visits_tell_no_pace() -> None:
+    assert look_at(played(budget=4000, visits=10, days=1, step=5)).expected_end is None
+
+
 def test_an_early_test_has_periods_of_equal_shares() -> None:
     test = played(budget=4000, visits=900, days=0.4)
     look = look_at(test)

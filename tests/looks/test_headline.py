@@ -102,6 +102,12 @@ def test_before_the_first_reward() -> None:
     assert told(replace(none, state="draft")) == "Not started yet: 6 variants, 10,000 visits."
 
 
+def test_a_lead_without_an_interval_is_none() -> None:
+    early = verdict("A", "B")
+    early.intervals[0] = (-np.inf, np.inf)
+    assert told(verdict=early).endswith("A is ahead, but it is too early to tell which is best.")
+
+
 def test_drift_is_told_with_the_day_from_which_on_it_is_seen() -> None:
     assert told(drift=drift(gap=0.5, level=0.5)).endswith("can still win.")
     assert told(drift=drift(gap=0.5, level=1e-4)).endswith(

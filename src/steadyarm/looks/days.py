@@ -17,6 +17,7 @@ __all__ = ["date_of", "drift_by_day", "expected_end", "waiting_of"]
 
 HOUR = 3_600_000  # milliseconds
 PACE = 7  # days by which the present pace is told
+FEW = 20  # visits in these by which no pace is told
 
 
 def date_of(day: int) -> date:
@@ -64,7 +65,7 @@ def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) 
     pairs = zip(waiting.days, waiting.assigned, strict=True)
     recent = sum(int(assigned) for day, assigned in pairs if day >= first)
     since = max(started, datetime(first.year, first.month, first.day, tzinfo=UTC))
-    if not recent or now <= since:
+    if recent < FEW or now <= since:
         return None
     try:
         return now + (now - since) * (left / recent)

@@ -79,6 +79,9 @@ def _standing(
 ) -> str:
     name = labels[verdict.name]
     ended = handed >= status.budget or status.state in ("stopped", "archived")
+    if not np.isfinite(verdict.intervals[verdict.arm]).all():
+        few = "that is too little to tell" if ended else "it is too early to tell"
+        return f"{name} is ahead, but {few} which is best."
     others = [labels[one] for one in verdict.plausible if one != verdict.name]
     if not others:
         rest = "the other one is" if K == 2 else f"the other {K - 1:,} are"
