@@ -1,5 +1,6 @@
 """SteadyArm: find the best of many variants, and stay right when the world moves."""
 
+from steadyarm import plot
 from steadyarm.analysis import Analysis, analyze
 from steadyarm.answers import LiveAssignment, Status
 from steadyarm.arms import ArmSet
@@ -111,6 +112,8 @@ __all__ = [
     "Plan",
     "Question",
     "plan",
+    # pictures
+    "plot",
     # simulation
     "BernoulliReward",
     "BoundedNoise",

@@ -1,0 +1,141 @@
+"""Which share of the assignments each variant got as the test went on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.looks.look import Shares
+from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
+from steadyarm.plot.charts.picks import MOST, colours, wanted
+from steadyarm.plot.charts.words import known, per_cent, plural, shown
+
+__all__ = ["allocation"]
+
+COLUMNS = 120
+MARKS = 8
+CLOSE = 0.04  # of the picture's width: marks nearer than this are one
+TURN = "policy changed its mind"
+
+Floats = NDArray[np.float64]
+
+
+def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
+    """Shares over time; `picked` get colours, all others are summed up."""
+    groups = _groups(shares.rounds)
+    given = np.add.reduceat(_given(shares), groups, axis=0)
+    part = given / np.maximum(given.sum(axis=1, keepdims=True), 1e-300)
+    x, axis, starts = _clock(shares, groups)
+    by_share = np.lexsort((-given.sum(axis=0), -shares.planned[-1].round(4)))
+    own = [int(k) for k in by_share[: _room(shares)]]
+    tint = colours(wanted(picked, own))
+    left = [k for k in range(len(shares.names)) if k not in tint]
+    stretched = part[[*range(len(part)), -1]]  # the last piece ends where the picture does
+    areas = [
+        Series(shares.names[k], x, stretched[:, k], kind="area", color=tint[k])
+        for k in sorted(tint)
+    ]
+    if left:
+        rest = stretched[:, left].sum(axis=1)
+        areas.append(Series(plural(len(left), "other"), x, rest, kind="area", color=None))
+    panel = Panel(
+        axis, Axis("share of assignments", percent=True), tuple(areas), marks=_marks(shares, starts)
+    )
+    return Chart(
+        "allocation",
+        "Which share of the assignments each variant got",
+        _summary(shares, part, own[0]),
+        (panel,),
+        _table(shares),
+    )
+
+
+def _room(shares: Shares) -> int:
+    """How many get colours; never a single other."""
+    return MOST if len(shares.names) <= MOST else MOST - 1
+
+
+def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each column of the picture begins: short pieces are drawn together."""
+    if len(rounds) <= COLUMNS:
+        return np.arange(len(rounds))
+    before = np.cumsum(rounds) - rounds
+    slot = (before * COLUMNS) // max(int(rounds.sum()), 1)
+    return np.flatnonzero(np.diff(slot, prepend=-1))
+
+
+def _given(shares: Shares) -> Floats:
+    """How often each was handed out; as planned where nothing was yet."""
+    empty = shares.given.sum(axis=1, keepdims=True) == 0
+    return np.where(empty, shares.planned * 1e-12, shares.given)
+
+
+def _clock(
+    shares: Shares, groups: NDArray[np.int64]
+) -> tuple[tuple[Any, ...], Axis, tuple[Any, ...]]:
+    """Bounds of the columns, their axis, and where each piece begins."""
+    if shares.starts is not None and shares.ends is not None:
+        begin, end = shares.starts, shares.ends[-1]
+        least = begin[groups[-1]] + timedelta(seconds=1)
+        return (
+            (*(begin[j] for j in groups), max(end, least)),
+            Axis("time (UTC)", "time"),
+            begin,
+        )
+    before = np.cumsum(shares.rounds) - shares.rounds
+    places = tuple(float(count) for count in before)
+    end_at = max(float(shares.rounds.sum()), places[-1] + 1)
+    return (*(places[j] for j in groups), end_at), Axis("assignments"), places
+
+
+def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
+    """Turns, the latest first chosen, those close together as one; none at the very beginning."""
+    turns = [int(j) for j in np.flatnonzero(shares.turns) if j]
+    rounds = np.cumsum(shares.rounds)
+    first, last = starts[0], starts[-1]
+    span = last - first
+    kept: list[int] = []
+    for j in reversed(turns):
+        apart = not kept or (starts[kept[-1]] - starts[j]) > CLOSE * span
+        if apart and len(kept) < MARKS and rounds[j - 1]:
+            kept.append(j)
+    return tuple(Mark(starts[j], TURN) for j in reversed(kept))
+
+
+def _summary(shares: Shares, part: Floats, top: int) -> str:
+    turns = int(np.count_nonzero(shares.turns[1:]))
+    total = int(shares.given.sum())
+    return (
+        f"{plural(total, 'assignment')} so far. {shown(shares.names[top], 60)} gets the largest "
+        f"share at last, {per_cent(part[-1, top])}, and got {per_cent(part[0, top])} at first. The "
+        f"policy changed its mind {plural(turns, 'time')}."
+    )
+
+
+def _table(shares: Shares) -> Table:
+    header = (
+        "start", "end", "assignments", "variant", "given", "share", "planned share",
+        "policy changed its mind",
+    )  # fmt: skip
+    J = len(shares.rounds)
+    starts, ends = shares.starts or (None,) * J, shares.ends or (None,) * J
+    totals = shares.given.sum(axis=1)
+    rows = tuple(
+        (
+            starts[j],
+            ends[j],
+            int(totals[j]),
+            name,
+            int(shares.given[j, k]),
+            float(shares.given[j, k] / totals[j]) if totals[j] else None,
+            known(shares.planned[j, k]),
+            bool(shares.turns[j]),
+        )
+        for j in range(J)
+        for k, name in enumerate(shares.names)
+    )
+    return Table(header, rows)

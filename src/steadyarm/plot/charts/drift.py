@@ -1,0 +1,97 @@
+"""Did the lead move, and did all variants move together?"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from steadyarm.inference import DriftReport
+from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
+from steadyarm.plot.charts.periods import period_axis, rivals
+from steadyarm.plot.charts.picks import colours
+from steadyarm.plot.charts.words import known, per_cent, shown
+
+__all__ = ["drift"]
+
+RIVALS = 4
+
+
+def drift(report: DriftReport) -> Chart:
+    """The lead of the best over its strongest rivals, and the level common to all, by period."""
+    x, axis = period_axis(report)
+    best, *rest = rivals(report, RIVALS + 1)
+    tint = colours((best, *rest))
+    reach = scipy.stats.norm.isf((1 - report.level) / 2) * _gap_errors(report)
+    leads = tuple(
+        Series(
+            f"ahead of {report.names[k]}",
+            x,
+            report.gaps[:, k],
+            report.gaps[:, k] - reach[:, k],
+            report.gaps[:, k] + reach[:, k],
+            kind="points",
+            color=tint[k],
+        )
+        for k in rest
+    )
+    common = Series("average of all variants", x, _common(report), kind="points", color=tint[best])
+    title = f"Lead of {shown(report.best)} over its nearest rivals"
+    return Chart(
+        "drift",
+        "Did the lead change over time?",
+        _summary(report),
+        (
+            Panel(axis, Axis("lead"), leads, title, level=0.0),
+            Panel(axis, Axis("average reward"), (common,), "Level common to all variants"),
+        ),
+        _table(report, reach),
+        f"Bars: {per_cent(report.level)} intervals, each by itself. Below zero the rival was "
+        "ahead. A common shift is harmless: every variant gains or loses alike.",
+    )
+
+
+def _gap_errors(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Infinite where a period has too little to tell."""
+    unknown = ~np.isfinite(report.errors) | ~np.isfinite(report.gap_errors)
+    return np.where(unknown, np.inf, report.gap_errors)
+
+
+def _common(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return np.asarray(report.estimates.mean(axis=1))
+
+
+def _summary(report: DriftReport) -> str:
+    if len(report.periods) < 2:
+        return "There is one period only, so nothing can be said about drift."
+    gaps = "changed" if report.gaps_move else "were not seen to change"
+    level = "moved" if report.level_moves else "was not seen to move"
+    behind = sum(leader != report.best for leader in report.leaders)
+    return (
+        f"Differences between variants {gaps} over time (p = {report.gap_p_value:.2g}); the level "
+        f"common to all {level} (p = {report.level_p_value:.2g}). {shown(report.best, 60)}, the "
+        f"best on average, was behind in {behind:,} of {len(report.periods):,} periods."
+    )
+
+
+def _table(report: DriftReport, reach: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Table:
+    header = (
+        "period", "assignments", "best variant", "rival", "lead", "low", "high",
+        "average of all variants",
+    )  # fmt: skip
+    common = _common(report)
+    rows = tuple(
+        (
+            period,
+            int(report.rounds[p]),
+            report.best,
+            name,
+            known(report.gaps[p, k]),
+            known(report.gaps[p, k] - reach[p, k]),
+            known(report.gaps[p, k] + reach[p, k]),
+            known(common[p]),
+        )
+        for p, period in enumerate(report.periods)
+        for k, name in enumerate(report.names)
+        if name != report.best
+    )
+    return Table(header, rows)

@@ -1,0 +1,109 @@
+"""Estimates of all variants as the test went on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from steadyarm.looks.look import Course
+from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
+from steadyarm.plot.charts.picks import colours, nearest, others, thinned, wanted
+from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
+
+__all__ = ["clock_axis", "estimates", "likely"]
+
+BANDS = 2
+MARKS = 6
+POINTS = 300
+
+
+def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
+    """How the estimate of each variant settled; `picked` are drawn in colour."""
+    K, leader = len(course.names), int(course.leaders[-1])
+    chosen = wanted(picked, likely(course))
+    tint = colours(chosen)
+    x, clock = clock_axis(course)
+    rows = thinned(len(x), POINTS)
+    thin = tuple(x[j] for j in rows)
+    banded = {leader, *chosen[:BANDS]} if len(chosen) > 1 else {leader}
+    left = [k for k in range(K) if k not in tint]
+    lines = [
+        Series(
+            course.names[k],
+            thin,
+            course.estimates[rows, k],
+            course.low[rows, k] if k in banded else None,
+            course.high[rows, k] if k in banded else None,
+            color=tint[k],
+        )
+        for k in sorted(tint, key=lambda k: (k != leader, k))
+    ]
+    quiet = others(x, course.estimates, left, plural(len(left), "other"))
+    panel = Panel(clock, Axis("estimated reward"), (*quiet, *lines), marks=_leader_marks(course, x))
+    return Chart(
+        "estimates",
+        "Estimated reward of each variant, from the whole test so far",
+        _summary(course),
+        (panel,),
+        _table(course),
+        f"Bands: {per_cent(course.level)} intervals that hold for all variants and at all times "
+        "at once.",
+    )
+
+
+def likely(course: Course) -> list[int]:
+    """The leader and those nearest to it, variants that can still win first."""
+    leader, last = int(course.leaders[-1]), course.estimates[-1]
+    return nearest(last - last[leader], leader, course.plausible[-1])
+
+
+def clock_axis(course: Course) -> tuple[tuple[Any, ...], Axis]:
+    """When each look was, by the clock or by what was judged until then."""
+    if course.times is not None:
+        return course.times, Axis("time (UTC)", "time")
+    return tuple(float(count) for count in course.rounds), Axis("assignments judged")
+
+
+def _leader_marks(course: Course, x: tuple[Any, ...]) -> tuple[Mark, ...]:
+    turns = 1 + np.flatnonzero(np.diff(course.leaders))
+    # Early leads change by luck all the time; who led before the first mark is seen in the line.
+    return tuple(
+        Mark(x[j], f"{shown(course.names[int(course.leaders[j])], 16)} leads")
+        for j in turns[-MARKS:]
+    )
+
+
+def _summary(course: Course) -> str:
+    k = int(course.leaders[-1])
+    low, high = course.low[-1, k], course.high[-1, k]
+    reach = f", interval {number(low)} to {number(high)}" if np.isfinite(high - low) else ""
+    alive = int(course.plausible[-1].sum())
+    changes = int(np.count_nonzero(np.diff(course.leaders)))
+    return (
+        f"After {plural(int(course.rounds[-1]), 'assignment')} {shown(course.names[k], 60)} leads "
+        f"with an estimate of {number(course.estimates[-1, k])}{reach}; {alive:,} of "
+        f"{plural(len(course.names), 'variant')} can still win. The leader changed "
+        f"{plural(changes, 'time')}."
+    )
+
+
+def _table(course: Course) -> Table:
+    header = ("time", "assignments", "variant", "estimate", "low", "high", "can still win", "leads")
+    times = course.times or (None,) * len(course.rounds)
+    rows = tuple(
+        (
+            time,
+            int(course.rounds[j]),
+            name,
+            known(course.estimates[j, k]),
+            known(course.low[j, k]),
+            known(course.high[j, k]),
+            bool(course.plausible[j, k]),
+            bool(k == course.leaders[j]),
+        )
+        for j, time in enumerate(times)
+        for k, name in enumerate(course.names)
+    )
+    return Table(header, rows)

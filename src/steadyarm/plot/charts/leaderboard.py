@@ -1,0 +1,95 @@
+"""The variants from best to worst, with what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
+from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
+from steadyarm.segments import Direction
+from steadyarm.verdict import Verdict
+
+__all__ = ["leaderboard"]
+
+ROWS = 30
+
+
+def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) -> Chart:
+    """Estimate and interval of each variant, the recommended one on top, then the best."""
+    sign = 1.0 if direction == "maximize" else -1.0
+    order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
+    order = np.concatenate([[verdict.arm], order[order != verdict.arm]])
+    top = order[:ROWS]
+    alive = set(verdict.plausible) - {verdict.name}
+    states = {
+        "leads": np.array([k == verdict.arm for k in top]),
+        "can still win": np.array([names[k] in alive and k != verdict.arm for k in top]),
+    }
+    states["ruled out"] = ~(states["leads"] | states["can still win"])
+    colors = {"leads": 0, "can still win": 4, "ruled out": None}
+    rows = tuple(names[k] for k in top)
+    series = tuple(
+        Series(
+            state,
+            rows,
+            np.where(here, verdict.estimates[top], np.nan),
+            np.where(here, verdict.intervals[top, 0], np.nan),
+            np.where(here, verdict.intervals[top, 1], np.nan),
+            kind="points",
+            color=colors[state],
+        )
+        for state, here in states.items()
+        if here.any()
+    )
+    more = len(order) - len(top)
+    panel = Panel(Axis("", "label"), Axis("estimated reward"), series, sideways=True)
+    small = "Small values are good. " if direction == "minimize" else ""
+    cut = f"{more:,} more variants are in the table. " if more else ""
+    when = "and at all times " if verdict.anytime else ""
+    return Chart(
+        "leaderboard",
+        "Variants from best to worst",
+        _summary(verdict, names),
+        (panel,),
+        _table(verdict, names, order),
+        f"{cut}{small}Lines: {per_cent(verdict.level)} intervals that hold for all variants {when}"
+        "at once.",
+    )
+
+
+def _summary(verdict: Verdict, names: Sequence[str]) -> str:
+    low, high = verdict.intervals[verdict.arm]
+    reach = f" (interval {number(low)} to {number(high)})" if np.isfinite(high - low) else ""
+    return (
+        f"{shown(verdict.name, 60)} leads with an estimate of "
+        f"{number(verdict.estimates[verdict.arm])}{reach}; {len(verdict.plausible):,} of "
+        f"{plural(len(names), 'variant')} can still win."
+    )
+
+
+def _table(
+    verdict: Verdict, names: Sequence[str], order: np.ndarray[tuple[int, ...], np.dtype[np.intp]]
+) -> Table:
+    header = (
+        "rank", "variant", "estimate", "standard error", "low", "high", "behind by",
+        "behind by, low", "behind by, high", "can still win",
+    )  # fmt: skip
+    alive = set(verdict.plausible)
+    rows = tuple(
+        (
+            rank,
+            names[k],
+            known(verdict.estimates[k]),
+            known(verdict.standard_errors[k]),
+            known(verdict.intervals[k, 0]),
+            known(verdict.intervals[k, 1]),
+            known(verdict.gaps[k]),
+            known(verdict.gap_intervals[k, 0]),
+            known(verdict.gap_intervals[k, 1]),
+            names[k] in alive,
+        )
+        for rank, k in enumerate(order, 1)
+    )
+    return Table(header, rows)

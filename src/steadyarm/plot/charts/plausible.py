@@ -1,0 +1,102 @@
+"""How many variants can still win, and when the others were ruled out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.looks.look import Course
+from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
+from steadyarm.plot.charts.estimates import clock_axis
+from steadyarm.plot.charts.picks import nearest, thinned
+from steadyarm.plot.charts.words import listed, per_cent, plural
+
+__all__ = ["plausible"]
+
+ROWS = 12
+POINTS = 300
+
+
+def plausible(course: Course) -> Chart:
+    """The shrinking set of variants that can still win."""
+    x, clock = clock_axis(course)
+    counts = course.plausible.sum(axis=1).astype(float)
+    rows = _with_changes(counts)
+    number_left = Series(
+        "can still win", tuple(x[j] for j in rows), counts[rows], kind="steps", color=0
+    )
+    first = Panel(clock, Axis("variants"), (number_left,), "Variants that can still win")
+    return Chart(
+        "plausible",
+        "How many variants can still win",
+        _summary(course),
+        (first, _race(course)),
+        _table(course),
+        f"Ruled out: another variant was better at level {per_cent(course.level)}, all looks and "
+        "all variants taken together.",
+    )
+
+
+def _with_changes(counts: NDArray[np.float64]) -> list[int]:
+    changes = [0, *(1 + np.flatnonzero(np.diff(counts)))]
+    return sorted({*thinned(len(counts), POINTS), *(int(j) for j in changes)})
+
+
+def _last_hope(course: Course) -> NDArray[np.int64]:
+    """(K,) the look after which each was ruled out for good; J if it can still win, 0 if never."""
+    J = len(course.rounds)
+    seen = course.plausible[::-1].argmax(axis=0)
+    return np.where(course.plausible.any(axis=0), J - seen, 0)
+
+
+def _ruled_out(course: Course) -> list[int | None]:
+    """Look at which each was ruled out for good; None if it can still win."""
+    J = len(course.rounds)
+    return [None if stop == J else int(stop) for stop in _last_hope(course)]
+
+
+def _race(course: Course) -> Panel:
+    out = _ruled_out(course)
+    leader, last = int(course.leaders[-1]), course.estimates[-1]
+    by_distance = nearest(last - last[leader], leader, course.plausible[-1], len(out))
+    stay = _last_hope(course)
+    rows = sorted(by_distance, key=lambda k: -int(stay[k]))[:ROWS]
+    names = tuple(course.names[k] for k in rows)
+    length = np.array([float(course.rounds[-1 if out[k] is None else out[k]]) for k in rows])
+    alive = np.array([out[k] is None for k in rows])
+    more = len(out) - len(rows)
+    title = "How long each could win" + (f" (the {len(rows)} longest of {len(out):,})" * bool(more))
+    return Panel(
+        Axis("", "label"),
+        Axis("assignments judged"),
+        (
+            Series("can still win", names, np.where(alive, length, np.nan), kind="bars", color=0),
+            Series("ruled out", names, np.where(alive, np.nan, length), kind="bars", color=None),
+        ),
+        title,
+        sideways=True,
+    )
+
+
+def _summary(course: Course) -> str:
+    alive = [name for name, may in zip(course.names, course.plausible[-1], strict=True) if may]
+    K, rounds = len(course.names), int(course.rounds[-1])
+    return (
+        f"After {plural(rounds, 'assignment')} {len(alive):,} of {plural(K, 'variant')} can still "
+        f"win: {listed(alive, 5)}; {K - len(alive):,} are ruled out."
+    )
+
+
+def _table(course: Course) -> Table:
+    header = ("variant", "can still win", "ruled out at", "assignments until then", "looks until")
+    rows: list[tuple[str, bool, datetime | None, int | None, int | None]] = []
+    for k, j in enumerate(_ruled_out(course)):
+        name, times = course.names[k], course.times
+        if j is None:
+            rows.append((name, True, None, None, None))
+        else:
+            when = None if times is None else times[j]
+            rows.append((name, False, when, int(course.rounds[j]), j + 1))
+    return Table(header, tuple(rows))

@@ -1,0 +1,294 @@
+"""What both drawers must agree on: places, limits, bands, and where texts of marks go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.plot.chart import Chart, Mark, Panel, Series
+
+__all__ = [
+    "CROWD",
+    "band_runs",
+    "by_day",
+    "clock_limits",
+    "decimals",
+    "legend",
+    "limits",
+    "mark_rows",
+    "mark_sides",
+    "one_text",
+    "places",
+    "reaches",
+    "seconds",
+    "shifts",
+    "step_of",
+    "whole",
+]
+
+Floats = NDArray[np.float64]
+
+EARLY = 0.2  # share of the picture in which estimates may leave it
+# share of the distance between places by which error bars at one place stand apart, and in all
+DODGE = {"label": 0.05, "time": 0.1}
+SPREAD = 0.5
+HOUR = 3600.0
+LETTER = 6.0  # pixels
+CROWD = 1500  # points of the quiet rest from which on it is drawn fainter
+NARROW = 320.0  # pixels of a panel on a phone
+
+
+def places(panel: Panel, series: Series) -> Floats:
+    """Where the points are: seconds on clocks, 0, 1, 2 for labels, else the numbers themselves."""
+    if panel.x.kind == "label":
+        return np.arange(len(series.x), dtype=float)
+    if panel.x.kind == "time":
+        return np.array([seconds(x) for x in series.x])
+    return np.array(series.x, dtype=float)
+
+
+def seconds(moment: Any) -> float:
+    """A time, in UTC unless it says otherwise, since 1970."""
+    assert isinstance(moment, datetime)
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return aware.timestamp()
+
+
+def _leading(panel: Panel) -> list[Series]:
+    """The series in colour, if there are any: the quiet rest stands at the same places."""
+    return [s for s in panel.series if s.color is not None] or list(panel.series)
+
+
+def _all_places(panel: Panel) -> Floats:
+    found = [places(panel, series) for series in _leading(panel) if len(series.x)]
+    return np.concatenate(found or [np.zeros(1)])
+
+
+def step_of(panel: Panel) -> float:
+    """The least distance between neighbouring points; a day, or 1, if there is one point only."""
+    seen = np.unique(_all_places(panel))
+    if len(seen) < 2:
+        return 86400.0 if panel.x.kind == "time" else 1.0
+    return float(np.diff(seen).min())
+
+
+def clock_limits(panel: Panel) -> tuple[float, float] | None:
+    """Of a clock that shows less than an hour: wider, in seconds; else None."""
+    if panel.x.kind != "time":
+        return None
+    seen = _all_places(panel)
+    if np.ptp(seen) >= HOUR:
+        return None
+    middle = float(seen.min() + seen.max()) / 2
+    room = 0.6 * 86400 if by_day(panel) else HOUR
+    return middle - room, middle + room
+
+
+def by_day(panel: Panel) -> bool:
+    """Whether all points stand for whole days."""
+    return panel.x.kind == "time" and all(
+        x == x.replace(hour=0, minute=0, second=0, microsecond=0)
+        for series in _leading(panel)
+        for x in series.x
+    )
+
+
+def shifts(panel: Panel) -> dict[int, float]:
+    """By how much points of each series are moved aside so that error bars do not cover others.
+
+    By the index of the series; none on logarithmic axes and where labels stand down the side.
+    """
+    barred = [
+        i for i, series in enumerate(panel.series) if series.kind == "points" and _barred(series)
+    ]
+    if panel.sideways or panel.x.kind not in ("label", "time") or len(barred) < 2:
+        return {}
+    width = min(SPREAD, DODGE[panel.x.kind] * (len(barred) - 1)) * step_of(panel)
+    return {
+        i: float(shift)
+        for i, shift in zip(barred, np.linspace(-width / 2, width / 2, len(barred)), strict=True)
+    }
+
+
+def _barred(series: Series) -> bool:
+    return series.low is not None and series.high is not None
+
+
+def reaches(series: Series) -> tuple[Floats, Floats] | None:
+    """How far error bars go down and up; nan where an end is not known."""
+    if series.low is None or series.high is None:
+        return None
+    down, up = series.y - series.low, series.high - series.y
+    known = np.isfinite(down) & np.isfinite(up)
+    if not known.any():
+        return None
+    return np.where(known, down, np.nan), np.where(known, up, np.nan)
+
+
+def band_runs(series: Series) -> list[slice]:
+    """Runs of neighbouring points whose intervals are known."""
+    if series.low is None or series.high is None:
+        return []
+    known = np.isfinite(series.low) & np.isfinite(series.high)
+    edges = np.flatnonzero(np.diff(known.astype(int), prepend=0, append=0))
+    return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def limits(chart: Chart) -> list[tuple[float, float] | None]:
+    """Of each panel's values; None to let the drawer choose.
+
+    Lines: early estimates, and early bands, may leave the picture. Points: error bars that are
+    much longer than points are apart may. Panels of points of the same kind have the same limits.
+    """
+    found = [_limits(panel) for panel in chart.panels]
+    kinds = {(panel.y, series.kind) for panel in chart.panels for series in panel.series}
+    known = [pair for pair in found if pair is not None]
+    if len({kind for _, kind in kinds}) > 1 or len({y for y, _ in kinds}) > 1 or not known:
+        return found
+    both = min(low for low, _ in known), max(high for _, high in known)
+    return [both] * len(found)
+
+
+def _limits(panel: Panel) -> tuple[float, float] | None:
+    if panel.y.kind == "log":
+        return _around_rates(panel)
+    kinds = {series.kind for series in panel.series}
+    if "area" in kinds:
+        return 0.0, 1.0
+    if kinds & {"bars", "steps"}:
+        return None
+    if "points" in kinds:
+        return _around_points(panel)
+    return _around_lines(panel)
+
+
+def _around_rates(panel: Panel) -> tuple[float, float] | None:
+    """On a logarithmic axis error bars may reach down to nearly nothing."""
+    values = np.concatenate([series.y for series in panel.series if series.color is not None])
+    ends = [series.high for series in panel.series if series.high is not None]
+    seen, above = values[values > 0], np.concatenate([values, *ends])
+    if not seen.size:
+        return None
+    low = min(float(seen.min()), panel.level or np.inf)
+    high = max(float(np.nanmax(above)), panel.level or 0.0)
+    return low / 2, min(1.15 * high, 1.0) if panel.y.percent else 1.15 * high
+
+
+def _around_lines(panel: Panel) -> tuple[float, float] | None:
+    everywhere = [places(panel, series) for series in panel.series]
+    seen = np.concatenate(everywhere) if everywhere else np.array([])
+    if not seen.size:
+        return None
+    start = seen.min() + EARLY * (seen.max() - seen.min())
+    values = []
+    for x, series in zip(everywhere, panel.series, strict=True):
+        values.append(series.y[x >= start])
+        for end in (series.low, series.high):
+            if end is not None:
+                values.append(end[x >= start + EARLY * (seen.max() - seen.min())])
+    return _padded(np.concatenate(values), panel.level)
+
+
+def _around_points(panel: Panel) -> tuple[float, float] | None:
+    values = np.concatenate([series.y for series in panel.series])
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return None
+    found = [r for series in panel.series if (r := reaches(series)) is not None]
+    ends = [values]
+    if found:
+        bars = np.concatenate([np.concatenate(r) for r in found])
+        room = max(1.5 * np.ptp(values), 2.5 * float(np.nanmedian(bars)))
+        for series, (down, up) in ((s, r) for s in panel.series if (r := reaches(s)) is not None):
+            ends += [series.y - down, series.y + up]
+        reach = np.concatenate(ends)
+        ends = [np.clip(reach, values.min() - room, values.max() + room)]
+    return _padded(np.concatenate(ends), panel.level)
+
+
+def _padded(values: Floats, level: float | None) -> tuple[float, float] | None:
+    known = values[np.isfinite(values)]
+    if level is not None:
+        known = np.append(known, level)
+    if not known.size:
+        return None
+    low, high = float(known.min()), float(known.max())
+    room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def decimals(panel: Panel) -> int:
+    """Digits after the point that tell the panel's values apart."""
+    values = np.concatenate([series.y for series in panel.series] or [np.zeros(0)])
+    known = np.abs(values[np.isfinite(values)])
+    if not known.size or (known == np.rint(known)).all():
+        return 0
+    return int(np.clip(2 - np.floor(np.log10(max(float(np.median(known)), 1e-9))), 0, 9))
+
+
+def whole(panel: Panel) -> float | None:
+    """The largest value, if all values are counts; else None."""
+    values = np.concatenate([series.y for series in panel.series] or [np.zeros(0)])
+    known = values[np.isfinite(values)]
+    counted = known.size and panel.y.kind == "number" and (known == np.rint(known)).all()
+    return float(known.max()) if counted else None
+
+
+def mark_rows(panel: Panel, width: float = NARROW) -> list[int | None]:
+    """In which row above the panel each mark's text stands so that none covers another.
+
+    None where the same text stands at all marks: the legend says it once.
+    """
+    if not panel.marks or _same(panel.marks):
+        return [None] * len(panel.marks)
+    where, first, last = _mark_places(panel)
+    scale = width / (last - first) if last > first else 0.0
+    rows: list[int | None] = []
+    ends: list[float] = []
+    for x, mark in zip(where, panel.marks, strict=True):
+        left = (x - first) * scale
+        if _on_the_right(x, first, last):
+            left -= LETTER * len(mark.text)
+        row = next((i for i, end in enumerate(ends) if end < left), len(ends))
+        ends[row : row + 1] = [max(left, 0.0) + LETTER * (len(mark.text) + 1)]
+        rows.append(row)
+    return rows
+
+
+def mark_sides(panel: Panel) -> list[bool]:
+    """Whether each mark lies in the right half, where its text goes to the left of it."""
+    where, first, last = _mark_places(panel)
+    return [_on_the_right(x, first, last) for x in where]
+
+
+def _on_the_right(x: float, first: float, last: float) -> bool:
+    return x > (first + last) / 2
+
+
+def _mark_places(panel: Panel) -> tuple[list[float], float, float]:
+    time, log = panel.x.kind == "time", panel.x.kind == "log"
+    where = [seconds(mark.x) if time else float(mark.x) for mark in panel.marks]  # type: ignore[arg-type]  # a number where the axis is no clock
+    seen = _all_places(panel)
+    if log:
+        where, seen = [float(np.log(x)) for x in where], np.log(seen)
+    return where, float(seen.min()), float(seen.max())
+
+
+def _same(marks: Sequence[Mark]) -> bool:
+    return len({mark.text for mark in marks}) == 1 and len(marks) > 1
+
+
+def one_text(panel: Panel) -> str | None:
+    """What all marks of a panel say, if they all say the same."""
+    return panel.marks[0].text if _same(panel.marks) else None
+
+
+def legend(chart: Chart) -> bool:
+    """Whether there is more than one thing to tell apart."""
+    names = {series.name for panel in chart.panels for series in panel.series}
+    alone = all(len(panel.series) == 1 for panel in chart.panels)
+    return (len(names) > 1 and not alone) or any(one_text(panel) for panel in chart.panels)

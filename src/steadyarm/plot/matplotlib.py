@@ -1,0 +1,110 @@
+"""Charts of matplotlib, to print: the twins of the functions of `steadyarm.plot`.
+
+Matplotlib itself is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steadyarm.errors import MissingExtraError
+from steadyarm.planning import Plan
+from steadyarm.plot.chart import Chart
+from steadyarm.plot.sources import Test, chart_for, chart_of_plan
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "allocation",
+    "daily",
+    "draw",
+    "drift",
+    "effects",
+    "estimates",
+    "interactions",
+    "leaderboard",
+    "plan",
+    "plausible",
+    "png",
+    "svg",
+    "waiting",
+]
+
+
+def draw(chart: Chart) -> Figure:
+    """The chart as a `matplotlib.figure.Figure`, on no screen and in no global state."""
+    found: Figure = _pictures().draw(chart)
+    return found
+
+
+def png(chart: Chart, dpi: int = 160) -> bytes:
+    """The chart as a PNG file, byte for byte the same at every call."""
+    content: bytes = _pictures().png(chart, dpi)
+    return content
+
+
+def svg(chart: Chart) -> bytes:
+    """The chart as an SVG file, byte for byte the same at every call."""
+    content: bytes = _pictures().svg(chart)
+    return content
+
+
+def estimates(test: Test) -> Figure:
+    """How the estimate of each variant settled, with the intervals of the leading ones."""
+    return draw(chart_for("estimates", test))
+
+
+def daily(test: Test) -> Figure:
+    """Estimates of each day, or part of the test, by itself."""
+    return draw(chart_for("daily", test))
+
+
+def allocation(test: Test) -> Figure:
+    """Which share of the assignments each variant got, and where the policy changed its mind."""
+    return draw(chart_for("allocation", test))
+
+
+def plausible(test: Test) -> Figure:
+    """How many variants can still win, and how long the others could."""
+    return draw(chart_for("plausible", test))
+
+
+def leaderboard(test: Test) -> Figure:
+    """Estimates and intervals of the variants, from best to worst."""
+    return draw(chart_for("leaderboard", test))
+
+
+def drift(test: Test) -> Figure:
+    """The lead over the nearest rivals and the level common to all, by day or part of the test."""
+    return draw(chart_for("drift", test))
+
+
+def effects(test: Test) -> Figure:
+    """What each level of each factor adds, for factorial tests."""
+    return draw(chart_for("effects", test))
+
+
+def interactions(test: Test) -> Figure:
+    """Whether the effect of one factor depends on another, for factorial tests."""
+    return draw(chart_for("interactions", test))
+
+
+def waiting(test: Test) -> Figure:
+    """How many rewards have come, and how long they took, for live experiments."""
+    return draw(chart_for("waiting", test))
+
+
+def plan(plan: Plan) -> Figure:
+    """How often each policy would be wrong, against the number of visits."""
+    return draw(chart_of_plan(plan))
+
+
+def _pictures() -> Any:
+    try:
+        from steadyarm.plot import pictures
+    except ImportError as error:
+        raise MissingExtraError(
+            f"this picture needs {error.name}; install it with: pip install 'steadyarm[plots]'."
+        ) from None
+    return pictures

@@ -1,0 +1,280 @@
+"""Charts as pictures of matplotlib, to print. Needs the extra `plots`."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from datetime import datetime
+from threading import Lock
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from steadyarm.plot import frame
+from steadyarm.plot.chart import Chart, Panel, Series
+from steadyarm.plot.charts.words import shown
+from steadyarm.plot.fonts import families, printed
+from steadyarm.plot.palette import DASHES, LIGHT, SHAPES
+from steadyarm.plot.ticks import set_ticks
+
+__all__ = ["draw", "png", "svg"]
+
+WIDTH = 7.0  # inches: the text of an A4 page
+SIZE, SMALL = 8.5, 7.5
+_SAVING = Lock()  # what SVG's identifiers are made of is a setting of the whole process
+
+
+def draw(chart: Chart) -> Figure:
+    """The picture as matplotlib's object, on no screen and in no global state."""
+    columns = 2 if len(chart.panels) > 1 and _narrow(chart) else 1
+    lines = [chart.panels[i : i + columns] for i in range(0, len(chart.panels), columns)]
+    heights = [max(_height(panel, len(lines)) for panel in line) for line in lines]
+    keys = _keys(chart)
+    columns_below = 3 if max(map(len, keys), default=0) <= 24 else 2
+    rows = -(-len(keys) // columns_below)
+    note = textwrap.wrap(chart.note, 110)
+    extra = 0.45 + 0.17 * rows + 0.14 * len(note)
+    figure = Figure(figsize=(WIDTH, sum(heights) + extra), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(len(lines), columns, height_ratios=heights)
+    limits = frame.limits(chart)
+    for i, panel in enumerate(chart.panels):
+        _draw(figure.add_subplot(grid[i // columns, i % columns]), panel, limits[i])
+    title = textwrap.fill(shown(chart.title, 160), 80)
+    figure.suptitle(_text(title), x=0.01, ha="left", fontweight="bold", size=11, **_font())
+    small = _text("\n".join(note))
+    if keys:
+        legend = figure.legend(
+            handles=list(keys.values()), labels=[_label(name) for name in keys],
+            loc="outside lower left", ncols=columns_below, frameon=False, handlelength=3.2,
+            title=small, alignment="left", prop=_font() | {"size": SMALL},
+            title_fontproperties=_font() | {"size": SMALL},
+        )  # fmt: skip
+        legend.get_title().set_color(LIGHT.faint)
+        for text in legend.get_texts():
+            text.set_color(LIGHT.text)
+    elif note:
+        figure.supxlabel(small, x=0.01, ha="left", size=SMALL, color=LIGHT.faint, **_font())
+    return figure
+
+
+def png(chart: Chart, dpi: int = 160) -> bytes:
+    """The picture as a PNG file, byte for byte the same at every call."""
+    return _saved(draw(chart), "png", dpi=dpi, metadata={"Software": None})
+
+
+def svg(chart: Chart) -> bytes:
+    """The picture as an SVG file, byte for byte the same at every call; letters are outlines."""
+    empty = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    with _SAVING, matplotlib.rc_context({"svg.hashsalt": chart.name, "svg.fonttype": "path"}):
+        return _saved(draw(chart), "svg", metadata=empty)
+
+
+def _saved(figure: Figure, kind: str, **settings: Any) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, facecolor="white", **settings)
+    return content.getvalue()
+
+
+def _font() -> dict[str, Any]:
+    return {"family": list(families())}
+
+
+def _text(text: str) -> str:
+    """As it is: dollars begin no formula, letters without a glyph are boxes."""
+    return printed(text).replace("$", r"\$")
+
+
+def _label(name: str) -> str:
+    text = _text(shown(name, 34))
+    return f" {text}" if text.startswith("_") else text  # else matplotlib leaves it out
+
+
+def _narrow(chart: Chart) -> bool:
+    """Panels by labels fit beside each other; those over time share their clock instead."""
+    return all(
+        panel.x.kind == "log" or (panel.x.kind == "label" and (panel.sideways or _short(panel)))
+        for panel in chart.panels
+    )
+
+
+def _short(panel: Panel) -> bool:
+    """Whether all labels fit below a panel of half the width."""
+    names = max((series.x for series in panel.series), key=len, default=())
+    return sum(min(len(str(name)), 14) + 2 for name in names) <= 36
+
+
+def _height(panel: Panel, lines: int) -> float:
+    if panel.sideways:
+        count = max((len(series.x) for series in panel.series), default=1)
+        return 0.2 * max(count, 3) + 0.6
+    rows = [row for row in frame.mark_rows(panel, 460) if row is not None]
+    return (3.0 if lines == 1 else 2.1) + 0.14 * (max(rows, default=-1) + 1)
+
+
+def _draw(axes: Axes, panel: Panel, limits: tuple[float, float] | None) -> None:
+    for spine in ("top", "right"):
+        axes.spines[spine].set_visible(False)
+    for spine in ("left", "bottom"):
+        axes.spines[spine].set_color(LIGHT.grid)
+    axes.grid(color=LIGHT.grid, linewidth=0.6)
+    axes.set_axisbelow(True)
+    moved = frame.shifts(panel)
+    areas = [series for series in panel.series if series.kind == "area"]
+    if areas:
+        _areas(axes, panel, areas)
+    for i, series in enumerate(panel.series):
+        if series.kind != "area":
+            _series(axes, panel, series, moved.get(i, 0.0))
+    if panel.level is not None:
+        line = axes.axvline if panel.sideways else axes.axhline
+        line(panel.level, color=LIGHT.faint, linewidth=0.9, zorder=1.5)
+    set_ticks(axes, panel, _text, _font(), SIZE)
+    _limits(axes, panel, limits)
+    rows = _marks(axes, panel)
+    axes.set_title(
+        _text(panel.title),
+        loc="left",
+        size=SIZE + 0.5,
+        color=LIGHT.text,
+        pad=5 + 10 * rows,
+        **_font(),
+    )
+
+
+def _limits(axes: Axes, panel: Panel, found: tuple[float, float] | None) -> None:
+    kinds = {series.kind for series in panel.series}
+    if found is not None:
+        (axes.set_xlim if panel.sideways else axes.set_ylim)(*found)
+    elif kinds & {"bars", "steps"} and panel.y.kind != "log":
+        tops = np.concatenate([series.y for series in panel.series])
+        top = 1.06 * float(np.nanmax(tops, initial=0.0)) or 1.0
+        (axes.set_xlim if panel.sideways else axes.set_ylim)(0, top)
+    if "area" in kinds:
+        axes.margins(x=0)
+    if (wide := frame.clock_limits(panel)) is not None:
+        axes.set_xlim(wide[0] / 86400, wide[1] / 86400)
+
+
+def _color(series: Series) -> str:
+    return LIGHT.quiet if series.color is None else LIGHT.lines[series.color % len(LIGHT.lines)]
+
+
+def _dash(series: Series) -> Any:
+    lengths = DASHES[(series.color or 0) % len(DASHES)]
+    return (0, lengths) if lengths else "-"
+
+
+def _marker(series: Series) -> str:
+    return SHAPES[(series.color or 0) % len(SHAPES)][1]
+
+
+def _x(panel: Panel, series: Series, shift: float = 0.0) -> Any:
+    where = frame.places(panel, series) + shift
+    return where / 86400 if panel.x.kind == "time" else where  # matplotlib counts days
+
+
+def _areas(axes: Axes, panel: Panel, areas: list[Series]) -> None:
+    base = np.zeros(len(areas[0].y))
+    for series in areas:
+        top = base + np.nan_to_num(series.y)
+        axes.fill_between(
+            _x(panel, series), base, top, step="post", color=_color(series), linewidth=0.4,
+            edgecolor="white", alpha=0.5 if series.color is None else 0.85,
+        )  # fmt: skip
+        base = top
+
+
+def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
+    x, color = _x(panel, series, shift), _color(series)
+    if series.kind == "bars":
+        scale = 86400 if panel.x.kind == "time" else 1
+        width = (0.6 if panel.sideways else 0.8) * frame.step_of(panel) / scale
+        bars = axes.barh if panel.sideways else axes.bar
+        bars(x, np.nan_to_num(series.y), width, color=color, alpha=_alpha(series))
+    elif series.color is None and series.kind == "line":
+        faint = 0.55 if len(x) < frame.CROWD else 0.3
+        axes.plot(x, series.y, color=color, linewidth=0.6, alpha=faint, zorder=1.8)
+    elif series.kind == "points":
+        _points(axes, panel, series, x, color)
+    else:
+        few = np.isfinite(series.y).sum() <= 12
+        axes.plot(
+            x, series.y, color=color, linestyle=_dash(series), markersize=3.5,
+            linewidth=1.2 if series.low is None else 1.9,
+            marker=_marker(series) if few else "", zorder=2.5,
+            drawstyle="steps-post" if series.kind == "steps" else "default",
+        )  # fmt: skip
+        for run in frame.band_runs(series):
+            assert series.low is not None
+            assert series.high is not None
+            axes.fill_between(
+                x[run], series.low[run], series.high[run], color=color, alpha=0.13, linewidth=0
+            )
+
+
+def _alpha(series: Series) -> float:
+    return 0.45 if series.color is None else 1.0
+
+
+def _points(axes: Axes, panel: Panel, series: Series, x: Any, color: str) -> None:
+    y = series.y
+    across = (y, x) if panel.sideways else (x, y)
+    line: Any = "none" if panel.sideways else _dash(series)
+    axes.plot(
+        *across, color=color, marker=_marker(series), markersize=4, linewidth=0.7,
+        linestyle=line, zorder=2.6,
+    )  # fmt: skip
+    reach = frame.reaches(series)
+    if reach is None:
+        return
+    known = np.isfinite(reach[0]) & np.isfinite(y)
+    ends = (y - reach[0])[known], (y + reach[1])[known]
+    bars = axes.hlines if panel.sideways else axes.vlines
+    bars(np.asarray(x)[known], *ends, color=color, linewidth=1.1, zorder=2.4)
+
+
+def _marks(axes: Axes, panel: Panel) -> int:
+    """Lines where something happened; how many rows of text stand above the panel."""
+    rows, right = frame.mark_rows(panel, 460), frame.mark_sides(panel)
+    for mark, row, side in zip(panel.marks, rows, right, strict=True):
+        x = frame.seconds(mark.x) / 86400 if isinstance(mark.x, datetime) else mark.x
+        axes.axvline(x, color=LIGHT.faint, linewidth=0.7, linestyle=(0, (4, 3)), zorder=3)
+        if row is not None:
+            axes.annotate(
+                _text(mark.text), (x, 1), (0, 2 + 10 * row), size=SMALL, color=LIGHT.faint,
+                xycoords=axes.get_xaxis_transform(), textcoords="offset points",
+                ha="right" if side else "left", annotation_clip=False, **_font(),
+            )  # fmt: skip
+    return max((row + 1 for row in rows if row is not None), default=0)
+
+
+def _keys(chart: Chart) -> dict[str, Any]:
+    """What the legend shows, by name."""
+    if not frame.legend(chart):
+        return {}
+    keys: dict[str, Any] = {}
+    for panel in chart.panels:
+        for series in panel.series:
+            keys.setdefault(series.name, _key(series, panel.sideways))
+        if (text := frame.one_text(panel)) is not None:
+            dashes = (0, (4, 3))
+            keys[text] = Line2D([], [], color=LIGHT.faint, linewidth=0.7, linestyle=dashes)
+    return keys
+
+
+def _key(series: Series, sideways: bool) -> Patch | Line2D:
+    color = _color(series)
+    if series.kind in ("area", "bars"):
+        return Patch(facecolor=color, alpha=_alpha(series))
+    if series.color is None and series.kind == "line":
+        return Line2D([], [], color=color, linewidth=0.8, alpha=0.7)
+    marker = _marker(series) if series.kind == "points" else ""
+    dashes: Any = "-" if sideways else _dash(series)
+    return Line2D([], [], color=color, linestyle=dashes, marker=marker, markersize=4)

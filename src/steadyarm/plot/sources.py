@@ -1,0 +1,227 @@
+"""From what people have at hand to the chart: a live test, a look at it, a session, an analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from steadyarm.analysis import Analysis
+from steadyarm.errors import InvalidInputError
+from steadyarm.experiment import Experiment
+from steadyarm.factors import factors_of
+from steadyarm.inference import DriftReport
+from steadyarm.inference.sequences import confidence_path
+from steadyarm.looks import (
+    Course,
+    Effects,
+    Look,
+    Shares,
+    course_of,
+    effects_of,
+    look_at,
+    shares_of,
+)
+from steadyarm.planning import Plan
+from steadyarm.plot import charts
+from steadyarm.plot.chart import Chart
+from steadyarm.plot.charts.picks import thinned
+from steadyarm.segments import Direction
+from steadyarm.session import Session
+from steadyarm.verdict import Verdict
+
+__all__ = ["CHARTS", "Test", "chart_for", "chart_of_plan"]
+
+Test = Experiment | Look | Session | Analysis
+Seen = Look | Session | Analysis
+
+LOOKS = 60
+
+
+def chart_for(name: str, test: Test) -> Chart:
+    """The chart of that name (one of `CHARTS`) of a test.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=500, seed=3)
+    >>> for _ in range(500):
+    ...     a = session.ask()
+    ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+    >>> chart_for("leaderboard", session).table.rows[0][:2]
+    (1, 'B')
+    """
+    seen = look_at(test) if isinstance(test, Experiment) else test
+    if not isinstance(seen, (Look, Session, Analysis)):
+        raise InvalidInputError(
+            f"test is {type(test).__name__}; give an Experiment, a Look, a Session or an Analysis."
+        )
+    return CHARTS[name](seen)
+
+
+def chart_of_plan(plan: Plan) -> Chart:
+    """The chart of a plan."""
+    if not isinstance(plan, Plan):
+        raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
+    return charts.plan(plan)
+
+
+def _estimates(test: Seen) -> Chart:
+    return charts.estimates(_course(test))
+
+
+def _plausible(test: Seen) -> Chart:
+    return charts.plausible(_course(test))
+
+
+def _allocation(test: Seen) -> Chart:
+    shares = _shares(test)
+    picked = None
+    if isinstance(test, Look) and test.course is not None:
+        picked = charts.likely(test.course)
+    return charts.allocation(shares, picked)
+
+
+def _daily(test: Seen) -> Chart:
+    picked = None
+    if isinstance(test, Look) and test.course is not None:
+        picked = charts.likely(test.course)
+    return charts.daily(_drift_report(test), picked)
+
+
+def _drift(test: Seen) -> Chart:
+    return charts.drift(_drift_report(test))
+
+
+def _effects(test: Seen) -> Chart:
+    return charts.effects(_effects_of(test))
+
+
+def _interactions(test: Seen) -> Chart:
+    return charts.interactions(_effects_of(test))
+
+
+def _leaderboard(test: Seen) -> Chart:
+    return charts.leaderboard(*_verdict(test))
+
+
+def _waiting(test: Seen) -> Chart:
+    if not isinstance(test, Look):
+        raise InvalidInputError(
+            f"a {type(test).__name__} does not know when rewards came; give an Experiment."
+        )
+    if test.waiting is None:
+        raise _nothing(test, "rewards to wait for")
+    return charts.waiting(test.waiting)
+
+
+CHARTS: dict[str, Callable[[Seen], Chart]] = {
+    "estimates": _estimates,
+    "daily": _daily,
+    "allocation": _allocation,
+    "plausible": _plausible,
+    "leaderboard": _leaderboard,
+    "drift": _drift,
+    "effects": _effects,
+    "interactions": _interactions,
+    "waiting": _waiting,
+}
+
+
+def _nothing(look: Look, what: str) -> InvalidInputError:
+    why = look.obstacle or f"{look.settings.policy.name} does not give them, or nothing came yet"
+    return InvalidInputError(f"test {look.name!r} has no {what} to draw: {why.rstrip('.')}.")
+
+
+def _course(test: Seen) -> Course:
+    if isinstance(test, Session):
+        return course_of(test.judgement(), test.budget)
+    if isinstance(test, Analysis):
+        return _course_of_log(test)
+    if test.course is None:
+        raise _nothing(test, "estimates over time")
+    return test.course
+
+
+def _course_of_log(found: Analysis) -> Course:
+    """A log has no budget: intervals are tightest at its end."""
+    evidence, level = found.evidence, found.intervals.level
+    at = thinned(evidence.rounds.shape[1], LOOKS)
+    path = confidence_path(evidence, int(evidence.played[0]), level, None, at)
+    return Course(
+        names=tuple(found.arms.names),
+        times=None,
+        rounds=np.array([look.rounds[0] for look in path]),
+        estimates=np.array([look.estimates[0] for look in path]),
+        low=np.array([look.low[0] for look in path]),
+        high=np.array([look.high[0] for look in path]),
+        leaders=np.array([look.recommended[0] for look in path]),
+        plausible=np.array([look.plausible[0] for look in path]),
+        level=level,
+    )
+
+
+def _shares(test: Seen) -> Shares:
+    if isinstance(test, Analysis):
+        raise InvalidInputError(
+            "an Analysis keeps no counts of each piece; give an Experiment or a Session."
+        )
+    if isinstance(test, Look):
+        if test.shares is None:
+            raise _nothing(test, "assignments")
+        return test.shares
+    pieces = [piece for piece in test.judgement().pieces if piece.assigned.sum()]
+    if not pieces:
+        raise InvalidInputError("nothing was handed out yet; ask() first.")
+    return shares_of(test.arms.names, pieces)
+
+
+def _drift_report(test: Seen) -> DriftReport:
+    if isinstance(test, Session):
+        return test.drift()
+    if test.drift is None:
+        assert isinstance(test, Look)
+        raise _nothing(test, "periods to compare")
+    return test.drift
+
+
+def _effects_of(test: Seen) -> Effects:
+    if isinstance(test, Look):
+        if test.effects is not None:
+            return test.effects
+        if factors_of(test.settings.arms.names) is not None:
+            raise _nothing(test, "effects")
+    elif (factors := factors_of(test.arms.names)) is not None:
+        evidence = test.evidence() if isinstance(test, Session) else test.evidence
+        return effects_of(evidence, factors)
+    raise InvalidInputError(
+        "the test is not factorial; effects are of tests with ArmSet.factorial only."
+    )
+
+
+def _verdict(test: Seen) -> tuple[Verdict, tuple[str, ...], Direction]:
+    if isinstance(test, Look):
+        if test.verdict is None:
+            raise _nothing(test, "verdict")
+        return test.verdict, test.names, test.settings.direction
+    if isinstance(test, Session):
+        judgement = test.judgement()
+        anytime = test.policy.unbiased and not judgement.ended
+        return judgement.recommend(anytime=anytime), test.arms.names, test.direction
+    i, k = test.intervals, int(test.intervals.recommended[0])
+    verdict = Verdict(
+        arm=k,
+        name=test.arms.names[k],
+        estimates=i.estimates[0],
+        standard_errors=i.standard_errors[0],
+        intervals=np.column_stack([i.low[0], i.high[0]]),
+        gaps=i.gaps[0],
+        gap_intervals=np.column_stack([i.gap_low[0], i.gap_high[0]]),
+        plausible=test.plausible,
+        level=i.level,
+        anytime=False,
+        method=i.method,
+        assumption=i.assumption,
+        rewards=test.rewards,
+    )
+    return verdict, test.arms.names, test.evidence.direction
