@@ -29,14 +29,24 @@ def markdown_table(header: Sequence[str], align: str, rows: Iterable[Sequence[st
 
 
 def plain_text(text: object) -> str:
-    """Text that means itself in Markdown, also in a table."""
-    return re.sub(r"([\\`*_\[\]<>|&#~])", r"\\\1", " ".join(str(text).split()))
+    r"""Text that means itself in Markdown, also in a table; addresses in it are no links.
+
+    Examples
+    --------
+    >>> print(plain_text("*A* | <b>"), plain_text("1. www.x.org"), plain_text("- B"))
+    \*A\* \| \<b\> 1\. www\.x.org \- B
+    >>> print(plain_text("-0.5 to 1.5"))
+    -0.5 to 1.5
+    """
+    words = re.sub(r"([\\`*_\[\]<>|&#~$@])", r"\\\1", " ".join(str(text).split()))
+    linked = re.sub(r"(?i):(?=//)|(?<=www)\.|(?<=mailto):", r"\\\g<0>", words)
+    return re.sub(r"^(\d+(?=[.)](\s|$))|(?=[-+](\s|$|-)))", r"\g<1>\\", linked)
 
 
-def code_block(text: str) -> str:
+def code_block(text: str, language: str = "console") -> str:
     """What was typed, whatever quotes it has."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence}console\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def html_page(text: str, title: str, folder: Path | None = None) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,8 +76,10 @@ def test_reports_hold_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert part in text
     assert html.startswith("<!DOCTYPE html>")
     assert html.count("<table>") == text.count("\n| :---") == 4
+    assert html.count('src="data:image/') == text.count("](report-pictures/") == 2
+    page_alone = re.sub(r'src="data:[^"]*"', "", html).replace(str(log), "")
     for outside in ("http", "src=", "<script", "<link"):
-        assert outside not in html.replace(str(log), "")
+        assert outside not in page_alone
     assert main(["analyze", str(log), "--report", "report.pdf"]) == 1
     assert "expected a name in .md or .html" in capsys.readouterr().err
     assert main(["analyze", str(log), "--report", str(log / "report.md")]) == 1

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import steadyarm as sa
-from steadyarm.analysis.report import check_path, write_report
 from steadyarm.environments.named import arms_from_settings
+from steadyarm.reports import analysis_report, format_of, write_report
 
 __all__ = ["add_parser", "read_arms", "run"]
 
@@ -100,7 +100,7 @@ def add_parser(commands: Any) -> None:
         "--report",
         type=Path,
         metavar="FILE",
-        help="write a report, too: FILE.md, or FILE.html that can be mailed",
+        help="write a report, too: FILE.html that can be mailed, or FILE.md and its pictures",
     )
     parser.set_defaults(run=run)
 
@@ -108,7 +108,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Analyse the log and print what was found."""
     if args.report is not None:
-        check_path(args.report)
+        format_of(args.report)
     found = sa.analyze(
         args.log[0] if len(args.log) == 1 else args.log,
         arms=read_arms(args.arms) if args.arms else None,
@@ -127,10 +127,7 @@ def run(args: argparse.Namespace) -> None:
     print(json.dumps(found.to_dict(), default=str) if args.format == "json" else found)
     if args.report is not None:
         command = shlex.join(["steadyarm", *map(_without_password, args.typed)])
-        try:
-            write_report(found, args.report, command)
-        except OSError as error:
-            raise sa.InvalidInputError(f"{args.report} cannot be written: {error}") from None
+        write_report(analysis_report(found, command), args.report)
 
 
 def _without_password(word: str) -> str:

@@ -13,6 +13,7 @@ from steadyarm.cli import (
     demo,
     experiment,
     plan,
+    report,
     reproduce,
     serve,
     simulate,
@@ -23,7 +24,19 @@ from steadyarm.errors import SteadyArmError
 
 __all__ = ["build_parser", "main"]
 
-COMMANDS = (demo, plan, experiment, serve, token, storage, analyze, reproduce, simulate, data)
+COMMANDS = (
+    demo,
+    plan,
+    experiment,
+    report,
+    serve,
+    token,
+    storage,
+    analyze,
+    reproduce,
+    simulate,
+    data,
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

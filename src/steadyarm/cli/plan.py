@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from steadyarm.planning import Progress, Question, plan
 from steadyarm.planning.planner import seconds_for
 from steadyarm.planning.rhythm import KINDS
 from steadyarm.planning.words import check_word
+from steadyarm.reports import format_of, plan_report, write_report
 
 __all__ = ["add_parser", "run"]
 
@@ -94,6 +96,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE.png", help="draw the plan (png, pdf, svg)"
     )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write a report, too: FILE.html that can be mailed, or FILE.md and its pictures",
+    )
     parser.set_defaults(run=run)
 
 
@@ -101,18 +109,25 @@ def run(args: argparse.Namespace) -> None:
     """Answer the question and print the plan."""
     question = _question(args)
     draw = _drawing(args.plot)
+    if args.report is not None:
+        format_of(args.report)
     _announce(question, args)
     names = RUNNING if args.file is not None else RUNNING | OPTIONS
     with _naming(names), _Bar() as bar:
         found = plan(question, args.trials, args.seed, args.jobs, progress=bar.show)
     if draw is not None:
         draw(found, args.plot)
+    if args.report is not None:
+        command = shlex.join(["steadyarm", *args.typed])
+        write_report(plan_report(found, command), args.report)
     if args.format == "json":
         print(json.dumps(found.to_dict()))
         return
     print(found)
     if args.plot is not None:
         print(f"\nThe picture is in {args.plot}.")
+    if args.report is not None:
+        print(f"\nThe report is in {args.report}.")
 
 
 def _question(args: argparse.Namespace) -> Question:

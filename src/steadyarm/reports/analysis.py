@@ -1,0 +1,122 @@
+"""The report on a log: the verdict and all that it rests on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steadyarm import __version__
+from steadyarm.analysis import Analysis
+from steadyarm.plot import charts
+from steadyarm.reports.document import (
+    Block,
+    Code,
+    Document,
+    Heading,
+    Items,
+    Lead,
+    Paragraph,
+    Picture,
+    Table,
+)
+from steadyarm.reports.numbers import number, percent, reach
+from steadyarm.reports.parts import (
+    MOST_ROWS,
+    best_first,
+    health_table,
+    otherwise_blocks,
+    period_table,
+    rest_note,
+)
+from steadyarm.verdict import Verdict
+
+__all__ = ["analysis_report"]
+
+
+def analysis_report(found: Analysis, command: str = "") -> Document:
+    """The report on what `analyze` found; `command` is what was typed."""
+    direction = found.evidence.direction
+    order = best_first(found.estimates, direction)
+    good = "large" if direction == "maximize" else "small"
+    blocks: list[Block] = [
+        Lead(found.verdict),
+        Paragraph(
+            f"{found.log}: {found.rows:,} rows, {found.rewards:,} rewards. A good reward is {good}."
+        ),
+        Heading("Estimates"),
+        Picture(charts.leaderboard(_verdict(found), found.arms.names, direction)),
+        _estimates(found, order),
+        Heading(f"Can the log be trusted? {found.health.status}"),
+        health_table(found.health, "What was checked"),
+        Heading("Did the world move?"),
+        Paragraph(found.drift.verdict),
+    ]
+    if len(found.drift.periods) > 1:
+        blocks.append(Picture(charts.drift(found.drift)))
+    blocks += [
+        period_table(found.drift, order, "rewards"),
+        Heading("What would have been concluded otherwise?"),
+        *otherwise_blocks(found.otherwise),
+        Heading("What this rests on"),
+        Items(_assumptions(found)),
+    ]
+    if command:
+        blocks += [Heading("How to get this again"), Code(command)]
+    return Document("What the log says", tuple(blocks), f"Written by SteadyArm {__version__}.")
+
+
+def _estimates(found: Analysis, order: list[int]) -> Table:
+    i = found.intervals
+    rows = []
+    for k in order[:MOST_ROWS]:
+        best = k == i.recommended[0]
+        rows.append(
+            (
+                found.arms.names[k],
+                f"{found.counts[k]:,}",
+                number(i.estimates[0, k]),
+                reach(i.low[0, k], i.high[0, k]),
+                "" if best else number(i.gaps[0, k]),
+                "" if best else reach(i.gap_low[0, k], i.gap_high[0, k]),
+                "yes" if i.plausible[0, k] else "no",
+                number(found.means[k]),
+            )
+        )
+    header = ("variant", "rewards", "estimate", "interval", "behind by", "interval of that")
+    caption = (
+        "Time-averaged reward of every variant. Intervals hold for all variants at once with "
+        f"probability {percent(i.level)}, so does the list of those that may be the best."
+    )
+    note = rest_note(MOST_ROWS, found.arms.size)
+    more = ("may be the best", "plain mean")
+    return Table(caption, (*header, *more), "lrrrrrlr", tuple(rows), note)
+
+
+def _assumptions(found: Analysis) -> tuple[str, ...]:
+    return (
+        "The logged probabilities are those with which variants were drawn, given all that was "
+        "known then.",
+        found.intervals.assumption,
+        f"Variance: {found.intervals.method}; of periods: {found.drift.method}.",
+        *found.notes,
+    )
+
+
+def _verdict(found: Analysis) -> Verdict:
+    """The same as a verdict on a live test, which is what leaderboards draw."""
+    i = found.intervals
+    return Verdict(
+        arm=int(i.recommended[0]),
+        name=found.recommended,
+        estimates=i.estimates[0],
+        standard_errors=i.standard_errors[0],
+        intervals=np.column_stack([i.low[0], i.high[0]]),
+        gaps=i.gaps[0],
+        gap_intervals=np.column_stack([i.gap_low[0], i.gap_high[0]]),
+        plausible=found.plausible,
+        level=i.level,
+        anytime=False,
+        method=i.method,
+        assumption=i.assumption,
+        rewards=found.rewards,
+        missing=found.rows - found.rewards,
+    )

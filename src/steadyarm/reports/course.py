@@ -1,0 +1,135 @@
+"""How a live test went: estimates and shares over time, who could still win, effects of factors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steadyarm.looks.look import Course, Look
+from steadyarm.plot import charts
+from steadyarm.reports.document import Block, Heading, Paragraph, Picture, Table
+from steadyarm.reports.leaderboard import order_of
+from steadyarm.reports.numbers import counted, listed, number, p_value, percent, reach
+from steadyarm.reports.parts import MOST_ROWS, rest_note
+
+__all__ = ["course_blocks", "effect_blocks", "share_blocks"]
+
+MOST_LOOKS = 12  # rows of the table of estimates over time
+
+
+def course_blocks(look: Look) -> list[Block]:
+    """Estimates over time and per day, with a table of who led."""
+    head = Heading("Estimates over time")
+    if look.course is None:
+        why = (
+            f"{look.settings.policy.name} leaves variants out on the way, so there are no "
+            "estimates of the whole test before its end."
+            if not look.settings.policy.unbiased
+            else "There are no rewards yet."
+        )
+        return [head, Paragraph(why)]
+    blocks: list[Block] = [head, Picture(charts.estimates(look.course)), _looks(look.course)]
+    if look.drift is not None and look.by_day:
+        says = "Days differ by chance alone, too, so look at the intervals."
+        blocks += [Heading("Each day by itself", 3), Paragraph(says)]
+        blocks.append(Picture(charts.daily(look.drift)))
+    return blocks
+
+
+def share_blocks(look: Look) -> list[Block]:
+    """Allocation and the plausible set."""
+    blocks: list[Block] = [Heading("Who was shown how often")]
+    if look.shares is None:
+        blocks.append(Paragraph("Nothing was handed out yet."))
+    else:
+        turns = int(look.shares.turns[1:].sum())
+        times = "once" if turns == 1 else f"{turns:,} times"
+        says = f"The policy changed its mind {times}." if turns else "Shares stayed as they were."
+        blocks += [Paragraph(says), Picture(charts.allocation(look.shares)), _shares(look)]
+    blocks.append(Heading("Who can still win"))
+    if look.verdict is None:
+        return [*blocks, Paragraph("Every variant can still win.")]
+    others = [name for name in look.verdict.plausible if name != look.verdict.name]
+    level = percent(look.verdict.level)
+    says = (
+        f"Besides {look.verdict.name}, which leads, {counted(len(others), 'variant')} cannot be "
+        f"ruled out at {level}: {listed(others, 20)}."
+        if others
+        else f"All variants but {look.verdict.name} are ruled out at {level}."
+    )
+    blocks.append(Paragraph(says))
+    return blocks if look.course is None else [*blocks, Picture(charts.plausible(look.course))]
+
+
+def effect_blocks(look: Look) -> list[Block]:
+    """Main effects and interactions of a factorial test."""
+    effects = look.effects
+    if effects is None:
+        return []
+    rows = tuple(
+        (e.factor, e.level, number(e.mean), number(e.difference), reach(e.low, e.high))
+        for e in effects.main
+    )
+    level = percent(effects.level)
+    header = ("factor", "level", "mean", "from the average", f"{level} interval")
+    note = rest_note(MOST_ROWS, len(rows), "level")
+    table = Table("What each level does", header, "llrrr", rows[:MOST_ROWS], note)
+    blocks: list[Block] = [Heading("Effects of the factors")]
+    blocks += [Picture(charts.effects(effects)), table]
+    if not effects.pairs:
+        return blocks
+    pairs = tuple(
+        (f"{pair.first} and {pair.second}", number(pair.strength), p_value(pair.p_value))
+        for pair in effects.pairs
+    )
+    note = rest_note(MOST_ROWS, len(pairs), "pair")
+    caption = "How far pairs of factors depart from the sum of their effects"
+    return [
+        *blocks,
+        Heading("Do factors depend on each other?", 3),
+        Picture(charts.interactions(effects)),
+        Table(caption, ("factors", "largest departure", "p-value"), "lrr", pairs[:MOST_ROWS], note),
+    ]
+
+
+def _looks(course: Course) -> Table:
+    last = len(course.rounds) - 1
+    shown = np.unique(np.linspace(0, last, min(MOST_LOOKS, last + 1)).round().astype(int))
+    rows = []
+    for j in (int(i) for i in shown):
+        k = int(course.leaders[j])
+        rows.append(
+            (
+                f"{course.rounds[j]:,}",
+                *(() if course.times is None else (f"{course.times[j]:%Y-%m-%d %H:%M}",)),
+                course.names[k],
+                number(course.estimates[j, k]),
+                reach(course.low[j, k], course.high[j, k]),
+                f"{int(course.plausible[j].sum()):,}",
+            )
+        )
+    timed = () if course.times is None else ("until (UTC)",)
+    interval = f"{percent(course.level)} interval"
+    header = ("visits", *timed, "ahead", "estimate", interval, "can still win")
+    caption = "Who led after so many visits; intervals hold at all looks at once"
+    align = "r" + "l" * len(timed) + "lrrr"
+    note = f"{len(rows)} of {last + 1:,} looks are shown." if len(rows) <= last else ""
+    return Table(caption, header, align, tuple(rows), note)
+
+
+def _shares(look: Look) -> Table:
+    shares = look.shares
+    assert shares is not None
+    given = shares.given.sum(axis=0)
+    rows = tuple(
+        (
+            look.labels[k],
+            f"{int(given[k]):,}",
+            percent(given[k] / max(given.sum(), 1)),
+            percent(shares.planned[0, k]),
+            percent(shares.planned[-1, k]),
+        )
+        for k in order_of(look)[:MOST_ROWS]
+    )
+    header = ("variant", "visits", "share", "planned at first", "planned at last")
+    note = rest_note(MOST_ROWS, len(look.names))
+    return Table("Visits by variant", header, "lrrrr", rows, note)

@@ -1,0 +1,157 @@
+"""The report on a live test: a Look in words, tables and pictures, and how to check it."""
+
+from __future__ import annotations
+
+from steadyarm import __version__
+from steadyarm.errors import InvalidInputError, RewardsPendingError
+from steadyarm.experiment import Experiment
+from steadyarm.inference import Otherwise
+from steadyarm.looks import look_at
+from steadyarm.looks.look import Look
+from steadyarm.plot import charts
+from steadyarm.replay import Replay
+from steadyarm.reports.appendix import Fingerprint, appendix, fingerprint_of
+from steadyarm.reports.course import course_blocks, effect_blocks, share_blocks
+from steadyarm.reports.document import (
+    Block,
+    Document,
+    Facts,
+    Heading,
+    Lead,
+    Note,
+    Paragraph,
+    Picture,
+)
+from steadyarm.reports.labels import labelled, labelled_otherwise
+from steadyarm.reports.leaderboard import leaderboard_blocks, order_of
+from steadyarm.reports.method import in_short
+from steadyarm.reports.numbers import counted, percent, when
+from steadyarm.reports.parts import health_table, otherwise_blocks, period_table
+from steadyarm.transfer import csv_lines
+
+__all__ = ["document_of", "experiment_report"]
+
+HEALTH = {
+    "ok": "Nothing suspicious was found.",
+    "warn": "One of the checks found something unusual.",
+    "fail": "Something is wrong; do not rely on the result before it is explained.",
+}
+
+
+def experiment_report(
+    experiment: Experiment, look: Look | None = None, replay: bool = True, fingerprint: bool = True
+) -> Document:
+    """The report on an experiment as it stands.
+
+    Parameters
+    ----------
+    look : if one was taken already
+    replay : whether the whole test is computed anew and compared; reads the whole log
+    fingerprint : whether the log's fingerprint is taken; reads the whole log, too
+    """
+    seen = look_at(experiment) if look is None else look
+    other: Otherwise | str
+    try:
+        other = experiment.otherwise()
+    except (InvalidInputError, RewardsPendingError) as error:
+        other = str(error)
+    return document_of(
+        seen,
+        other,
+        fingerprint_of(csv_lines(experiment)) if fingerprint else None,
+        experiment.replay() if replay else None,
+    )
+
+
+def document_of(
+    look: Look,
+    otherwise: Otherwise | str,
+    fingerprint: Fingerprint | None = None,
+    replayed: Replay | None = None,
+) -> Document:
+    """The report on what was seen; `otherwise` may be the reason why there is none."""
+    if isinstance(otherwise, Otherwise):
+        otherwise = labelled_otherwise(otherwise, look)
+    look = labelled(look)
+    blocks: list[Block] = [Lead(look.headline), Facts(_facts(look)), *leaderboard_blocks(look)]
+    if any(look.status.assigned):
+        blocks += [
+            *course_blocks(look),
+            *share_blocks(look),
+            *effect_blocks(look),
+            *_drift(look),
+            *_health(look),
+            *_otherwise(otherwise, look),
+        ]
+    blocks += appendix(look, fingerprint, replayed)
+    foot = f"Written by SteadyArm {__version__} from what was stored at {when(look.seen)}."
+    return Document(f"Test report: {look.name}", tuple(blocks), foot)
+
+
+def _facts(look: Look) -> tuple[tuple[str, str], ...]:
+    handed, budget = sum(look.status.assigned), look.status.budget
+    facts = [
+        ("State", _state(look)),
+        ("Visits", f"{handed:,} of {budget:,} ({percent(handed / budget)})"),
+        ("Variants", f"{len(look.names):,}"),
+        ("Created", when(look.status.created)),
+    ]
+    if look.started is not None and look.last is not None:
+        facts += [("First visit", when(look.started)), ("Last visit", when(look.last))]
+    if look.expected_end is not None and not look.ended:
+        facts.append(("Expected end", when(look.expected_end)))
+    return (*facts, ("Policy", in_short(look.settings.policy)))
+
+
+def _state(look: Look) -> str:
+    spent = sum(look.status.assigned) >= look.status.budget and look.status.state == "running"
+    return "finished: all visits are handed out" if spent else look.status.state
+
+
+def _drift(look: Look) -> list[Block]:
+    head = Heading("Did the world move?")
+    if look.drift is None:
+        why = (
+            "There is nothing to compare yet."
+            if look.settings.policy.unbiased
+            else f"{look.settings.policy.name} leaves variants out on the way, so drift cannot be "
+            "seen in what it measured."
+        )
+        return [head, Paragraph(why)]
+    blocks: list[Block] = [head, Paragraph(look.drift.verdict)]
+    if len(look.drift.periods) > 1:
+        blocks.append(Picture(charts.drift(look.drift)))
+    return [*blocks, period_table(look.drift, order_of(look), "visits")]
+
+
+def _health(look: Look) -> list[Block]:
+    head = Heading("Is the test healthy?")
+    if look.health is None:
+        return [head, Paragraph("Nothing was handed out yet, so there is nothing to check.")]
+    status = look.health.status
+    blocks: list[Block] = [head, Note(HEALTH[status], status)]
+    blocks.append(health_table(look.health, "What was checked"))
+    waiting = look.waiting
+    if waiting is not None:
+        assigned, told, late = (
+            int(each.sum()) for each in (waiting.assigned, waiting.told, waiting.late)
+        )
+        refused = counted(late, "reward that came too late was", "rewards that came too late were")
+        says = f"{told:,} of {counted(assigned, 'reward')} came"
+        says += f"; {refused} refused." if late else ", none of them too late."
+        blocks += [Paragraph(says), Picture(charts.waiting(waiting))]
+    return blocks
+
+
+def _otherwise(other: Otherwise | str, look: Look) -> list[Block]:
+    head = Heading("What would have been concluded otherwise?")
+    if isinstance(other, Otherwise):
+        return [head, *otherwise_blocks(other)]
+    if not any(look.status.rewarded):
+        return [head, Paragraph("No reward has been told yet.")]
+    policy = look.settings.policy
+    biased = (
+        f"{policy.name} leaves variants out on the way, so its rewards cannot be read in other "
+        "ways without bias."
+    )
+    return [head, Paragraph(other if policy.unbiased else biased)]

@@ -1,0 +1,150 @@
+"""What a policy does and what intervals rest on, in plain words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steadyarm.policies import Policy
+from steadyarm.reports.numbers import number, percent, span
+from steadyarm.settings import Settings
+from steadyarm.verdict import Verdict
+
+__all__ = ["in_short", "intervals_in_words", "policy_in_words", "rewards_in_words"]
+
+SHORT = {
+    "Steady": "more visits where it counts, some for all",
+    "Uniform": "equal shares throughout",
+    "G-BAI": "fixed shares, the best against any drift",
+    "P1-RAGE": "half fixed shares, half for variants that may win",
+    "P1-Peace": "half fixed shares, half for variants that may win",
+    "Mixed-Peace": "half fixed shares, half for those not given up",
+    "Peace": "gives variants up from time to time",
+    "OD-LinBAI": "gives up about half of the variants each time",
+    "Sequential-Halving": "gives up half of the variants each time",
+    "P1": "more visits for better ranks",
+    "Adjacent-BAI": "fixed numbers of visits, for comparing neighbours",
+    "Linear-Thompson": "visits by the chance to be the best",
+    "Top-Two-Thompson": "visits for the leader and its challengers",
+}
+LONG = {
+    "Steady": "Variants are handed out in shuffled blocks that hold each of them in fixed numbers. "
+    "A part of the visits is always spread so that every variant can be compared whatever happens; "
+    "the rest goes where the comparison for the first place is still open. No variant is ever "
+    "given up for good.",
+    "Uniform": "Every variant gets the same share from the first visit to the last.",
+    "G-BAI": "Shares are fixed before the first visit so that the worst-known variant is known as "
+    "well as possible. Rewards do not change them.",
+    "P1-RAGE": "One half of the visits follows fixed shares; the other half goes to the variants "
+    "that would matter in a run of RAGE on what is known so far.",
+    "P1-Peace": "One half of the visits follows fixed shares; the other half goes to the variants "
+    "that would matter in a run of Peace on what is known so far.",
+    "Mixed-Peace": "One half of the visits follows fixed shares; the other half goes to the "
+    "variants that were not given up yet. Those given up can still win.",
+    "Peace": "The test runs in epochs. After each, those that seem behind are given up for good.",
+    "OD-LinBAI": "The test runs in epochs. After each, about half of the variants are given up for "
+    "good.",
+    "Sequential-Halving": "The test runs in epochs of equal shares. After each, the worse half is "
+    "given up for good.",
+    "P1": "Variants are ranked by what is known so far; that of rank k gets a share proportional "
+    "to 1/k.",
+    "Adjacent-BAI": "Numbers of visits are fixed beforehand, for comparing variants that differ in "
+    "little, and handed out in one random order.",
+    "Linear-Thompson": "Every variant is handed out with the probability that it is the best, as "
+    "far as is known. Those behind are hardly measured any more.",
+    "Top-Two-Thompson": "Visits are shared between the likely best variant and its challengers.",
+}
+OWN = "a policy of your own"
+UNBIASED = (
+    "The chances of all variants are on record for every visit, so estimates are right on average "
+    "however rewards drift."
+)
+TRUSTING = (
+    "It leaves variants out on the way, so its estimates are right only if nothing drifts during "
+    "the test."
+)
+VARIANCES = {
+    "rounds": "the scatter of single rewards",
+    "lists": "the scatter of rewards of the same variant within blocks",
+    "differences": "the differences between neighbouring blocks",
+}
+MISSING = {
+    "zero": "A reward that never came counts as zero.",
+    "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
+    "is right if rewards get lost whatever they are.",
+    "fail": "There is no verdict while a reward is missing.",
+}
+
+
+def in_short(policy: Policy[Any]) -> str:
+    """The policy in a few words."""
+    return f"{policy.name} ({SHORT.get(policy.name, OWN)})"
+
+
+def policy_in_words(settings: Settings) -> tuple[str, ...]:
+    """How variants were chosen."""
+    policy = settings.policy
+    said = [LONG.get(policy.name, f"Variants are chosen by {OWN}, {policy.name}.")]
+    said.append(UNBIASED if policy.unbiased else TRUSTING)
+    for name, share in settings.control.items():
+        said.append(f"{name} is the control and always gets {percent(share)}.")
+    floors = settings.min_share
+    if floors and len(set(floors.values())) == 1 and len(floors) > 3:
+        share = next(iter(floors.values()))
+        said.append(f"{len(floors):,} variants get at least {percent(share)} each.")
+    else:
+        said += [f"{name} gets at least {percent(share)}." for name, share in floors.items()]
+    units = (
+        "A unit, such as a visitor, keeps the variant that it got first."
+        if settings.sticky == "unit"
+        else "Every request is drawn anew, for the same unit, too."
+    )
+    draws = (
+        f"Which variant comes at which place follows from the seed, {settings.seed}; anybody can "
+        "compute it again."
+    )
+    return (*said, units, draws)
+
+
+def rewards_in_words(settings: Settings) -> tuple[str, ...]:
+    """Which rewards count, and as what."""
+    good = "large" if settings.direction == "maximize" else "small"
+    window = (
+        "Rewards count whenever they come."
+        if settings.reward_window is None
+        else f"Rewards count if they come within {span(settings.reward_window)}; later ones are "
+        "refused."
+    )
+    if settings.reward_window is not None and settings.missing == "fail":
+        window = (
+            f"Rewards are expected within {span(settings.reward_window)}; later ones count, too."
+        )
+    ends = (
+        "No range of possible rewards was declared."
+        if settings.reward_range is None
+        else f"Rewards lie between {number(settings.reward_range[0])} and "
+        f"{number(settings.reward_range[1])}; others are refused."
+    )
+    return (f"A good reward is {good}.", window, MISSING[settings.missing], ends)
+
+
+def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
+    """What intervals promise, and what must be true for it."""
+    looks = (
+        "They hold at all looks at once, so the test may be watched and stopped at any time."
+        if verdict.anytime
+        else "They hold for one look, at the end of the test."
+    )
+    method = verdict.method.removeprefix("asymptotic, ").removeprefix("empirical Bernstein, ")
+    kind = {
+        "asymptotic": "Confidence sequences for large samples",
+        "empirical Bernstein": "Confidence sequences for tests of any size, as rewards have a "
+        "declared range",
+    }.get(verdict.method.partition(",")[0], "Intervals for large samples")
+    source = (
+        f"; their width comes from {VARIANCES[method]}" if method in VARIANCES else (f": {method}")
+    )
+    return (
+        f"Intervals hold for all variants at once with probability {percent(verdict.level)}; so "
+        f"does the list of variants that can still win. {looks}",
+        f"{kind}{source}. What must be true: {verdict.assumption}",
+    )

@@ -1,0 +1,103 @@
+"""Numbers, times and names as reports show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from math import isfinite, isnan
+
+from steadyarm.settings import UNITS
+
+__all__ = ["counted", "listed", "number", "p_value", "percent", "reach", "span", "when"]
+
+WHOLE = 10_000  # numbers from here on are shown without decimals
+WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A few digits that matter.
+
+    Examples
+    --------
+    >>> number(0.123456), number(123456.7), number(float("nan")), number(float("inf"))
+    ('0.1235', '123,457', 'unknown', '∞')
+    """
+    if isnan(value):
+        return "unknown"
+    if not isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:,.0f}" if WHOLE <= abs(value) < 1e15 else f"{value:.{digits}g}"
+
+
+def reach(low: float, high: float) -> str:
+    """An interval.
+
+    Examples
+    --------
+    >>> reach(0.1, 0.25), reach(float("-inf"), 2), reach(float("-inf"), float("inf"))
+    ('0.1 to 0.25', '-∞ to 2', 'unknown')
+    """
+    if isfinite(low) or isfinite(high):
+        return f"{number(low)} to {number(high)}"
+    return "unknown"
+
+
+def percent(share: float) -> str:
+    """A share, with a decimal where it is needed.
+
+    Examples
+    --------
+    >>> percent(0.95), percent(0.1234), percent(1), percent(0.0004)
+    ('95 %', '12.3 %', '100 %', '0.04 %')
+    """
+    value = 100 * share
+    digits = 1 if abs(value) >= 0.1 or value == 0 else 2
+    return f"{value:.{digits}f}".removesuffix(".0") + " %"
+
+
+def p_value(value: float) -> str:
+    """A probability from a test."""
+    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "variant"), counted(1200, "visit"), counted(2, "day was", "days were")
+    ('1 variant', '1,200 visits', '2 days were')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names, the first of them if there are many.
+
+    Examples
+    --------
+    >>> listed(["A"]), listed(["A", "B", "C"]), listed("ABCDEF", most=2)
+    ('A', 'A, B and C', 'A, B and 4 more')
+    """
+    more = len(names) - most
+    if more > 0:
+        return f"{', '.join(names[:most])} and {more:,} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def when(moment: datetime) -> str:
+    """A time, in UTC as stored."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def span(seconds: float) -> str:
+    """A time span in words.
+
+    Examples
+    --------
+    >>> span(172800), span(90 * 60), span(1.5), span(3600)
+    ('2 days', '90 minutes', '1.5 seconds', '1 hour')
+    """
+    unit = next((u for u in ("d", "h", "m") if seconds % UNITS[u] == 0), "s")
+    value = seconds / UNITS[unit]
+    return f"{value:,g} {WORDS[unit]}{'s' * (value != 1)}"

@@ -1,0 +1,124 @@
+"""Descriptions as TOML: any text survives, and the command line makes the same experiment."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import steadyarm as sa
+from steadyarm.cli.main import main
+from steadyarm.description import description_of, toml_of
+from steadyarm.errors import InvalidInputError
+from steadyarm.lifecycle import create_from_description, load_experiment
+from steadyarm.policies import POLICIES
+from steadyarm.settings import Settings
+
+ODD = ["<b>", "a \"quoted\" 'name'", "back\\slash", "é ü 漢 😀", "x = 1 # no", "]", "a.b", "100 %"]
+SCALARS = st.text() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12
+)
+
+
+@given(st.text(), st.dictionaries(st.text().filter(lambda key: key != "name"), VALUES))
+def test_whatever_is_written_is_read_again(name: str, description: dict[str, Any]) -> None:
+    assert tomllib.loads(toml_of(name, description)) == {"name": name} | description
+
+
+@given(st.lists(st.text(min_size=90), min_size=2, max_size=4))
+def test_long_lists_stand_on_lines_of_their_own(names: list[str]) -> None:
+    written = toml_of("x", {"arms": names})
+    assert written.count("\n    ") == len(names)
+    assert tomllib.loads(written)["arms"] == names
+
+
+def test_the_order_of_factors_stays() -> None:
+    factors = {"z": ["1", "2"], "a b": ["1", "2"], "m": ["1", "2"]}
+    read = tomllib.loads(toml_of("x", {"arms": {"factorial": factors, "interactions": 1}}))
+    assert list(read["arms"]["factorial"]) == ["z", "a b", "m"]
+
+
+def test_what_toml_cannot_say_is_refused_and_what_is_usual_left_out() -> None:
+    assert toml_of("x", {"seed": None}) == 'name = "x"\n'
+    with pytest.raises(InvalidInputError, match="None cannot be written as TOML"):
+        toml_of("x", {"control": {"A": None}})
+
+
+ARMS = {
+    "names": sa.ArmSet.one_hot(ODD),
+    "pairs": sa.ArmSet.factorial({"head <b>": ["a", "b"], "image": ["1", "2", "3"]}),
+    "alone": sa.ArmSet.factorial({"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y"]}, 1),
+    "triples": sa.ArmSet.factorial({"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y"]}, 3),
+    "no constant": sa.ArmSet.factorial({"a": ["x", "y"], "b": ["1", "2"]}, 1, constant=False),
+    "commas": sa.ArmSet.factorial({"a": ["x, y=2", "z"], "b": ["1", "2"]}, 1),
+    "bundles": sa.ArmSet.bundles(["n", "s", "w", "g"], 2),
+    "features": sa.ArmSet.from_features([[0.1, 1 / 3], [1.0, 1e-7], [2.5, -3.0]]),
+}
+FACTORIAL = {"pairs": 2, "alone": 1, "triples": 3, "no constant": 1}
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"direction": "minimize", "missing": "drop", "sticky": "none", "reward_window": 0.25},
+    {"reward_range": (-1, 5.5), "reward_window": "90m", "min_share": 0.01},
+    {"reward_window": "2w", "missing": "fail"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", ARMS)
+def test_the_file_makes_equal_settings(kind: str, options: dict[str, Any]) -> None:
+    settings = Settings(ARMS[kind], sa.Steady(robustness=0.7), 5000, seed=2**62 + 1, **options)
+    read = tomllib.loads(toml_of("x", description_of(settings)))
+    name = read.pop("name")
+    assert create_from_description(name, read, "memory").settings.to_dict() == settings.to_dict()
+
+
+@pytest.mark.parametrize("kind", ARMS)
+def test_factors_are_recognised(kind: str) -> None:
+    arms = description_of(Settings(ARMS[kind], sa.Steady(), 100, seed=1))["arms"]
+    if kind in FACTORIAL:
+        assert arms["interactions"] == FACTORIAL[kind]
+        assert "features" not in arms
+    else:
+        assert arms == ODD if kind == "names" else "features" in arms
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_are_named_if_all_is_as_usual(name: str) -> None:
+    settings = Settings(ARMS["pairs"], POLICIES[name](), 100, seed=1)
+    description = description_of(settings)
+    assert description["policy"] == name.lower()
+    assert create_from_description("x", description, "memory").settings.policy == settings.policy
+
+
+def test_shares_are_told_by_name_or_for_all() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    control = {"B": 0.2}
+    both = Settings(arms, sa.Steady(), 100, seed=1, control=control, min_share=0.01)  # type: ignore[arg-type]  # a number for all
+    one = Settings(arms, sa.Steady(), 100, seed=1, control=control, min_share={"A": 0.01})
+    assert description_of(both)["min_share"] == 0.01
+    assert description_of(one)["min_share"] == {"A": 0.01}
+    for settings in (both, one):
+        made = create_from_description("x", description_of(settings), "memory")
+        assert made.settings.to_dict() == settings.to_dict()
+
+
+@pytest.mark.parametrize("kind", ["names", "pairs", "features"])
+def test_the_command_line_takes_the_file(kind: str, tmp_path: Path) -> None:
+    settings = Settings(
+        ARMS[kind],
+        sa.P1RAGE(max_phases=5),
+        900,
+        seed=7,
+        reward_range=(0, 1),
+        reward_window=172800.0,
+    )
+    file, storage = tmp_path / "test.toml", f"sqlite:///{tmp_path}/tests.db"
+    file.write_text(toml_of("test", description_of(settings)), encoding="utf-8")
+    main(["experiment", "create", str(file), "--storage", storage])
+    with load_experiment("test", storage) as made:
+        assert made.settings.to_dict() == settings.to_dict()
