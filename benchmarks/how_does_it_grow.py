@@ -38,11 +38,15 @@ from steadyarm.storages.records import (
 SMALL = 10_000
 RATES = np.linspace(0.1, 0.2, 8)
 START = 1_790_000_000_000_000
+DAY = 86_400_000_000
 PAGE = 20_000
 
 
-def played(rows: int, seed: int = 1) -> tuple[Snapshot, Iterator[list[LogRow]]]:
-    """A test with about that many assignments and as many rewards, as its log has it."""
+def played(rows: int, seed: int = 1, days: float = 0) -> tuple[Snapshot, Iterator[list[LogRow]]]:
+    """A test with about that many assignments and as many rewards, as its log has it.
+
+    days : over which they are spread, up to now; 0 for all at one time
+    """
     arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(len(RATES))])
     settings = Settings(arms, sa.Steady(), 4 * rows, seed, reward_window=86_400)
     stored = first_state(settings)
@@ -50,6 +54,8 @@ def played(rows: int, seed: int = 1) -> tuple[Snapshot, Iterator[list[LogRow]]]:
     segments: list[tuple[SegmentRecord, Tally]] = []
     pages: list[tuple[SegmentRecord, NDArray[np.int64], NDArray[np.float64]]] = []
     rng = np.random.default_rng(seed)
+    step = days * DAY / rows
+    start = int(time.time() * 1e6 - days * DAY) if days else START
     while settings.budget - spare < rows:
         segment, _ = next_segment(settings, state, None, spare)
         index, rounds = len(segments), int(segment.rounds[0])
@@ -57,8 +63,10 @@ def played(rows: int, seed: int = 1) -> tuple[Snapshot, Iterator[list[LogRow]]]:
         rewards = (rng.random(rounds) < RATES[drawn]).astype(np.float64)
         counts = tuple(np.bincount(drawn, minlength=arms.size).tolist())
         sums = tuple(map(Fraction, np.bincount(drawn, rewards, arms.size)))
-        tally = Tally(counts, counts, sums, sums, START)
-        record = SegmentRecord(index, segment, False, False, index, START, rounds, index + 1, START)
+        begin = start + int(step * (settings.budget - spare))
+        end = begin + int(step * (rounds - 1))
+        tally = Tally(counts, counts, sums, sums, end)
+        record = SegmentRecord(index, segment, False, False, index, begin, rounds, index + 1, end)
         state = observed(settings, state, record, tally)
         segments.append((record, tally))
         pages.append((record, drawn, rewards))
@@ -70,16 +78,16 @@ def played(rows: int, seed: int = 1) -> tuple[Snapshot, Iterator[list[LogRow]]]:
         tag=f"t{rows}",
         state="running",
         config=settings.to_dict(),
-        created=START,
+        created=start,
         version=len(segments),
         policy_state=after,
         observed=len(segments),
     )
-    return Snapshot(experiment, tuple(segments)), _rows(pages)
+    return Snapshot(experiment, tuple(segments)), _rows(pages, step)
 
 
 def _rows(
-    pages: list[tuple[SegmentRecord, NDArray[np.int64], NDArray[np.float64]]],
+    pages: list[tuple[SegmentRecord, NDArray[np.int64], NDArray[np.float64]]], step: float
 ) -> Iterator[list[LogRow]]:
     for record, drawn, rewards in pages:
         weights = record.segment.weights[0].tolist()
@@ -91,9 +99,9 @@ def _rows(
                     f"{((first + i) * 0x9E3779B97F4A7C15) % 2**64:016x}",  # in no order
                     arms[i],
                     weights[arms[i]],
-                    START,
+                    record.opened + int(step * i),
                     values[i],
-                    START,
+                    record.opened + int(step * i),
                 )
                 for i in range(start, min(start + PAGE, len(arms)))
             ]

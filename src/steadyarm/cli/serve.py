@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from steadyarm.errors import MissingExtraError
 
 __all__ = ["add_parser", "run"]
 
+DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served
+PARTS = ("itsdangerous", "jinja2", "plotly")  # that the dashboard needs beyond the service
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 
 EPILOG = """\
 Every option may be given as an environment variable instead, such as STEADYARM_PORT=80 or
 STEADYARM_ACCESS_LOG=false. Without any token only this machine is served; see steadyarm token.
-The interface is described at /openapi.json; /healthz, /readyz and /metrics are for monitoring.
+People open / in a browser and sign in with a token, if there is one. The interface for programs is
+described at /openapi.json; /healthz, /readyz and /metrics are for monitoring.
 """
 
 
@@ -60,6 +64,9 @@ def run(args: argparse.Namespace) -> None:
     try:
         from steadyarm.service.serving import serve
         from steadyarm.service.settings import ServiceSettings
+
+        for part in PARTS:
+            import_module(part)
     except ImportError as error:
         raise MissingExtraError(
             f"the service needs {error.name}; install it with: pip install 'steadyarm[service]'"
@@ -78,4 +85,4 @@ def run(args: argparse.Namespace) -> None:
     )
     if (settings.storage or "").startswith("postgres") and "STEADYARM_WRITERS" not in os.environ:
         settings = replace(settings, writers=POSTGRES_WRITERS)
-    serve(settings)
+    serve(settings, DASHBOARD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,6 +24,8 @@ from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
 
 __all__ = ["Endpoint", "create_app"]
+
+Refused = Callable[[Exception, Scope], Response]
 
 
 class Endpoint(APIRoute):
@@ -62,18 +64,31 @@ class Endpoint(APIRoute):
 class App(FastAPI):
     """FastAPI with nothing between the border and the routes but what tells errors."""
 
-    def __init__(self, service: Service, **given: Any) -> None:
+    def __init__(self, service: Service, refused: Refused, **given: Any) -> None:
         super().__init__(**given)
-        self.state.service = service
+        self.state.service, self._refused = service, refused
 
     def build_middleware_stack(self) -> ASGIApp:
         """See FastAPI; its own layers are for dependencies and tracing, which are not used here."""
-        handlers = {HTTPException: _refused}
+
+        async def refused(request: Request, error: Exception) -> Response:
+            return self._refused(error, request.scope)
+
+        handlers = {HTTPException: refused}
         return Border(ExceptionMiddleware(self.router, handlers=handlers), self.state.service)
 
 
-def create_app(storage: Storage, settings: ServiceSettings | None = None) -> FastAPI:
-    """The service on a storage, which it closes in the end."""
+def create_app(
+    storage: Storage,
+    settings: ServiceSettings | None = None,
+    refused: Refused = answer_to,
+) -> FastAPI:
+    """The service on a storage, which it closes in the end.
+
+    Parameters
+    ----------
+    refused : answers what no route takes
+    """
     service = Service(storage, settings or ServiceSettings())
 
     @asynccontextmanager
@@ -83,6 +98,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Fas
 
     app = App(
         service,
+        refused,
         title="SteadyArm",
         version=steadyarm.__version__,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere
@@ -94,7 +110,3 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Fas
     described = document(ROUTES)
     app.openapi = lambda: described  # type: ignore[method-assign]  # as FastAPI's manual has it
     return app
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    return answer_to(error, request.scope)

@@ -6,7 +6,6 @@ import hashlib
 import secrets
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
@@ -14,7 +13,7 @@ from steadyarm.settings import microseconds
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Scope, TokenRecord
 
-__all__ = ["RELOAD", "Guard", "hash_of", "new_token"]
+__all__ = ["RANKS", "RELOAD", "Guard", "hash_of", "header_of", "new_token"]
 
 RELOAD = 2.0  # seconds; a token that was removed is refused within five
 RANKS: dict[Scope, int] = {"read": 1, "write": 2, "admin": 3}
@@ -54,15 +53,13 @@ class Guard:
     def check(self, scope: Any, needed: Scope) -> str | None:
         """The name of the token that allows a request; RefusedError if none does."""
         if not self._tokens:
-            self._check_local(scope)
+            self.check_local(scope)
             return None
-        header = _header(scope, b"authorization")
+        header = header_of(scope, b"authorization")
         kind, _, token = header.partition(" ")
         if kind.lower() != "bearer" or not token:
             raise RefusedError("unauthorized", "The request has no token.")
-        # Found by hash: how long that takes says nothing about tokens, for hashes of guesses are
-        # as good as random.
-        found = self._tokens.get(hash_of(token.strip()))
+        found = self.find(token)
         if found is None:
             raise RefusedError("unauthorized", "The token is not known, or was removed.")
         if RANKS[found.scope] < RANKS[needed]:
@@ -73,7 +70,20 @@ class Guard:
             )
         return found.name
 
-    def _check_local(self, scope: Any) -> None:
+    def find(self, token: str) -> TokenRecord | None:
+        """What is kept of a token; None if it is not known, or was removed."""
+        # Found by hash: how long that takes says nothing about tokens, for hashes of guesses are
+        # as good as random.
+        return self._tokens.get(hash_of(token.strip()))
+
+    def with_hash(self, beginning: str) -> TokenRecord | None:
+        """The token whose hash begins so; None if there is none any more."""
+        return next(
+            (token for token in self._tokens.values() if token.hash.startswith(beginning)), None
+        )
+
+    def check_local(self, scope: Any) -> None:
+        """Let pass what comes from this machine, as long as there are no tokens."""
         if self._public:
             raise RefusedError(
                 "unauthorized",
@@ -81,8 +91,8 @@ class Guard:
                 "Create one with: steadyarm token create --name NAME --scope admin",
             )
         # A page of another site, open in a browser on this machine, must not get in.
-        origin = _header(scope, b"origin")
-        for host in (_header(scope, b"host"), urlsplit(origin).netloc if origin else None):
+        origin = header_of(scope, b"origin")
+        for host in (header_of(scope, b"host"), origin.partition("://")[2] if origin else None):
             if host is not None and not is_loopback(_without_port(host)):
                 raise RefusedError(
                     "forbidden",
@@ -91,7 +101,8 @@ class Guard:
                 )
 
 
-def _header(scope: Any, wanted: bytes) -> str:
+def header_of(scope: Any, wanted: bytes) -> str:
+    """The first header of that name, in small letters; empty if there is none."""
     for name, value in scope["headers"]:
         if name == wanted:
             return str(value, "latin-1")

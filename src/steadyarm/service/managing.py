@@ -18,7 +18,7 @@ from steadyarm.service.plumbing import body_of, json_answer
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
 
-__all__ = ["create", "listed", "mover", "shown"]
+__all__ = ["create", "listed", "make", "move", "mover", "shown"]
 
 OWN = {"name", "start", "load_if_exists"}  # not part of the description
 
@@ -26,13 +26,18 @@ OWN = {"name", "start", "load_if_exists"}  # not part of the description
 async def create(service: Service, request: Request) -> Response:
     """A new experiment, or the one that is there with the same settings."""
     asked = await body_of(request, NewExperiment, service.settings.max_body)
-    description = asked.model_dump(exclude=OWN, exclude_unset=True)
-    experiment, new = await service.read(_create, service.storage, asked, description)
-    live = service.hold(experiment)
-    told = await service.read(experiment_facts, live.experiment)
+    experiment, new = await make(service, asked)
+    told = await service.read(experiment_facts, experiment)
     if not new:
         return json_answer(told)
-    return json_answer(told | {"warnings": cautions_about(live.experiment.settings)}, 201)
+    return json_answer(told | {"warnings": cautions_about(experiment.settings)}, 201)
+
+
+async def make(service: Service, asked: NewExperiment) -> tuple[Experiment, bool]:
+    """Create an experiment and hold it; False beside one that was there with the same settings."""
+    description = asked.model_dump(exclude=OWN, exclude_unset=True)
+    experiment, new = await service.read(_create, service.storage, asked, description)
+    return service.hold(experiment).experiment, new
 
 
 async def listed(service: Service, request: Request) -> Response:
@@ -47,17 +52,23 @@ async def shown(service: Service, request: Request) -> Response:
     return json_answer(await service.read(experiment_facts, experiment))
 
 
+async def move(service: Service, name: str, action: str) -> Experiment:
+    """Start, pause, resume, stop or archive an experiment."""
+    live = await service.find(name)
+    await service.write(getattr(live.experiment, action))
+    live.over = action == "archive"
+    return live.experiment
+
+
 def mover(action: str) -> Callable[[Service, Request], Awaitable[Response]]:
     """The handler of start, pause, resume, stop or archive."""
 
-    async def move(service: Service, request: Request) -> Response:
-        live = await service.find(request.path_params["name"])
-        await service.write(getattr(live.experiment, action))
-        live.over = action == "archive"
-        return json_answer(await service.read(experiment_facts, live.experiment))
+    async def handler(service: Service, request: Request) -> Response:
+        experiment = await move(service, request.path_params["name"], action)
+        return json_answer(await service.read(experiment_facts, experiment))
 
-    move.__name__ = action
-    return move
+    handler.__name__ = action
+    return handler
 
 
 def _create(

@@ -12,14 +12,14 @@ from starlette.responses import Response
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.wording import in_words
 
-__all__ = ["body_of", "check_size", "checked", "json_answer", "query_of"]
+__all__ = ["body_of", "check_size", "checked", "json_answer", "query_of", "read_body"]
 
 M = TypeVar("M", bound=BaseModel)
 
 
 async def body_of(request: Request, model: type[M], most: int) -> M:
     """The body as a model; never reads more than `most` bytes."""
-    data = await _read(request, most)
+    data = await read_body(request, most)
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
@@ -27,7 +27,8 @@ async def body_of(request: Request, model: type[M], most: int) -> M:
     return checked(model, value)
 
 
-async def _read(request: Request, most: int) -> bytes:
+async def read_body(request: Request, most: int) -> bytes:
+    """The whole body; RefusedError if it is larger than `most` bytes."""
     parts, size = [], 0
     while True:  # a length that was announced need not be true, so what comes is counted
         message = await request.receive()

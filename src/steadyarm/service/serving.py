@@ -6,20 +6,24 @@ import gc
 import json
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.importer import import_from_string
 from uvicorn.supervisors import Multiprocess
 
 from steadyarm.errors import InvalidInputError
@@ -30,8 +34,9 @@ from steadyarm.storages.memory import MemoryStorage
 
 __all__ = ["app_from_environment", "serve"]
 
-FACTORY = "steadyarm.service.serving:app_from_environment"
+SERVICE = "steadyarm.service.app:create_app"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
+PATIENCE = 60  # seconds that a worker may take to import everything on a busy machine
 GRACE = 30  # seconds in which requests are finished at the end
 KEPT = 65  # seconds that idle connections are kept, a bit more than load balancers do
 BACKLOG = 2048
@@ -47,16 +52,25 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise _Ended
 
 
-def serve(settings: ServiceSettings) -> None:
-    """Serve until a signal ends it."""
+def serve(settings: ServiceSettings, create: str = SERVICE) -> None:
+    """Serve until a signal ends it.
+
+    Parameters
+    ----------
+    create : where the function is that makes the application of a storage and settings, such as
+        "steadyarm.service.app:create_app"; imported late, and in every worker
+    """
     # Whoever ends a service with SIGTERM wants it to finish, not to fail.
     signal.signal(signal.SIGTERM, _end)
+    # In the background of a shell it is ignored at first, and would get lost until uvicorn listens.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(_Ended):
-        _serve(settings)
+        # All workers must know each other's cookies.
+        _serve(replace(settings, secret=settings.secret or secrets.token_urlsafe(32)), create)
     print("steadyarm: stopped", file=sys.stderr, flush=True)
 
 
-def _serve(settings: ServiceSettings) -> None:
+def _serve(settings: ServiceSettings, create: str) -> None:
     storage = open_storage(settings.storage)
     try:
         tokens = len(storage.tokens())
@@ -72,39 +86,43 @@ def _serve(settings: ServiceSettings) -> None:
             storage.close()  # each worker opens its own
         print(greeting, flush=True)
         if settings.workers == 1:
-            _serve_alone(storage, settings, listening)
+            _serve_alone(storage, settings, listening, create)
         else:
-            _serve_together(settings, listening)
+            _serve_together(settings, listening, create)
 
 
-def app_from_environment() -> FastAPI:
+def app_from_environment(create: str = SERVICE) -> FastAPI:
     """The application of one of many workers."""
-    from steadyarm.service.app import create_app
-
     if hasattr(signal, "pthread_sigmask"):  # uvicorn takes signals from here on
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     settings = ServiceSettings.from_environment(os.environ)
     _set_up_log(settings.log_format)
-    app = create_app(open_storage(settings.storage), settings)
+    app = _made(create, open_storage(settings.storage), settings)
     _spare_the_collector()
     return app
 
 
-def _serve_alone(storage: Storage, settings: ServiceSettings, listening: socket.socket) -> None:
-    from steadyarm.service.app import create_app
+def _made(create: str, storage: Storage, settings: ServiceSettings) -> FastAPI:
+    app: FastAPI = import_from_string(create)(storage, settings)
+    return app
 
+
+def _serve_alone(
+    storage: Storage, settings: ServiceSettings, listening: socket.socket, create: str
+) -> None:
     _set_up_log(settings.log_format)
-    server = uvicorn.Server(_config(create_app(storage, settings), settings))
+    server = uvicorn.Server(_config(_made(create, storage, settings), settings))
     _spare_the_collector()
     server.run(sockets=[listening])
 
 
-def _serve_together(settings: ServiceSettings, listening: socket.socket) -> None:
+def _serve_together(settings: ServiceSettings, listening: socket.socket, create: str) -> None:
     _set_up_log(settings.log_format)
     os.environ.update(settings.to_environment())
     folder = os.environ[METRICS] = tempfile.mkdtemp(prefix="steadyarm-metrics-")
     try:
-        _Workers(_config(FACTORY, settings), sockets=[listening]).run()
+        made = partial(app_from_environment, create)
+        _Workers(_config(made, settings), sockets=[listening]).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -132,10 +150,10 @@ def _held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
-def _config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Config:
+def _config(app: FastAPI | Callable[[], Any], settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        factory=isinstance(app, str),
+        factory=not isinstance(app, FastAPI),
         workers=settings.workers,
         log_config=None,
         access_log=False,
@@ -144,6 +162,7 @@ def _config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Config:
         backlog=BACKLOG,
         timeout_keep_alive=KEPT,
         timeout_graceful_shutdown=GRACE,
+        timeout_worker_healthcheck=PATIENCE,
     )
 
 

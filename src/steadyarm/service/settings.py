@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Literal, Self, get_args
 
@@ -14,6 +14,7 @@ __all__ = ["LogFormat", "ServiceSettings", "is_loopback"]
 
 LogFormat = Literal["text", "json"]
 PREFIX = "STEADYARM_"
+SECRET = 16  # characters that a secret has at least
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -33,6 +34,9 @@ class ServiceSettings:
     log_format : of lines on standard output, "text" or "json"
     access_log : whether every request gets a line
     warm : whether it is ready only when numerical code is compiled or loaded
+    secret : signs the cookies of people who signed in; None for a new one at every start, after
+        which they sign in again
+    https : whether people come by https, through a proxy, so that cookies need not travel open
     """
 
     host: str = "127.0.0.1"
@@ -46,6 +50,8 @@ class ServiceSettings:
     log_format: LogFormat = "text"
     access_log: bool = True
     warm: bool = True
+    secret: str | None = field(default=None, repr=False)
+    https: bool = False
 
     def __post_init__(self) -> None:
         for name in ("workers", "writers", "max_body", "max_batch", "max_lease"):
@@ -55,6 +61,11 @@ class ServiceSettings:
             raise InvalidInputError(f"port is {self.port}; expected 0 to 65535, 0 for a free one.")
         if self.log_format not in get_args(LogFormat):
             raise InvalidInputError(f"log_format is {self.log_format!r}; expected text or json.")
+        if self.secret is not None and len(self.secret) < SECRET:
+            raise InvalidInputError(
+                f"secret has {len(self.secret)} characters; expected at least {SECRET}, at random, "
+                "such as those of: openssl rand -hex 32"
+            )
 
     @property
     def public(self) -> bool:
@@ -63,7 +74,7 @@ class ServiceSettings:
 
     def to_environment(self) -> dict[str, str]:
         """As variables, for the workers."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None
         }
@@ -72,9 +83,9 @@ class ServiceSettings:
     def from_environment(cls, variables: Mapping[str, str], **given: Any) -> Self:
         """What the variables say; what is given and not None counts more."""
         values = {
-            field.name: _value(PREFIX + field.name.upper(), text, field.default)
-            for field in fields(cls)
-            if (text := variables.get(PREFIX + field.name.upper())) is not None
+            one.name: _value(PREFIX + one.name.upper(), text, one.default)
+            for one in fields(cls)
+            if (text := variables.get(PREFIX + one.name.upper())) is not None
         }
         return cls(**(values | {name: value for name, value in given.items() if value is not None}))
 

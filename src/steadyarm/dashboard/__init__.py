@@ -1,0 +1,1 @@
+"""Pages for people, beside the service's interface for programs."""

@@ -1,0 +1,54 @@
+"""The application: the service, and the dashboard's pages beside it."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.responses import Response
+from starlette.types import Scope
+
+from steadyarm.dashboard import actions, creating, pages
+from steadyarm.dashboard.access import Access
+from steadyarm.dashboard.guarding import GuardedPage, Page
+from steadyarm.dashboard.problems import problem_page
+from steadyarm.dashboard.responses import dress
+from steadyarm.dashboard.signing import sign_in_pages
+from steadyarm.dashboard.static import static
+from steadyarm.service import app as service_app
+from steadyarm.service.auth import header_of
+from steadyarm.service.problems import RefusedError, answer_to
+from steadyarm.service.service import Service
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages.base import Storage
+
+__all__ = ["create_app"]
+
+# The first that fits counts, so /experiments/new comes before /experiments/{name}.
+PAGES: tuple[Page, ...] = (
+    Page("GET", "/static/{file}", static, None),
+    *actions.PAGES,
+    *creating.PAGES,
+    *pages.PAGES,
+)
+
+
+def create_app(storage: Storage, settings: ServiceSettings | None = None) -> FastAPI:
+    """The service with the dashboard on a storage, which it closes in the end."""
+    app = service_app.create_app(storage, settings, _refused)
+    service: Service = app.state.service
+    access = app.state.access = Access(service.guard, service.settings)
+    found = (*sign_in_pages(access), *PAGES)
+    app.router.routes.extend(GuardedPage(service, access, page) for page in found)
+    return app
+
+
+def _refused(error: Exception, scope: Scope) -> Response:
+    """A page where no route fits, for people; programs get what the service alone answers."""
+    if scope["path"].startswith("/v1/") or "text/html" not in header_of(scope, b"accept"):
+        return answer_to(error, scope)
+    access: Access = scope["app"].state.access
+    session = access.session(scope)
+    try:
+        viewer = access.viewer(scope, session)
+    except RefusedError:
+        viewer = access.nobody(session)
+    return dress(problem_page(error, scope, viewer))

@@ -1,0 +1,317 @@
+// The form for a new experiment: shows what matters, previews the file, plans the budget.
+"use strict";
+
+(() => {
+  const form = document.getElementById("new");
+  const planner = document.getElementById("planner");
+  const csrf = document.querySelector("meta[name=csrf]").content;
+  const byId = (id) => document.getElementById(id);
+  const WAIT = 400; // milliseconds after the last key
+  const ROWS = 2; // of parts at first
+
+  const send = async (address, body, signal) => {
+    const headers = { Accept: "application/json", "x-csrf-token": csrf };
+    let answer;
+    try {
+      answer = await fetch(address, { method: "POST", body, signal, headers });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Error("The service does not answer; try again.");
+    }
+    let told = {};
+    try {
+      told = await answer.json();
+    } catch {
+      // not JSON: the status has to do
+    }
+    if (answer.status === 401) {
+      throw new Error("You are not signed in any more. Open the overview in another tab to sign in.");
+    }
+    if (!answer.ok && !told.errors) {
+      throw new Error(told.detail || `The service answered with status ${answer.status}.`);
+    }
+    return told;
+  };
+
+  // Errors at their fields
+
+  const showError = (key, text) => {
+    const place = byId(`e-${key}`);
+    if (place === null) return;
+    place.textContent = text ? `Error: ${text}` : "";
+    place.hidden = !text;
+    const field = byId(`f-${key}`);
+    if (field === null) return;
+    const inputs =
+      field.tagName === "FIELDSET" ? field.querySelectorAll(`input[name="${key}"]`) : [field];
+    for (const input of inputs) {
+      if (text) input.setAttribute("aria-invalid", "true");
+      else input.removeAttribute("aria-invalid");
+    }
+  };
+
+  const keyOf = (input) =>
+    input.name === "factor" || input.name === "levels" ? input.id.slice(2) : input.name;
+
+  // What does not matter for the present choices is hidden
+
+  const showWhatMatters = () => {
+    for (const part of document.querySelectorAll("[data-for]")) {
+      const name = part.dataset.for;
+      const chosen = document.querySelector(
+        `input[name="${name}"]:checked, select[name="${name}"]`
+      );
+      part.hidden = chosen !== null && !part.dataset.values.split(" ").includes(chosen.value);
+    }
+  };
+
+  // Parts of a factorial test
+
+  const parts = byId("parts");
+  const rows = () => parts.querySelectorAll("[data-part]");
+
+  const numbered = (part, number) => {
+    for (const element of part.querySelectorAll("[id], [for], [aria-describedby]")) {
+      for (const name of ["id", "for", "aria-describedby", "data-error"]) {
+        const value = element.getAttribute(name);
+        if (value !== null) {
+          element.setAttribute(name, value.replace(/(factor|levels)-\d+/g, `$1-${number}`));
+        }
+      }
+    }
+    part.querySelector("label").textContent = `Part ${number + 1}`;
+  };
+
+  const addPart = () => {
+    const all = rows();
+    const part = all[all.length - 1].cloneNode(true);
+    numbered(part, all.length);
+    for (const input of part.querySelectorAll("input, textarea")) {
+      input.value = "";
+      input.removeAttribute("aria-invalid");
+    }
+    for (const error of part.querySelectorAll("[data-error]")) {
+      error.textContent = "";
+      error.hidden = true;
+    }
+    parts.append(part);
+    updateRemove();
+    part.querySelector("input").focus();
+  };
+
+  const empty = (part) =>
+    [...part.querySelectorAll("input, textarea")].every((input) => input.value.trim() === "");
+
+  const updateRemove = () => {
+    byId("remove-part").disabled = rows().length < 2;
+  };
+
+  const removePart = () => {
+    const all = rows();
+    if (all.length > 1) all[all.length - 1].remove();
+    updateRemove();
+    changed();
+  };
+
+  // The same as a file
+
+  const touched = new Set();
+  let timer = null;
+  let underway = null;
+
+  const list = (element, texts, tag) => {
+    element.replaceChildren(
+      ...texts.map((text) => {
+        const child = document.createElement(tag);
+        if (tag === "option") child.value = text;
+        else child.textContent = text;
+        return child;
+      })
+    );
+  };
+
+  const counted = (told) => {
+    const kind = form.elements.kind.value === "factorial" ? "combination" : "variant";
+    if (!told.variants) return "";
+    return `${told.variants.toLocaleString("en")} ${kind}${told.variants === 1 ? "" : "s"}.`;
+  };
+
+  const showPreview = (told) => {
+    for (const key of touched) showError(key, told.errors[key] || "");
+    for (const shown of form.querySelectorAll("[data-error]:not([hidden])")) {
+      if (!told.errors[shown.dataset.error]) showError(shown.dataset.error, "");
+    }
+    byId("count").textContent = counted(told);
+    list(byId("variant-names"), told.names, "option");
+    list(byId("cautions"), told.cautions.map((text) => `Caution: ${text}`), "li");
+    byId("cautions").hidden = told.cautions.length === 0;
+    byId("file-empty").textContent =
+      told.errors.form || "The file appears here when the form is complete.";
+    byId("file-empty").hidden = told.toml !== null;
+    byId("file-full").hidden = told.toml === null;
+    byId("toml").textContent = told.toml || "";
+    byId("command").textContent = told.command || "";
+    byId("copied").textContent = "";
+  };
+
+  const preview = async () => {
+    if (underway !== null) underway.abort();
+    underway = new AbortController();
+    try {
+      const body = new URLSearchParams(new FormData(form));
+      showPreview(await send(form.dataset.preview, body, underway.signal));
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      byId("file-empty").textContent = error.message;
+      byId("file-empty").hidden = false;
+      byId("file-full").hidden = true;
+    }
+  };
+
+  const changed = () => {
+    clearTimeout(timer);
+    timer = setTimeout(preview, WAIT);
+  };
+
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(byId("toml").textContent);
+      byId("copied").textContent = "Copied.";
+    } catch {
+      window.getSelection().selectAllChildren(byId("toml"));
+      byId("copied").textContent = "Selected; copy it with your keyboard.";
+    }
+  };
+
+  // The planner
+
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  let plan = null;
+  let drawing = null;
+
+  const plotly = () => {
+    drawing ??= new Promise((done, failed) => {
+      if (window.Plotly) return done(window.Plotly);
+      const script = document.createElement("script");
+      script.src = planner.dataset.plotly;
+      script.addEventListener("load", () => done(window.Plotly));
+      script.addEventListener("error", () => {
+        drawing = null;
+        failed(new Error("Plotly could not be loaded"));
+      });
+      document.head.append(script);
+    });
+    return drawing;
+  };
+
+  const draw = async () => {
+    if (plan === null) return;
+    const figure = dark.matches ? plan.dark_figure : plan.figure;
+    const library = await plotly();
+    const options = { responsive: true, displayModeBar: false };
+    await library.react(byId("plan-chart"), figure.data, figure.layout, options);
+  };
+
+  const fillTable = (table) => {
+    const line = (cells, first, rest) => {
+      const row = document.createElement("tr");
+      cells.forEach((text, i) => {
+        const cell = document.createElement(i === 0 ? first : rest);
+        if (cell.tagName === "TH") cell.scope = first === rest ? "col" : "row";
+        cell.textContent = text;
+        row.append(cell);
+      });
+      return row;
+    };
+    const [head, body] = [byId("plan-table").tHead, byId("plan-table").tBodies[0]];
+    head.replaceChildren(line(table.header, "th", "th"));
+    body.replaceChildren(...table.rows.map((cells) => line(cells, "th", "td")));
+  };
+
+  const showPlan = async (told) => {
+    plan = told;
+    byId("plan-sentence").textContent = told.sentence;
+    byId("plan-caption").textContent = told.summary;
+    byId("plan-note").textContent = told.note;
+    const use = byId("use-budget");
+    use.hidden = told.budget === null;
+    if (told.budget !== null) {
+      use.textContent = `Use ${told.budget.toLocaleString("en")} visitors`;
+    }
+    fillTable(told.table);
+    byId("plan-answer").hidden = false;
+    byId("plan-answer").focus();
+    try {
+      await draw();
+    } catch {
+      byId("plan-status").textContent = "The chart cannot be drawn; the numbers are below it.";
+    }
+  };
+
+  const planErrors = (errors) => {
+    for (const shown of planner.querySelectorAll("[data-error]")) {
+      showError(shown.dataset.error, errors[shown.dataset.error] || "");
+    }
+    const others = Object.entries(errors).filter(([key]) => !key.startsWith("plan"));
+    for (const [key, text] of others) {
+      touched.add(key);
+      showError(key, text);
+    }
+    return others.length ? `Complete the form first. ${others[0][1]}` : "";
+  };
+
+  const makePlan = async () => {
+    const button = byId("plan-button");
+    const status = byId("plan-status");
+    if (button.disabled) return;
+    button.disabled = true;
+    status.textContent = "Simulating…";
+    const body = new URLSearchParams(new FormData(form));
+    for (const [key, value] of new FormData(planner)) body.append(key, value);
+    try {
+      const told = await send(planner.getAttribute("action"), body);
+      status.textContent = planErrors(told.errors || {});
+      if (told.errors) return;
+      status.textContent = "The plan is ready.";
+      await showPlan(told);
+    } catch (error) {
+      status.textContent = error.message;
+    } finally {
+      button.disabled = false;
+    }
+  };
+
+  const useBudget = () => {
+    const budget = byId("f-budget");
+    budget.value = String(plan.budget);
+    touched.add("budget");
+    changed();
+    budget.focus();
+  };
+
+  // Begin
+
+  for (const element of document.querySelectorAll("[data-script]")) element.hidden = false;
+  while (rows().length > ROWS && empty(rows()[rows().length - 1])) rows()[rows().length - 1].remove();
+  updateRemove();
+  showWhatMatters();
+  form.addEventListener("input", changed);
+  form.addEventListener("change", (event) => {
+    touched.add(keyOf(event.target));
+    showWhatMatters();
+    changed();
+  });
+  planner.addEventListener("change", showWhatMatters);
+  planner.addEventListener("submit", (event) => {
+    event.preventDefault();
+    makePlan();
+  });
+  byId("add-part").addEventListener("click", addPart);
+  byId("remove-part").addEventListener("click", removePart);
+  byId("copy").addEventListener("click", copy);
+  byId("use-budget").addEventListener("click", useBudget);
+  dark.addEventListener("change", () => draw().catch(() => {}));
+  const errors = byId("errors");
+  if (errors !== null) errors.focus();
+  preview();
+})();

@@ -1,0 +1,173 @@
+"""What pages show of experiments: looks and summaries as rows, texts and positions of bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.answers import moment
+from steadyarm.looks import Light, Look
+from steadyarm.storages.records import Summary
+
+__all__ = ["Card", "Rank", "Standing", "cards", "leaderboard", "rewards_are_shares"]
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+MOST_ROWS = 30  # of a leaderboard before the rest is left out
+Standing = Literal["leads", "best", "open", "out", "unknown"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One experiment of the overview.
+
+    Attributes
+    ----------
+    used : share of the budget that was handed out
+    leader : None if there is none yet, or nobody has looked so far
+    rivals : variants beside the leader that are not ruled out
+    settled : whether a look was there, so that what is missing is missing
+    """
+
+    name: str
+    state: str
+    policy: str
+    arms: int
+    assigned: int
+    budget: int
+    used: float
+    leader: str | None
+    rivals: int
+    light: Light
+    headline: str
+    settled: bool
+    created: datetime
+    started: datetime | None
+    expected_end: datetime | None
+    last: datetime | None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be handed out."""
+        return self.assigned >= self.budget or self.state in ("stopped", "archived")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One variant of the leaderboard; positions of its bar go from 0 to 100."""
+
+    place: int
+    name: str
+    label: str
+    estimate: float
+    low: float
+    high: float
+    share: float
+    share_now: float
+    assigned: int
+    rewarded: int
+    standing: Standing
+    left: float | None
+    middle: float | None
+    right: float | None
+
+
+def cards(found: Iterable[tuple[Summary, Look | None]]) -> list[Card]:
+    """The overview: what runs comes first, then the newest."""
+    rows = [_card(summary, look) for summary, look in found]
+    order = {"running": 0, "paused": 1, "draft": 2, "stopped": 3, "archived": 4}
+    rows.sort(key=lambda card: (card.over, order[card.state], -card.created.timestamp()))
+    return rows
+
+
+def _card(summary: Summary, look: Look | None) -> Card:
+    config: Any = summary.config
+    verdict = None if look is None else look.verdict
+    return Card(
+        name=summary.name,
+        state=summary.state,
+        policy=config["policy"]["name"],
+        arms=len(config["arms"]["names"]),
+        assigned=summary.assigned,
+        budget=config["budget"],
+        used=min(summary.assigned / config["budget"], 1.0),
+        leader=None if look is None or verdict is None else look.labels[verdict.arm],
+        rivals=0 if verdict is None else len(set(verdict.plausible) - {verdict.name}),
+        light="none" if look is None else look.light,
+        headline="" if look is None else look.headline,
+        settled=look is not None,
+        created=moment(summary.created),
+        started=None if summary.started is None else moment(summary.started),
+        expected_end=None if look is None else look.expected_end,
+        last=None if summary.last is None else moment(summary.last),
+    )
+
+
+def rewards_are_shares(look: Look) -> bool:
+    """Whether rewards lie between 0 and 1, so that per cent are easier to read."""
+    return look.settings.reward_range == (0.0, 1.0)
+
+
+def leaderboard(look: Look, most: int | None = MOST_ROWS) -> list[Rank]:
+    """Variants from the best to the worst; before the first reward in their own order."""
+    status, verdict, K, labels = look.status, look.verdict, len(look.names), look.labels
+    nothing = np.full(K, np.nan)
+    estimates = nothing if verdict is None else verdict.estimates
+    limits = np.full((K, 2), np.nan) if verdict is None else verdict.intervals
+    known = np.isfinite(limits).all(axis=1) & np.isfinite(estimates)
+    place = _scale(estimates, limits, known)
+    total = max(sum(status.assigned), 1)
+    now = nothing if look.shares is None else look.shares.planned[-1]
+    if look.ended:
+        now = nothing
+    return [
+        Rank(
+            place=i,
+            name=look.names[k],
+            label=labels[k],
+            estimate=float(estimates[k]),
+            low=float(limits[k, 0]) if known[k] else np.nan,
+            high=float(limits[k, 1]) if known[k] else np.nan,
+            share=status.assigned[k] / total,
+            share_now=float(now[k]),
+            assigned=status.assigned[k],
+            rewarded=status.rewarded[k],
+            standing=_standing(look, k),
+            left=place(limits[k, 0]) if known[k] else None,
+            middle=place(estimates[k]) if np.isfinite(estimates[k]) else None,
+            right=place(limits[k, 1]) if known[k] else None,
+        )
+        for i, k in enumerate(_order(look)[:most], 1)
+    ]
+
+
+def _order(look: Look) -> list[int]:
+    if look.verdict is None:
+        return list(range(len(look.names)))
+    sign = 1.0 if look.settings.direction == "maximize" else -1.0
+    order = np.argsort(-sign * look.verdict.estimates, kind="stable").tolist()  # unknown ones last
+    order.remove(look.verdict.arm)  # first even where its estimate is not
+    return [look.verdict.arm, *order]
+
+
+def _standing(look: Look, k: int) -> Standing:
+    verdict = look.verdict
+    if verdict is None:
+        return "unknown"
+    if k == verdict.arm:
+        return "best" if look.ended or verdict.sure else "leads"
+    return "open" if look.names[k] in verdict.plausible else "out"
+
+
+def _scale(estimates: Floats, limits: Floats, known: Booleans) -> Callable[[float], float]:
+    """From rewards to positions, such that all that is known fits."""
+    values = np.concatenate([estimates[np.isfinite(estimates)], limits[known].ravel()])
+    low, high = (values.min(), values.max()) if values.size else (0.0, 1.0)
+    room = (high - low) or 1.0
+    return lambda value: round(2 + 96 * float((value - low) / room), 2)

@@ -1,0 +1,92 @@
+"""A browser of sorts: the application in this process, with cookies and forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from steadyarm.dashboard.access import Access
+from steadyarm.dashboard.app import create_app
+from steadyarm.dashboard.guarding import GuardedPage
+from steadyarm.service.auth import new_token
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+from steadyarm.storages.records import Scope
+from tests.service.clients import InProcess
+
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
+STOP = "/experiments/shop/stop"
+
+
+class Browser(InProcess):
+    """Keeps cookies, sends forms, follows nothing by itself."""
+
+    def __enter__(self) -> Browser:
+        super().__enter__()
+        self._client.headers["Accept"] = "text/html,*/*;q=0.8"
+        return self
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._client.cookies
+
+    def csrf(self) -> str:
+        """The key that a page would hold for this browser's session."""
+        if not self.cookies:
+            self.get("/sign-in")
+        if not self.cookies:  # there are no tokens
+            self.get("/experiments/absent/stop")
+        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        scope = {"type": "http", "scheme": "http", "headers": [(b"cookie", cookies.encode())]}
+        access: Access = self.app.state.access
+        return access.nobody(access.session(scope)).csrf
+
+    def post_form(
+        self, path: str, fields: Mapping[str, Any] | None = None, **given: Any
+    ) -> httpx.Response:
+        """Send a form with the session's key, unless the fields hold another."""
+        return self.request("POST", path, data={"csrf": self.csrf()} | dict(fields or {}), **given)
+
+    def sign_in(self, token: str, path: str = "/") -> httpx.Response:
+        """As a person does: load the page, fill in the form."""
+        self.get("/sign-in")
+        return self.post_form("/sign-in", {"token": token, "next": path})
+
+
+@contextmanager
+def dashboard(storage: Storage | None = None, **given: Any) -> Iterator[Browser]:
+    """The application on a storage, in memory by default, without lines for every request."""
+    settings = ServiceSettings(**({"access_log": False, "warm": False} | given))
+    with Browser(create_app(storage or open_storage("memory"), settings)) as browser:
+        yield browser
+
+
+def add_tokens(storage: Storage, *scopes: Scope) -> dict[Scope, str]:
+    """A token of each scope, named after it."""
+    made: dict[Scope, str] = {}
+    for scope in scopes:
+        made[scope], record = new_token(scope, scope)
+        storage.add_token(record)
+    return made
+
+
+def pages_of(browser: Browser) -> list[tuple[str, str, Scope | None]]:
+    """Method, an address and the scope of every page."""
+    found = [route.page for route in browser.app.routes if isinstance(route, GuardedPage)]
+    return [(one.method, _address(one.path), one.scope) for one in found]
+
+
+def _address(path: str) -> str:
+    return re.sub(r"\{.*?\}", "x", path.replace("{name}", "shop"))
+
+
+def state_of(browser: Browser, name: str = "shop") -> str:
+    return str(browser.app.state.service.storage.find(name).state)
+
+
+Guarded = tuple[Browser, Storage, dict[Scope, str]]

@@ -1,0 +1,350 @@
+"""Who may see and do what: signing in, cookies, keys for forms, addresses to go on to."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from steadyarm.cli.main import main
+from steadyarm.dashboard import access
+from steadyarm.errors import InvalidInputError
+from steadyarm.lifecycle import create_experiment
+from steadyarm.policies import Steady
+from steadyarm.service.auth import new_token
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages import open_storage
+from steadyarm.storages.records import Scope
+from tests.dashboard.clients import (
+    SCOPES,
+    STOP,
+    Browser,
+    Guarded,
+    add_tokens,
+    dashboard,
+    pages_of,
+    state_of,
+)
+from tests.service.clients import SHOP, served
+
+COOKIE = "steadyarm-8000"
+EMPTY = base64.urlsafe_b64encode(b'["x",""]').decode().rstrip("=")
+
+
+def test_a_person_signs_in_acts_and_signs_out(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    away = browser.get(STOP)
+    assert (away.status_code, away.headers["location"]) == (303, f"/sign-in?next={STOP}")
+    asked = browser.get(away.headers["location"])
+    assert asked.status_code == 200
+    assert f'name="next" value="{STOP}"' in asked.text
+    assert 'type="password"' in asked.text
+    assert asked.text.count("<h1") == 1
+    signed = browser.sign_in(tokens["admin"], STOP)
+    assert (signed.status_code, signed.headers["location"]) == (303, STOP)
+    cookie = signed.headers["set-cookie"]
+    for part in ("HttpOnly", "SameSite=lax", "Path=/", f"Max-Age={12 * 60 * 60}"):
+        assert part in cookie
+    assert "Secure" not in cookie
+    confirm = browser.get(STOP)
+    assert confirm.status_code == 200
+    assert browser.csrf() in confirm.text
+    assert state_of(browser) == "running"
+    done = browser.post_form(STOP)
+    assert (done.status_code, done.headers["location"]) == (303, "/experiments/shop")
+    assert state_of(browser) == "stopped"
+    refused = browser.post_form("/experiments/shop/pause")
+    assert refused.status_code == 409
+    assert "state does not allow this</h1>" in refused.text
+    out = browser.post_form("/sign-out")
+    assert (out.status_code, out.headers["location"]) == (303, "/sign-in")
+    assert browser.get(STOP).status_code == 303
+
+
+def test_a_cookie_holds_no_token(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    browser.sign_in(tokens["admin"])
+    inside = browser.cookies[COOKIE].partition(".")[0]
+    said = base64.urlsafe_b64decode(inside + "=" * (-len(inside) % 4))
+    assert tokens["admin"][3:].encode() not in said
+    assert b"admin" not in said
+
+
+@pytest.mark.parametrize("token", ["", "sa_" + "x" * 43, "admin", "é\0<b>", "x" * 10_000])
+def test_a_wrong_token_is_told_and_opens_nothing(guarded: Guarded, token: str) -> None:
+    browser, _, _ = guarded
+    answer = browser.sign_in(token, "/experiments/shop")
+    assert answer.status_code == 403
+    assert 'role="alert"' in answer.text
+    assert 'aria-invalid="true"' in answer.text
+    assert 'name="next" value="/experiments/shop"' in answer.text
+    assert not token or token not in answer.text
+    assert browser.get(STOP).status_code == 303
+
+
+@pytest.mark.parametrize("used", [None, *SCOPES])
+def test_every_page_with_every_scope(guarded: Guarded, used: Scope | None) -> None:
+    browser, _, tokens = guarded
+    if used is not None:
+        browser.sign_in(tokens[used])
+    for method, path, needed in pages_of(browser):
+        if needed is None:
+            continue
+        answer = browser.post_form(path) if method == "POST" else browser.get(path)
+        if used is None:
+            assert answer.status_code == (401 if path.endswith(".json") else 303), path
+        elif SCOPES.index(used) < SCOPES.index(needed):
+            assert answer.status_code == 403, path
+            assert needed in answer.text
+        else:
+            assert answer.status_code not in (401, 403, 500), path
+    assert state_of(browser) == ("archived" if used == "admin" else "running")
+
+
+def test_a_session_ends_with_its_token(guarded: Guarded) -> None:
+    browser, storage, tokens = guarded
+    browser.sign_in(tokens["admin"])
+    assert browser.get(STOP).status_code == 200
+    storage.remove_token("admin")
+    storage.add_token(new_token("admin", "admin")[1])  # another one of the same name
+    browser.app.state.service.guard.reload()
+    assert browser.get(STOP).status_code == 303
+    assert browser.post_form(STOP).status_code == 303
+    assert state_of(browser) == "running"
+
+
+def test_a_session_lasts_twelve_hours(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser, _, tokens = guarded
+    browser.sign_in(tokens["admin"])
+    for late, status in ((access.LASTS - 60, 200), (access.LASTS + 60, 303)):
+        clock = SimpleNamespace(time=lambda late=late: time.time() + late)
+        monkeypatch.setattr(access, "time", clock)
+        assert browser.get(STOP).status_code == status
+    monkeypatch.setattr(access, "time", time)
+    assert browser.get(STOP).status_code == 200
+
+
+def test_forged_cookies_are_worth_nothing(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    browser.sign_in(tokens["admin"])
+    good = browser.cookies[COOKIE]
+    body, stamp, signature = good.rsplit(".", 2)
+    with dashboard(secret="another secret of 32 characters!") as elsewhere:
+        foreign = elsewhere.app.state.access._cookies.dumps(("id", "0" * 32))
+    forged = [
+        "",
+        "é",
+        ".",
+        good[:-1],
+        good + "x",
+        f"{body}.{stamp}.{signature[::-1]}",
+        f"{EMPTY}.{stamp}.{signature}",
+        foreign,
+        "\x80" * 5000,
+    ]
+    for cookie in forged:
+        browser.cookies.clear()
+        headers = [(b"Cookie", f"{COOKIE}={cookie}".encode("latin-1"))]
+        assert browser.get(STOP, headers=headers).status_code == 303, cookie
+    browser.cookies.clear()
+    assert browser.get(STOP, headers={"Cookie": f"{COOKIE}={good}"}).status_code == 200
+
+
+@pytest.mark.parametrize("open_", [False, True])
+def test_posts_need_the_key_of_their_own_session(open_: bool) -> None:
+    storage = open_storage("memory")
+    tokens = {} if open_ else add_tokens(storage, "admin")
+    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage)
+    with dashboard(storage) as browser:
+        if not open_:
+            browser.sign_in(tokens["admin"])
+        key = browser.csrf()
+        mine = dict(browser.cookies)
+        browser.cookies.clear()
+        if not open_:
+            browser.sign_in(tokens["admin"])
+        other = browser.csrf()
+        assert other != key
+        for wrong in ("", "x", "é", key[:-1], other + "x", key):
+            answer = browser.post_form(STOP, {"csrf": wrong})
+            assert answer.status_code == 403
+            assert "Load it anew" in answer.text
+            headers = [(b"x-csrf-token", wrong.encode())]
+            assert browser.request("POST", STOP, headers=headers).status_code == 403
+        assert browser.request("POST", STOP).status_code == 403
+        assert browser.post(STOP, {"csrf": other}).status_code == 403  # JSON is no form
+        body = f'--b\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n{other}\r\n--b--\r\n'
+        parts = {"Content-Type": "multipart/form-data; boundary=b"}
+        assert browser.request("POST", STOP, content=body, headers=parts).status_code == 403
+        assert state_of(browser) == "running"
+        assert browser.post("/experiments/shop/pause", headers={"x-csrf-token": other}).is_redirect
+        assert state_of(browser) == "paused"
+        browser.cookies.clear()
+        assert not browser.request("POST", STOP, data={"csrf": key}).is_success
+        assert state_of(browser) == "paused"
+        browser.cookies.update(mine)
+        assert browser.request("POST", STOP, data={"csrf": key}).is_redirect
+        assert state_of(browser) == "stopped"
+
+
+def test_signing_in_and_out_need_the_key_too(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    answer = browser.request("POST", "/sign-in", data={"token": tokens["admin"]})
+    assert answer.status_code == 403
+    assert browser.get(STOP).status_code == 303
+    before = browser.csrf()
+    browser.sign_in(tokens["admin"])
+    assert browser.csrf() != before  # a session that others may know ends with the sign-in
+    assert browser.post_form("/sign-out", {"csrf": before}).status_code == 403
+    assert browser.get(STOP).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://127.0.0.1", 303),
+        ("https://127.0.0.1", 303),
+        ("http://127.0.0.1:8001", 403),
+        ("http://localhost", 403),
+        ("http://evil.example", 403),
+        ("http://127.0.0.1.evil.example", 403),
+        ("null", 403),
+        ("127.0.0.1", 403),
+    ],
+)
+def test_posts_of_other_sites_are_refused(
+    guarded: Guarded, free: Browser, origin: str, status: int
+) -> None:
+    browser, _, tokens = guarded
+    browser.sign_in(tokens["admin"])
+    for one in (browser, free):
+        assert one.post_form(STOP, headers={"Origin": origin}).status_code == status
+        assert state_of(one) == ("stopped" if status == 303 else "running")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost:8000"}, 200),
+        ({"Host": "[::1]:8000"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://["}, 403),
+    ],
+)
+def test_without_tokens_only_this_machine_gets_in(
+    free: Browser, headers: dict[str, str], status: int
+) -> None:
+    answer = free.get(STOP, headers=headers)
+    assert answer.status_code == status
+    assert ("Stop" in answer.text) == (status == 200)
+    asked = free.get("/sign-in", headers=headers)
+    assert asked.status_code == (303 if status == 200 else 403)
+
+
+def test_without_tokens_nobody_signs_in(free: Browser) -> None:
+    assert free.get("/sign-in?next=/x").headers["location"] == "/x"
+    assert free.sign_in("anything", "/x").headers["location"] == "/x"
+    answer = free.get(STOP)
+    assert answer.status_code == 200
+    assert free.post_form(STOP).is_redirect
+
+
+def test_an_open_visit_is_worth_nothing_once_there_are_tokens() -> None:
+    storage = open_storage("memory")
+    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage)
+    with dashboard(storage) as browser:
+        assert browser.get(STOP).status_code == 200
+        add_tokens(storage, "admin")
+        browser.app.state.service.guard.reload()
+        assert browser.get(STOP).status_code == 303
+        assert browser.post_form(STOP).headers["location"] == "/sign-in"
+        assert state_of(browser) == "running"
+
+
+def test_a_public_service_without_tokens_shows_nothing() -> None:
+    with dashboard(host="0.0.0.0") as browser:
+        for path in (STOP, "/sign-in"):
+            answer = browser.get(path)
+            assert answer.status_code == 401
+            assert "token create" in answer.text
+
+
+def test_by_https_cookies_never_travel_open() -> None:
+    storage = open_storage("memory")
+    tokens = add_tokens(storage, "admin")
+    with dashboard(storage, https=True) as browser:
+        answer = browser.get("/sign-in")
+        assert answer.headers["set-cookie"].startswith("__Host-steadyarm-8000=")
+        assert "Secure" in answer.headers["set-cookie"]
+        found = re.search(r'name="csrf" value="([^"]+)"', answer.text)
+        assert found
+        fields = {"token": tokens["admin"], "csrf": found[1]}
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+        signed = browser.request("POST", "/sign-in", data=fields, headers={"Cookie": cookie})
+        assert signed.status_code == 303
+        assert "Secure" in signed.headers["set-cookie"]
+
+
+def test_all_workers_share_the_secret() -> None:
+    settings = ServiceSettings(secret="s" * 32, https=True)
+    assert ServiceSettings.from_environment(settings.to_environment()) == settings
+    assert "sss" not in repr(settings)
+    with pytest.raises(InvalidInputError, match="at least 16") as told:
+        ServiceSettings(secret="too short")
+    assert "too short" not in str(told.value)
+    storage = open_storage("memory")
+    tokens = add_tokens(storage, "admin")
+    given: dict[str, Any]
+    for given, status in (({"secret": "s" * 32}, 404), ({}, 303)):
+        with dashboard(storage, **given) as one, dashboard(storage, **given) as other:
+            one.sign_in(tokens["admin"])
+            other.cookies.update(one.cookies)
+            assert other.get("/experiments/absent/stop").status_code == status
+
+
+@pytest.mark.parametrize("part", ["itsdangerous", "jinja2", "plotly"])
+def test_a_missing_part_is_told(
+    part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, part, None)
+    assert main(["serve", "--storage", "memory"]) == 1
+    told = capsys.readouterr().err
+    assert part in told
+    assert "pip install 'steadyarm[service]'" in told
+
+
+def test_two_real_workers_know_each_others_cookies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STEADYARM_WARM", "false")
+    at = ["--storage", f"sqlite:///{tmp_path}/tests.db"]
+    assert main(["token", "create", "--name", "me", "--scope", "admin", *at]) == 0
+    token = capsys.readouterr().out.strip()
+    with served(tmp_path, "--workers", "2", "--no-access-log") as server:
+        headers = {"Authorization": f"Bearer {token}", "Accept": "text/html"}
+        with httpx.Client(base_url=server.url, headers=headers) as client:
+            assert client.post("/v1/experiments", json=SHOP).status_code == 201
+            found = re.search(r'name="csrf" value="([^"]+)"', client.get("/sign-in").text)
+            assert found
+            fields = {"csrf": found[1], "token": token}
+            assert client.post("/sign-in", data=fields).status_code == 303
+            cookies = dict(client.cookies)
+            metrics = client.get("/metrics").text
+        assert 'route="/sign-in"' in metrics
+        workers = set()  # the first part of a request's id is that of its worker
+        for _ in range(500):
+            answer = httpx.get(server.url + STOP, cookies=cookies)
+            assert answer.status_code == 200
+            workers.add(answer.headers["x-request-id"].partition("-")[0])
+            if len(workers) == 2:
+                break
+        assert len(workers) == 2

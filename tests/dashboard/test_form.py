@@ -1,0 +1,197 @@
+"""The form's fields: what they become, and what is said where they are wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steadyarm.dashboard.choices import CHOICES, LABELS, POLICIES, USUAL
+from steadyarm.dashboard.form import MOST_VARIANTS, blank, read_form
+from steadyarm.description import toml_of
+from steadyarm.lifecycle import create_from_description
+from steadyarm.policies import POLICIES as ALL_POLICIES
+from steadyarm.service.cautions import cautions_about
+
+GOOD = {"name": "shop", "variants": "now\r\none page\r\n", "budget": "10,000"}
+PARTS = {"kind": ["factorial"], "factor": ["head", "image"], "levels": ["short, long", "cat\ndog"]}
+
+
+def fields(**given: Any) -> dict[str, list[str]]:
+    """A good form with other values, one or a list for each."""
+    all_of_them = GOOD | given
+    return {key: [v] if isinstance(v, str) else list(v) for key, v in all_of_them.items()}
+
+
+def test_name_variants_and_budget_are_enough_for_a_good_test() -> None:
+    filled = read_form(fields())
+    assert not filled.errors
+    assert filled.start
+    assert filled.variants == 2
+    settings = create_from_description(filled.name, filled.description, "memory").settings
+    assert settings.arms.names == ("now", "one page")
+    assert settings.policy.name == "Steady"
+    assert (settings.budget, settings.reward_range) == (10_000, (0.0, 1.0))
+    assert (settings.reward_window, settings.missing) == (86_400.0, "zero")
+    assert cautions_about(settings) == []
+
+
+def test_all_fields_are_told() -> None:
+    filled = read_form(
+        fields(
+            policy="p1-rage",
+            direction="minimize",
+            range="custom",
+            range_low="-1,5",
+            range_high="5",
+            window="1.5",
+            window_unit="h",
+            missing="drop",
+            sticky="none",
+            control="now",
+            control_share="20 %",
+            min_share="0.7",
+            start="draft",
+            seed="12",
+        )
+    )
+    assert not filled.errors
+    assert not filled.start
+    assert filled.description == {
+        "arms": ["now", "one page"],
+        "budget": 10_000,
+        "policy": "p1-rage",
+        "direction": "minimize",
+        "reward_range": [-1.5, 5.0],
+        "reward_window": "1.5h",
+        "missing": "drop",
+        "sticky": "none",
+        "control": {"now": 0.2},
+        "min_share": 0.007,
+        "seed": 12,
+    }
+    made = create_from_description(filled.name, filled.description, "memory").settings
+    assert made.reward_window == 5400.0
+
+
+def test_parts_become_combinations() -> None:
+    filled = read_form(fields(**PARTS, interactions="1"))
+    assert not filled.errors
+    assert filled.variants == 4
+    assert filled.description["arms"] == {
+        "factorial": {"head": ["short", "long"], "image": ["cat", "dog"]},
+        "interactions": 1,
+    }
+    made = create_from_description("x", filled.description, "memory").settings
+    assert made.arms.names[1] == "head=short, image=dog"
+
+
+def test_lines_may_hold_commas_and_empty_rows_do_not_count() -> None:
+    given = {"kind": "factorial", "factor": ["", "a", ""], "levels": ["", "x, y\nz", " "]}
+    filled = read_form(fields(**given))
+    assert not filled.errors
+    assert filled.description["arms"]["factorial"] == {"a": ["x, y", "z"]}
+    assert filled.factors == (("", ""), ("a", "x, y\nz"))
+    assert len(filled.rows) == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key", "said"),
+    [
+        ({"name": ""}, "name", "has no name"),
+        ({"name": "a b"}, "name", "up to 100 letters"),
+        ({"name": "<script>"}, "name", "up to 100 letters"),
+        ({"variants": "one"}, "variants", "fewer than two variants"),
+        ({"variants": "a\nb\na"}, "variants", "“a” is there twice"),
+        ({"variants": "a\nb\x07"}, "variants", "cannot be shown"),
+        ({"variants": "\n".join(map(str, range(2001)))}, "variants", "2,001 variants; at most"),
+        ({"kind": "else"}, "kind", "“else” is not one of the choices"),
+        ({"kind": "factorial"}, "factor-0", "no parts yet"),
+        ({"kind": "factorial", "factor": ["a"], "levels": ["x"]}, "levels-0", "fewer than two"),
+        ({"kind": "factorial", "factor": [""], "levels": ["x,y"]}, "factor-0", "has no name"),
+        (
+            {"kind": "factorial", "factor": ["a", "a"], "levels": ["x,y", "x,y"]},
+            "factor-1",
+            "two parts called “a”",
+        ),
+        (
+            {"kind": "factorial", "factor": list("abcdefghijk"), "levels": ["x,y"] * 11},
+            "factor-0",
+            "2,048 combinations; at most 2,000",
+        ),
+        (PARTS | {"interactions": "3"}, "interactions", "not one of the choices"),
+        ({"budget": ""}, "budget", "This is empty; expected a whole number"),
+        ({"budget": "0"}, "budget", "This is “0”"),
+        ({"budget": "10.000"}, "budget", "This is “10.000”"),
+        ({"budget": "9" * 31}, "budget", "expected a whole number"),
+        ({"budget": "٣"}, "budget", "expected a whole number"),
+        ({"policy": "best"}, "policy", "not one of the choices"),
+        ({"range": "custom", "range_low": "", "range_high": "1"}, "range_low", "This is empty"),
+        ({"range": "custom", "range_low": "2", "range_high": "1"}, "range_high", "more than"),
+        ({"range": "custom", "range_low": "1", "range_high": "5"}, "missing", "between 1 and 5"),
+        ({"range": "custom", "range_low": "nan", "range_high": "5"}, "range_low", "“nan”"),
+        ({"window": "0"}, "window", "a time above 0"),
+        ({"window": "99999999999"}, "window", "a time above 0"),
+        ({"control": "else", "control_share": "20"}, "control", "none of the variants"),
+        ({"control": "now"}, "control_share", "This is empty"),
+        ({"control_share": "20"}, "control", "name a variant"),
+        ({"control": "now", "control_share": "100"}, "control_share", "below 100 %"),
+        ({"min_share": "50"}, "min_share", "reserve 100 %"),
+        ({"min_share": "1", "policy": "peace"}, "policy", "no room"),
+        ({"seed": "-1"}, "seed", "2^63"),
+        ({"seed": str(2**63)}, "seed", "2^63"),
+        ({"start": "later"}, "start", "not one of the choices"),
+    ],
+)
+def test_errors_say_what_is_wrong(wrong: dict[str, Any], key: str, said: str) -> None:
+    filled = read_form(fields(**wrong))
+    assert list(filled.errors) == [key]
+    assert said in filled.errors[key]
+    for field, value in wrong.items():
+        if field not in ("factor", "levels") and isinstance(value, str):
+            assert filled.values[field] == value
+
+
+def test_long_values_are_cut_in_errors() -> None:
+    assert len(read_form(fields(budget="x" * 5000)).errors["budget"]) < 200
+
+
+@given(st.dictionaries(st.sampled_from([*USUAL, "factor", "levels"]), st.lists(st.text())))
+def test_any_form_is_read_and_what_was_typed_stays(given: dict[str, list[str]]) -> None:
+    filled = read_form(given)
+    for key in USUAL:
+        assert filled.values[key] == (given[key][-1] if given.get(key) else USUAL[key])
+
+
+@given(
+    st.lists(st.text(min_size=1), min_size=2, max_size=5),
+    st.integers(1, 2**53 - 1),
+    st.sampled_from(sorted(CHOICES["missing"])),
+    st.sampled_from(sorted(CHOICES["window_unit"])),
+)
+def test_a_form_without_errors_makes_the_test_of_its_file(
+    names: list[str], budget: int, missing: str, unit: str
+) -> None:
+    given = fields(
+        variants="\n".join(names), budget=str(budget), missing=missing, window_unit=unit, seed="1"
+    )
+    filled = read_form(given)
+    if filled.errors:
+        assert set(filled.errors) == {"variants"}
+        return
+    read = tomllib.loads(toml_of(filled.name, filled.description))
+    assert read.pop("name") == filled.name
+    assert read == filled.description
+
+
+def test_every_choice_has_its_words() -> None:
+    assert list(POLICIES) == list(ALL_POLICIES)
+    assert set(CHOICES) <= set(USUAL) == set(LABELS)
+    for key, choices in CHOICES.items():
+        assert USUAL[key] in choices
+    assert MOST_VARIANTS == 2000
+    assert len(blank().rows) == 4
+    assert not blank().errors

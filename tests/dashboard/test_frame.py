@@ -1,0 +1,219 @@
+"""What all pages share: headers, errors, addresses to go on to, files, templates."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import pytest
+
+from steadyarm.dashboard.guarding import GuardedPage
+from steadyarm.dashboard.responses import HEADERS, local_path
+from steadyarm.service.app import Endpoint
+from steadyarm.service.auth import new_token
+from tests.dashboard.clients import (
+    STOP,
+    Browser,
+    Guarded,
+    pages_of,
+)
+
+SAFE = {name.lower(): value for name, value in HEADERS.items()}
+
+
+def test_every_route_is_guarded_and_carries_the_headers(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    others = [
+        route for route in browser.app.routes if not isinstance(route, Endpoint | GuardedPage)
+    ]
+    assert [getattr(route, "path", None) for route in others] == ["/openapi.json"]
+    pages = pages_of(browser)
+    assert {path for _, path, scope in pages if scope is None} == {
+        "/sign-in",
+        "/sign-out",
+        "/static/x",
+    }
+    tried = [(method, path) for method, path, _ in pages]
+    tried += [("GET", "/static/plotly.min.js"), ("GET", "/nothing")]
+    for token in (None, tokens["read"], tokens["admin"]):
+        if token is not None:
+            browser.cookies.clear()
+            assert browser.sign_in(token).status_code == 303
+        for method, path in tried:
+            answer = browser.request(method, path)
+            assert answer.headers.items() >= SAFE.items(), path
+            assert "cache-control" in answer.headers
+            assert answer.headers["x-request-id"]
+            if answer.headers.get("content-type", "").startswith("text/html"):
+                assert answer.headers["cache-control"] in ("no-store", "private, no-cache"), path
+                assert '<html lang="en"' in answer.text
+                assert answer.text.count("<h1") == 1, path
+
+
+def test_the_content_policy_lets_nothing_in_from_elsewhere() -> None:
+    policy = dict(part.split(" ", 1) for part in HEADERS["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert policy["script-src"] == policy["form-action"] == policy["connect-src"] == "'self'"
+
+
+ELSEWHERE = [
+    "//evil.example",
+    "///evil.example",
+    "/\\evil.example",
+    "\\\\evil.example",
+    "https://evil.example/",
+    "https:evil.example",
+    "javascript:alert(1)",
+    "evil.example",
+    "/\t/evil.example",
+    "/\n/evil.example",
+    "/x\r\nSet-Cookie: a=b",
+    "\x01//evil.example",
+    " //evil.example",
+    "/\u2028/evil.example",
+    "/é",
+    "/a b",
+    "/" + "x" * 3000,
+    "",
+]
+
+
+@pytest.mark.parametrize("path", ELSEWHERE)
+def test_nobody_is_sent_elsewhere(guarded: Guarded, path: str) -> None:
+    browser, _, tokens = guarded
+    assert local_path(path) == "/"
+    asked = browser.get("/sign-in", params={"next": path})
+    assert 'name="next" value="/"' in asked.text
+    assert browser.sign_in(tokens["read"], path).headers["location"] == "/"
+    assert browser.get("/sign-in", params={"next": path}).headers["location"] == "/"
+
+
+def test_odd_addresses_come_back_as_they_were(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    path = "/experiments/a%20%22%3Cb%3E/stop?x=%2F&y=%26"
+    away = browser.get(path).headers["location"]
+    asked = browser.get(away)
+    found = re.search(r'name="next" value="([^"]*)"', asked.text)
+    assert found
+    assert found[1].replace("&amp;", "&") == path
+    assert browser.sign_in(tokens["admin"], path).headers["location"] == path
+
+
+def test_scripts_are_told_in_json(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    for headers in ({"Accept": "application/json"}, {"Sec-Fetch-Dest": "empty"}):
+        answer = browser.get(STOP, headers=headers)
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "set-cookie" not in answer.headers
+        assert answer.headers.items() >= SAFE.items()
+    browser.sign_in(tokens["admin"])
+    absent = browser.get("/experiments/absent/stop", headers={"Accept": "application/json"})
+    assert absent.json()["type"].endswith(":unknown-experiment")
+
+
+def test_errors_are_pages_that_show_names_as_text(guarded: Guarded) -> None:
+    browser, storage, tokens = guarded
+    browser.sign_in(tokens["admin"])
+    answer = browser.get("/experiments/%3Cimg%20src=x%20onerror=alert(1)%3E/stop")
+    assert answer.status_code == 404
+    assert "<img src=x" not in answer.text
+    token, record = new_token("<b>x</b>", "read")
+    storage.add_token(record)
+    browser.app.state.service.guard.reload()
+    browser.cookies.clear()
+    browser.sign_in(token)
+    answer = browser.get(STOP)
+    assert answer.status_code == 403
+    assert "<b>x" not in answer.text
+    assert "&lt;b&gt;x" in answer.text
+
+
+def test_what_no_route_takes_is_a_page_for_people_and_json_for_programs(free: Browser) -> None:
+    person = free.get("/<b>nothing")
+    assert person.status_code == 404
+    assert "There is no such page" in person.text
+    assert free.request("DELETE", STOP).status_code == 405
+    for path, accepted in (("/nothing", "*/*"), ("/v1/nothing", "text/html")):
+        program = free.get(path, headers={"Accept": accepted})
+        assert program.status_code == 404
+        assert program.headers["content-type"] == "application/problem+json"
+
+
+def test_unforeseen_errors_are_told_without_details(
+    free: Browser, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(*_: object) -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(free.app.state.service, "find", fails)
+    answer = free.get(STOP)
+    assert answer.status_code == 500
+    assert "a secret" not in answer.text
+    assert answer.headers["x-request-id"] in answer.text
+    assert "a secret" in caplog.text
+
+
+def test_large_forms_are_refused(guarded: Guarded) -> None:
+    browser, _, _ = guarded
+    assert browser.post_form("/sign-in", {"token": "x" * 1_000_001}).status_code == 413
+    many = {f"f{i}": "" for i in range(5001)}
+    assert browser.post_form("/sign-in", many).status_code == 400
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    for body in (b"csrf=%FF", b"csrf=\xff"):
+        assert browser.request("POST", "/sign-in", content=body, headers=kind).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/absent.js",
+        "/static/../app.py",
+        "/static/..%2Fapp.py",
+        "/static/%2e%2e%2fapp.py",
+        "/static/..%5Capp.py",
+        "/static//etc/passwd",
+        "/static/%2Fetc%2Fpasswd",
+        "/static/app.py%00.js",
+        "/static/",
+        "/static/.",
+    ],
+)
+def test_no_other_file_is_sent(free: Browser, path: str) -> None:
+    answer = free.get(path)
+    assert answer.status_code == 404
+    assert "import" not in answer.text
+
+
+def test_plotly_comes_packed_and_is_kept(guarded: Guarded) -> None:
+    browser, _, _ = guarded
+    path = "/static/plotly.min.js"
+    packed = browser.get(path, headers={"Accept-Encoding": "gzip"})
+    plain = browser.get(path, headers={"Accept-Encoding": "identity"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < 0.4 * int(plain.headers["content-length"])
+    assert packed.content == plain.content
+    assert packed.headers["etag"] != plain.headers["etag"]
+    assert packed.headers["cache-control"] == "no-cache"
+    assert "set-cookie" not in packed.headers
+    again = {"Accept-Encoding": "gzip", "If-None-Match": packed.headers["etag"]}
+    assert browser.get(path, headers=again).status_code == 304
+    version = plain.headers["etag"].strip('"')
+    assert "immutable" in browser.get(f"{path}?v={version}", headers=again).headers["cache-control"]
+    assert browser.get(f"{path}?v=0", headers=again).headers["cache-control"] == "no-cache"
+
+
+SCRIPT = re.compile(r"<script(?![^>]*\b(?:src=|type=\"application/json\"))", re.IGNORECASE)
+LOGIC = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
+ATTRIBUTE = re.compile(r"<[^>]*\son[a-z]+\s*=", re.IGNORECASE)
+
+
+def test_no_template_holds_inline_script() -> None:
+    found = list(resources.files("steadyarm.dashboard").joinpath("templates").iterdir())
+    assert len(found) >= 4
+    for file in found:
+        text = LOGIC.sub("", file.read_text(encoding="utf-8"))
+        assert not SCRIPT.search(text), file.name
+        assert not ATTRIBUTE.search(text), file.name
+        assert "javascript:" not in text.lower(), file.name
+        assert "autoescape" not in file.read_text(encoding="utf-8"), file.name

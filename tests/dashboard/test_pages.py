@@ -1,0 +1,317 @@
+"""Pages that show experiments: the numbers of looks, shown as text, and fresh."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.cli.main import main
+from steadyarm.dashboard import keeping
+from steadyarm.dashboard.charts import SECTIONS, sections_of
+from steadyarm.dashboard.filters import amount
+from steadyarm.dashboard.views import leaderboard
+from steadyarm.looks import Look, look_at
+from steadyarm.plot.plotly import spec_of
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+from tests.dashboard.clients import Browser, Guarded, dashboard
+from tests.looks.worlds import NAMES, played
+
+EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
+
+
+class Elements(HTMLParser):
+    """Names of all elements, their attributes, and the text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def stored(test: sa.Experiment, storage: Storage, name: str) -> None:
+    """Take a test into another storage."""
+    snapshot = test.storage.snapshot(test.key, everything=True)
+    storage.restore(name, snapshot, [test.storage.log(test.key, most=100_000)])
+
+
+@pytest.fixture(scope="module")
+def test() -> sa.Experiment:
+    return played(budget=4000, visits=2400, days=6, reward_range=(0, 1))
+
+
+@pytest.fixture
+def shown(test: sa.Experiment) -> Iterator[tuple[Browser, Look]]:
+    """A browser at a service that has the test, and the look at it."""
+    storage = open_storage("memory")
+    stored(test, storage, "layouts")
+    with dashboard(storage) as browser:
+        yield browser, look_at(sa.load_experiment("layouts", storage))
+
+
+def test_an_empty_overview_says_how_to_begin() -> None:
+    with dashboard() as browser:
+        page = Elements(browser.get("/").text)
+    assert "No experiments yet" in page.text
+    assert "steadyarm experiment create" in page.text
+
+
+def test_what_the_empty_overview_says_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with dashboard() as browser:
+        page = browser.get("/").text
+    toml, words, code = re.findall(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)
+    (tmp_path / "button.toml").write_text(toml)
+    monkeypatch.setenv("STEADYARM_STORAGE", "sqlite:///by-command.db")
+    assert main(words.split()[1:]) == 0
+    monkeypatch.setenv("STEADYARM_STORAGE", "sqlite:///by-python.db")
+    spoken: dict[str, Any] = {}
+    exec(compile(code, "overview", "exec"), spoken)
+    spoken["test"].close()
+    for how, rewards in (("command", 0), ("python", 1)):
+        with sa.load_experiment("button", f"sqlite:///by-{how}.db") as test:
+            assert test.arms.names == ("red", "green", "blue")
+            assert test.budget == 10_000
+            assert sum(test.status().rewarded) == rewards
+
+
+def test_the_overview_fills_in_leaders_while_it_is_watched(shown: tuple[Browser, Look]) -> None:
+    browser, look = shown
+    assert "being computed" in browser.get("/").text
+    for _ in range(100):
+        page = Elements(browser.get("/").text).text
+        if "being computed" not in page:
+            break
+        time.sleep(0.05)
+    assert look.verdict is not None
+    assert look.labels[look.verdict.arm] in page
+    assert "2,400 of 4,000" in page
+
+
+def test_search_and_filter() -> None:
+    storage = open_storage("memory")
+    for name, start in (("alpha", True), ("beta", True), ("gamma", False)):
+        sa.create_experiment(name, ["A", "B"], sa.Steady(), 50, storage, start=start)
+    with dashboard(storage) as browser:
+        rows = {
+            query: re.findall(r'href="/experiments/(\w+)"', browser.get(f"/?{query}").text)
+            for query in ("", "q=ET", "state=draft", "q=alpha&state=draft", "state=running")
+        }
+        nothing = Elements(browser.get("/?q=zzz").text).text
+    assert rows == {
+        "": ["beta", "alpha", "gamma"],  # what runs first, then the newest
+        "q=ET": ["beta"],
+        "state=draft": ["gamma"],
+        "q=alpha&state=draft": [],
+        "state=running": ["beta", "alpha"],
+    }
+    assert "No experiment fits. Show all 3" in nothing
+
+
+def test_the_page_shows_what_the_look_says(shown: tuple[Browser, Look]) -> None:
+    browser, look = shown
+    page = Elements(browser.get("/experiments/layouts").text)
+    assert look.headline in page.text
+    verdict = look.verdict
+    assert verdict is not None
+    for k, label in enumerate(look.labels):
+        assert label in page.text
+        assert amount(float(verdict.estimates[k]), shares=True) in page.text
+        low, high = (amount(float(end), shares=True) for end in verdict.intervals[k])
+        assert f"{low} to {high}" in page.text
+    assert look.drift is not None
+    assert look.drift.verdict in page.text
+    assert look.health is not None
+    for finding in look.health.findings:
+        assert finding.explanation in page.text
+    for section, chart in sections_of(look):
+        assert section.title in page.text
+        assert chart.summary in page.text
+    assert page.tags.count("h1") == 1
+
+
+def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, Look]) -> None:
+    _, look = shown
+    rows = leaderboard(look)
+    assert [row.estimate for row in rows] == sorted((r.estimate for r in rows), reverse=True)
+    assert {row.name for row in rows} == set(NAMES)
+    assert rows[0].standing in ("leads", "best")
+    for row in rows:
+        assert row.left is not None
+        assert row.middle is not None
+        assert row.right is not None
+        assert 0 <= row.left <= row.middle <= row.right <= 100
+    assert sum(row.share for row in rows) == pytest.approx(1)
+    assert sum(row.share_now for row in rows) == pytest.approx(1)
+
+
+def test_minimizing_puts_the_lowest_first() -> None:
+    test = played(budget=1200, visits=1200, days=2, direction="minimize")
+    rows = leaderboard(look_at(test))
+    assert [row.estimate for row in rows] == sorted(row.estimate for row in rows)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_chart_has_its_figure_its_table_and_its_file(
+    shown: tuple[Browser, Look], name: str
+) -> None:
+    browser, look = shown
+    chart = SECTIONS[name].chart(look)
+    assert chart is not None
+    path = f"/experiments/layouts/charts/{name}"
+    for dark in (False, True):
+        answer = browser.get(f"{path}.json?dark={int(dark)}")
+        assert answer.json() == json.loads(json.dumps(spec_of(chart, dark)))
+    rows = list(csv.reader(io.StringIO(browser.get(f"{path}.csv").text)))
+    assert rows[0] == list(chart.table.header)
+    assert len(rows) == len(chart.table.rows) + 1
+    page = Elements(browser.get(path).text)
+    assert page.tags.count("tr") == min(len(chart.table.rows), 2000) + 1
+    answer = browser.get(f"{path}.json?dark=0")
+    again = browser.get(f"{path}.json?dark=0", headers={"If-None-Match": answer.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_charts_that_are_not_there_are_not_found(shown: tuple[Browser, Look]) -> None:
+    browser, _ = shown
+    for name in ("absent.json", "absent.csv", "absent", "%2e%2e"):
+        assert browser.get(f"/experiments/layouts/charts/{name}").status_code == 404
+    sa.create_experiment(
+        "new", ["A", "B"], sa.Steady(), 50, browser.app.state.service.storage, start=False
+    )
+    assert browser.get("/experiments/new/charts/estimates.json").status_code == 404
+    assert browser.get("/experiments/absent").status_code == 404
+
+
+def test_a_page_that_did_not_change_is_not_sent_again(
+    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, _ = shown
+    monkeypatch.setattr(keeping, "FRESH", 0.0)
+    monkeypatch.setattr(keeping, "SHARE", 0.0)
+    monkeypatch.setattr(keeping, "PATIENCE", 30.0)
+    path = "/experiments/layouts"
+    first = browser.get(path)
+    known = {"If-None-Match": first.headers["ETag"]}
+    assert browser.get(path, headers=known).status_code == 304
+    assert browser.get(path, headers=known).headers["ETag"] == first.headers["ETag"]
+    test = sa.load_experiment("layouts", browser.app.state.service.storage)
+    test.ask("somebody else")
+    changed = browser.get(path, headers=known)
+    assert changed.status_code == 200
+    assert "2,401" in changed.text
+
+
+def test_looks_are_made_once_however_many_watch(
+    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, _ = shown
+    seen: list[str] = []
+
+    def counted(experiment: sa.Experiment) -> Look:
+        seen.append(experiment.name)
+        return look_at(experiment)
+
+    monkeypatch.setattr(keeping, "look_at", counted)
+    monkeypatch.setattr(keeping, "FRESH", 0.0)  # asked for anew, but nothing has changed
+    monkeypatch.setattr(keeping, "SHARE", 0.0)
+    for _ in range(5):
+        assert browser.get("/experiments/layouts").status_code == 200
+        assert browser.get("/experiments/layouts/charts/drift.json").status_code == 200
+    assert seen == ["layouts"]
+
+
+def test_many_variants_are_shown_in_part_or_all() -> None:
+    storage = open_storage("memory")
+    arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(40)])
+    stored(played(arms=arms, budget=2000, visits=800, days=2, policy=sa.GBAI()), storage, "many")
+    with dashboard(storage) as browser:
+        some = Elements(browser.get("/experiments/many").text)
+        everything = Elements(browser.get("/experiments/many?all=1").text)
+    assert "The best 30 of 40." in some.text
+    assert "Show the best 30" in everything.text
+    assert everything.tags.count("tr") - some.tags.count("tr") == 10
+
+
+@pytest.mark.parametrize("stage", ["draft", "empty", "asked", "one reward", "finished", "epochs"])
+def test_every_stage_has_a_page(stage: str) -> None:
+    storage = open_storage("memory")
+    policy = sa.Peace() if stage == "epochs" else sa.Steady()
+    test = sa.create_experiment(
+        "t", ["A", "B"], policy, 40, storage, seed=1, start=stage != "draft", missing="drop"
+    )
+    for i in range({"asked": 1, "one reward": 1, "finished": 40, "epochs": 20}.get(stage, 0)):
+        shown = test.ask(f"{i}")
+        if stage != "asked":
+            test.tell(shown, float(i % 3 == 0))
+    with dashboard(storage) as browser:
+        page = Elements(browser.get("/experiments/t").text)
+        assert look_at(test).headline in page.text
+        assert browser.get("/experiments/t/report.html").status_code == 200
+    assert "nan" not in page.text.split()
+    assert "inf" not in page.text.split()
+
+
+def test_names_full_of_markup_are_text() -> None:
+    storage = open_storage("memory")
+    plain = played(arms=sa.ArmSet.one_hot(["A", "B", "C", "D"]), budget=600, visits=300, days=2)
+    evil = played(arms=sa.ArmSet.one_hot(EVIL), budget=600, visits=300, days=2)
+    stored(plain, storage, "plain")
+    stored(evil, storage, "<i onclick=alert(1)>")
+    with dashboard(storage) as browser:
+        for path in ("", "/charts/estimates", "/charts/daily", "/stop"):
+            good = Elements(browser.get(f"/experiments/plain{path}").text)
+            bad = Elements(browser.get(f"/experiments/%3Ci%20onclick%3Dalert%281%29%3E{path}").text)
+            assert bad.tags == good.tags
+            assert bad.attributes == good.attributes
+            if "charts" in path or not path:
+                assert all(name in bad.text for name in EVIL)
+        overview = Elements(browser.get("/").text)
+        assert "i" not in overview.tags
+        assert "<i onclick=alert(1)>" in overview.text
+
+
+def test_files_to_take_away(shown: tuple[Browser, Look], test: sa.Experiment) -> None:
+    browser, look = shown
+    log = browser.get("/experiments/layouts/log.csv")
+    assert len(list(csv.reader(io.StringIO(log.text)))) == 2401
+    assert log.headers["content-disposition"] == 'attachment; filename="layouts.csv"'
+    file = browser.get("/experiments/layouts/charts/leaderboard.csv").text
+    board = list(csv.DictReader(io.StringIO(file)))
+    assert look.verdict is not None
+    assert {row["variant"] for row in board} == set(NAMES)
+    report = browser.get("/experiments/layouts/report.html")
+    assert look.headline in Elements(report.text).text
+
+
+def test_actions_are_for_those_who_may(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    browser.sign_in(tokens["read"])
+    assert 'href="/experiments/shop/stop"' not in browser.get("/experiments/shop").text
+    assert 'href="/new"' not in browser.get("/").text
+    browser.post_form("/sign-out")
+    browser.sign_in(tokens["admin"])
+    page = browser.get("/experiments/shop").text
+    assert 'href="/experiments/shop/stop"' in page
+    assert 'href="/experiments/shop/resume"' not in page
