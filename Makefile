@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint format bench clean help
+.PHONY: demo test browser lint format bench clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -13,8 +13,12 @@ help: ## list the targets
 demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
 	$(BIN)/steadyarm demo
 
-test: $(VENV)/dev.stamp ## run every test and doctest
+test: $(VENV)/dev.stamp browser ## run every test and doctest
 	$(BIN)/python -m pytest
+	@echo "Screenshots of the dashboard are in steadyarm-screenshots/."
+
+browser: | $(VENV)/bin/python ## chromium and axe-core, for tests in a real browser
+	@tests/browser/install.sh $(VENV)/browser
 
 lint: $(VENV)/dev.stamp ## ruff, mypy --strict and the import order
 	$(BIN)/ruff check .
@@ -30,7 +34,7 @@ bench: $(VENV)/dev.stamp ## measure speed, as ratios within one run
 	for script in benchmarks/how_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-results
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-results steadyarm-screenshots
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -25,7 +25,7 @@ def test_the_demo_prints_a_verdict_writes_a_picture_and_leaves_an_experiment(
     script, *words = command.split()
     assert words == f"experiment show demo --storage {url}".split()
     assert script == "steadyarm" or Path(script).is_file()
-    assert "/v1/experiments/demo/recommendation" in printed
+    assert "open http://127.0.0.1:8000/experiments/demo" in printed
     assert main(words) == 0
     assert "demo: stopped, created 2026-01-03" in capsys.readouterr().out
     with sa.load_experiment("demo", url) as experiment:

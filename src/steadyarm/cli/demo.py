@@ -156,12 +156,12 @@ def _print_stored(console: Console, live: Stored) -> None:
 
 def _print_where(folder: Path) -> None:
     command, storage = command_here(), f"--storage {shlex.quote(storage_url(folder))}"
-    address = f"http://127.0.0.1:8000/v1/experiments/{NAME}"
+    report = shlex.quote(str(folder / "demo.html"))
     print("\nThe test is still there; look at it:")
-    print(f"  {command} experiment show {NAME} {storage}")
-    print(f"  {command} experiment drift {NAME} {storage}")
     print(f"  {command} serve {storage}")
-    print(f"    and open {address}\n    or {address}/recommendation")
+    print(f"    and open http://127.0.0.1:8000/experiments/{NAME}")
+    print(f"  {command} report {NAME} {storage} --out {report}")
+    print(f"  {command} experiment show {NAME} {storage}")
 
 
 def command_here() -> str:

@@ -36,7 +36,16 @@
     await Plotly.react(place, figure.data, figure.layout, config);
   }
 
-  function again(place) { draw(place).catch(() => { /* the summary and the table are there */ }); }
+  // One drawing of a place at a time; what came meanwhile is drawn once after it.
+  const drawing = new WeakMap();
+  async function again(place) {
+    if (drawing.has(place)) { drawing.set(place, true); return; }
+    do {
+      drawing.set(place, false);
+      try { await draw(place); } catch { /* the summary and the table are there */ }
+    } while (drawing.get(place));
+    drawing.delete(place);
+  }
 
   const watch = new IntersectionObserver((entries) => {
     for (const entry of entries) {

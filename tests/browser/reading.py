@@ -1,0 +1,59 @@
+"""What tests read off pages, and how they get there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import httpx
+from playwright.sync_api import Locator, Page, expect
+
+__all__ = ["address", "draw_all", "send_traffic", "sign_in", "stayed", "stays", "verdict"]
+
+
+def address(name: str) -> str:
+    """Of an experiment's page."""
+    return f"/experiments/{quote(name, safe='')}"
+
+
+def verdict(page: Page) -> Locator:
+    """The sentence that says how it stands."""
+    return page.get_by_role("status").first
+
+
+def sign_in(page: Page, token: str) -> None:
+    """On the page that asks for a token."""
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def draw_all(page: Page) -> None:
+    """Scroll through the page as a reader would, until every chart is drawn; then back."""
+    for picture in page.locator("[data-chart]").all():
+        picture.scroll_into_view_if_needed()
+        expect(picture.locator("svg").first).to_be_attached()
+    page.evaluate("scrollTo(0, 0)")
+
+
+def stays(page: Page) -> None:
+    """Leave a mark that a reload would wipe out; `stayed` looks for it."""
+    page.evaluate("window.markOfTheTest = true")
+
+
+def stayed(page: Page) -> bool:
+    """Whether the page is still the one that was marked."""
+    return bool(page.evaluate("window.markOfTheTest === true"))
+
+
+def send_traffic(
+    api: httpx.Client, name: str, prefix: str, count: int, rewards: Mapping[str, float]
+) -> None:
+    """Visitors who get variants and tell what these are worth to them."""
+    path = f"/v1{address(name)}"
+    units = [f"{prefix} {number}" for number in range(count)]
+    answer = api.post(f"{path}/assignments:batch", json={"units": units}).raise_for_status()
+    told = [
+        {"assignment": one["id"], "reward": rewards[one["arm"]]}
+        for one in answer.json()["assignments"]
+    ]
+    api.post(f"{path}/rewards:batch", json={"rewards": told}).raise_for_status()
