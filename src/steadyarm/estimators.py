@@ -177,7 +177,8 @@ def arm_values(X: Floats, theta: Floats) -> Floats:
 
 def standard_errors(X: Floats, covariance: Floats) -> Floats:
     """(n, K) standard errors of x'θ from the covariance (n, r, r) of θ."""
-    variances = ((X @ covariance) * X).sum(axis=-1)
+    with np.errstate(invalid="ignore", over="ignore"):  # unknown variances may be infinite
+        variances = ((X @ covariance) * X).sum(axis=-1)
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 

@@ -19,7 +19,7 @@ def test_text_begins_with_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixt
     path = write_csv(tmp_path / "log.csv", ROWS)
     assert main(["analyze", str(path), "--level", "0.9"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("The best arm is C. At level 90 % ")
+    assert printed.startswith("The best variant is C. At level 90 % ")
     for part in ("600 rows", "plain mean", "Health: ok", "Drift: ", "Periods are days"):
         assert part in printed
 
@@ -65,7 +65,7 @@ def test_reports_hold_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "## Estimates",
         f"| C | {found.counts[2]} | {found.estimates[2]:.4g} | ",
         "## Can the log be trusted? ok",
-        "| ok | assignments | The rows per arm fit",
+        "| ok | assignments | The rows per variant fit",
         "| 2026-03-01 | 120 | ",
         f"| plain means | {found.otherwise.raw.leader} | ",
         "| a look after 40 % of the rewards | ",

@@ -269,7 +269,7 @@ def test_elimination_drops_the_arm_that_starts_badly() -> None:
         (200, ("B",)),
     ]
     assert (found.best, found.winner, found.best_dropped) == ("A", "C", 100)
-    assert "It would have lost the best arm after 100 rounds." in str(found)
+    assert "It would have lost the best variant after 100 rounds." in str(found)
 
 
 def test_elimination_with_a_single_piece_decides_at_its_end() -> None:

@@ -347,7 +347,7 @@ def test_the_report_of_a_healthy_test() -> None:
         "duplicate rewards",
         "range of rewards",
     ]
-    assert str(report).startswith("Health: ok\n  ok   assignments: The rows per arm fit")
+    assert str(report).startswith("Health: ok\n  ok   assignments: The rows per variant fit")
 
 
 def test_the_report_of_a_sick_test_says_what_to_do() -> None:

@@ -120,6 +120,6 @@ def assignment_finding(names: tuple[str, ...], tally: Tally) -> Finding:
         status,
         found.p_value,
         found.verdict,
-        "Compare how this arm is served and logged with the others (redirects, bots, crashes, "
+        "Compare how this variant is served and logged with the others (redirects, bots, crashes, "
         "filters), and whether the logged probabilities are those that were used.",
     )

@@ -72,9 +72,9 @@ class Analysis:
         level = f"{self.intervals.level:.0%}".replace("%", " %")
         others = [name for name in self.plausible if name != self.recommended]
         if not others:
-            sure = f"At level {level} it is the only arm that can be the best."
+            sure = f"At level {level} it is the only variant that can be the best."
         elif len(others) == self.arms.size - 1:
-            sure = f"At level {level} no arm can be ruled out as the best."
+            sure = f"At level {level} no variant can be ruled out as the best."
         else:
             some = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if others[8:] else "")
             sure = f"At level {level} these may be the best, too: {some}."
@@ -83,7 +83,7 @@ class Analysis:
             if self.health.status != "fail"
             else " The log fails a health check; find out why before you rely on it."
         )
-        return f"The best arm is {self.recommended}. {sure}{trust}"
+        return f"The best variant is {self.recommended}. {sure}{trust}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is unknown or infinite is None."""
@@ -128,7 +128,7 @@ class Analysis:
         level = f"{i.level:.0%}".replace("%", " %")
         width = max(6, *(len(name) for name in self.arms.names)) + 2
         lines = [self.verdict, "", f"{self.log}: {self.rows:,} rows, {self.rewards:,} rewards."]
-        head = f"{'arm':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
+        head = f"{'variant':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
         lines.append(f"{head}{'behind by':>11}{'plain mean':>12}")
         sign = 1 if self.evidence.direction == "maximize" else -1
         order = np.argsort(-sign * i.estimates[0], kind="stable")
@@ -141,7 +141,7 @@ class Analysis:
                 f"{reach:>24}{gap:>11}{self.means[k]:>12.4g} {mark}"
             )
         if len(order) > MOST_LINES:
-            lines.append(f"… and {len(order) - MOST_LINES} more arms, see the JSON output")
+            lines.append(f"… and {len(order) - MOST_LINES} more variants, see the JSON output")
         lines += ["* may be the best", "", str(self.health), "", f"Drift: {self.drift.verdict}"]
         return "\n".join([*lines, "", *self.notes])
 

@@ -79,14 +79,14 @@ class DriftReport:
             return "There is one period only, so nothing can be said about drift."
         if not self.gaps_move:
             level = (
-                f"All arms together moved over time (p = {self.level_p_value:.2g}); that alone is "
-                "harmless, since every arm gains or loses alike."
+                f"All variants together moved over time (p = {self.level_p_value:.2g}); that alone "
+                "is harmless, since every variant gains or loses alike."
                 if self.level_moves
-                else f"No shift common to all arms was seen (p = {self.level_p_value:.2g})."
+                else f"No shift common to all variants was seen (p = {self.level_p_value:.2g})."
             )
             return (
-                f"No change of the differences between arms was seen (p = {self.gap_p_value:.2g}), "
-                f"which does not prove that there is none. {level}"
+                "No change of the differences between variants was seen "
+                f"(p = {self.gap_p_value:.2g}), which does not prove that there is none. {level}"
             )
         moved = self.names[int(np.argmin(self.arm_p_values))]
         others = [
@@ -96,10 +96,10 @@ class DriftReport:
         ]
         swaps = f" {self.best} is best on average, but ahead was {', '.join(others)}."
         return (
-            f"The differences between arms changed over time (p = {self.gap_p_value:.2g}), most "
-            f"clearly for {moved}; the result is about the average over this test, and raw means "
-            f"or early stopping could mislead.{swaps if others else ''} The average over arms "
-            f"{'moved too' if self.level_moves else 'did not visibly move'} "
+            f"The differences between variants changed over time (p = {self.gap_p_value:.2g}), "
+            f"most clearly for {moved}; the result is about the average over this test, and raw "
+            f"means or early stopping could mislead.{swaps if others else ''} The average over "
+            f"variants {'moved too' if self.level_moves else 'did not visibly move'} "
             f"(p = {self.level_p_value:.2g})."
         )
 

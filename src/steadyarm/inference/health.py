@@ -88,9 +88,9 @@ def health_report(
     >>> piece = LoggedSegment(fair, np.array([[507, 493]]), rewarded=np.array([[500, 487]]))
     >>> print(health_report(["A", "B"], [piece]))
     Health: WARN
-      ok   assignments: The rows per arm fit the logged probabilities (p = 0.66).
+      ok   assignments: The rows per variant fit the logged probabilities (p = 0.66).
       ok   lost rows: Every position that was handed out has its row.
-      WARN missing rewards: 13 rewards are missing, in all arms alike (p = 1).
+      WARN missing rewards: 13 rewards are missing, in all variants alike (p = 1).
            ...
     """
     log = list(pieces)
@@ -143,7 +143,7 @@ def _assignments(names: Sequence[str], log: list[LoggedSegment]) -> Finding:
         ""
         if status == "ok"
         else f"Compare how {found.culprit} is served and logged with the others (redirects, bots, "
-        "crashes, filters); estimates are biased while rows depend on the arm."
+        "crashes, filters); estimates are biased while rows depend on the variant."
     )
     return Finding("assignments", status, found.p_value, found.verdict, advice)
 
@@ -156,7 +156,7 @@ def _lost_rows(log: list[LoggedSegment]) -> Finding:
         return Finding("lost rows", "ok", None, text)
     text = f"{lost} of {handed} positions that were handed out have no row ({lost / handed:.2%})."
     status: Status = "warn" if lost > LOSS * handed else "ok"
-    advice = "Find where rows are lost; it is harmless only as long as arms lose alike."
+    advice = "Find where rows are lost; it is harmless only as long as variants lose alike."
     return Finding("lost rows", status, None, text, advice if status == "warn" else "")
 
 

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 ASSUMPTIONS = {
-    "rounds": "Many rounds, none dominating the sum; arms drawn independently as recorded.",
+    "rounds": "Many rounds, none dominating the sum; variants drawn independently as recorded.",
     "lists": "Many rounds, none dominating the sum; the world does not react to assignments.",
     "differences": "Many blocks, none dominating the sum; the world does not react to assignments.",
 }

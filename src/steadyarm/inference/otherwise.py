@@ -111,7 +111,7 @@ class Otherwise:
         )
         lines.append(f"Elimination would have dropped {drops or 'nobody'}; left: {self.winner}.")
         if self.best_dropped is not None:
-            lines.append(f"It would have lost the best arm after {self.best_dropped} rounds.")
+            lines.append(f"It would have lost the best variant after {self.best_dropped} rounds.")
         return "\n".join(lines)
 
     def _when(self, rounds: int) -> str:
@@ -128,7 +128,7 @@ class Otherwise:
             )
         return (
             f"Raw means say {raw.leader}, which is behind by {raw.behind:.3g} "
-            f"[{low:.3g}, {high:.3g}] without bias: the mix of periods differs between arms."
+            f"[{low:.3g}, {high:.3g}] without bias: the mix of periods differs between variants."
         )
 
 

@@ -38,7 +38,7 @@ ASYMPTOTIC = (
     "Many rounds before the first look, none dominating; drawn as recorded; variance settles."
 )
 BOUNDED = {
-    "rounds": "All rewards lie in reward_range; arms drawn independently as recorded.",
+    "rounds": "All rewards lie in reward_range; variants drawn independently as recorded.",
     "lists": "All rewards lie in reward_range; the world does not react to assignments.",
     "pieces": "All rewards lie in reward_range; the world does not react to assignments.",
 }

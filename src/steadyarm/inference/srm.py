@@ -92,7 +92,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
         verdict = _impossible_verdict(names, log[j], j, k)
         return replace(found, p_value=0.0, culprit=names[k], verdict=verdict)
     if found.p_value >= MENTION:
-        fine = f"The rows per arm fit the logged probabilities (p = {found.p_value:.2g})."
+        fine = f"The rows per variant fit the logged probabilities (p = {found.p_value:.2g})."
         return replace(found, verdict=fine)
     return found
 
@@ -124,7 +124,7 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
     if found.p_value < MENTION:
         return found
     missing = int(balance.observed.sum())
-    fine = f"{missing} rewards are missing, in all arms alike (p = {found.p_value:.2g})."
+    fine = f"{missing} rewards are missing, in all variants alike (p = {found.p_value:.2g})."
     return replace(found, verdict=fine if missing else "No reward is missing.")
 
 
@@ -203,7 +203,7 @@ def srm_from_sums(
         f"The rows of {names[worst]} stand for {sums[worst]:.0f} and should stand for about {rows} "
         f"({residuals[worst]:+.1f} standard deviations; p = {p_value:.2g})."
         if p_value < MENTION
-        else f"The rows per arm fit the logged probabilities (p = {p_value:.2g})."
+        else f"The rows per variant fit the logged probabilities (p = {p_value:.2g})."
     )
     if not seen.all():
         unseen = ", ".join(name for name, there in zip(names, seen, strict=True) if not there)
