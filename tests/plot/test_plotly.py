@@ -86,6 +86,12 @@ def test_times_are_in_utc_without_a_zone() -> None:
     spec = spec_of(chart_of(Series("A", when, np.ones(2)), x="time", marks=(Mark(when[1], "t"),)))
     assert spec["data"][0]["x"] == ["2026-11-15T08:30:00", "2026-11-16T00:00:00"]
     assert spec["layout"]["shapes"][0]["x0"] == "2026-11-16T00:00:00"
+    axis = spec["layout"]["xaxis"]
+    assert axis["tickangle"] == 0
+    assert [stop["value"] for stop in axis["tickformatstops"]][1:3] == [
+        "%H:%M\n%-d %b",
+        "%-d %b\n%Y",
+    ]
 
 
 def test_names_are_never_markup() -> None:

@@ -54,8 +54,10 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     judgement, verdict, obstacle = _judged(settings, snapshot, now, level)
     course = effects = drift = None
     by_day = False
-    if judgement is not None and settings.policy.unbiased and judgement.judged():
+    unbiased = settings.policy.unbiased
+    if unbiased and judgement is not None and verdict is not None and judgement.judged():
         course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
+        course.leaders[-1] = verdict.arm  # of those with equal estimates the policy chooses
         effects = _effects(judgement, level)
         drift = drift_by_day(*judge_days(settings, snapshot, days, now), level)
         by_day = drift is not None

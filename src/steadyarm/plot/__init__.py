@@ -51,7 +51,7 @@ def daily(test: Test) -> Any:
 
 
 def allocation(test: Test) -> Any:
-    """Which share of the assignments each variant got, and where the policy changed its mind."""
+    """Which share of the visits each variant got, and where the policy changed its mind."""
     return figure_of(chart_for("allocation", test))
 
 

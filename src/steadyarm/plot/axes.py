@@ -9,13 +9,23 @@ import numpy as np
 
 from steadyarm.plot import frame, palette
 from steadyarm.plot.chart import Axis, Chart, Panel
-from steadyarm.plot.charts.words import shown
-from steadyarm.plot.grid import SIDE, Cell, below
+from steadyarm.plot.charts.names import apart
+from steadyarm.plot.fitting import WIDE, Room
+from steadyarm.plot.grid import Cell, below
 from steadyarm.plot.safe import moment, safe
 
 __all__ = ["axes_of"]
 
 Layout = dict[str, Any]
+
+# by the distance of ticks: short enough to stand side by side on a phone
+DATES = [
+    {"dtickrange": [None, 59_999], "value": "%H:%M:%S\n%-d %b"},
+    {"dtickrange": [60_000, 86_399_999], "value": "%H:%M\n%-d %b"},
+    {"dtickrange": [86_400_000, 2_419_199_999], "value": "%-d %b\n%Y"},
+    {"dtickrange": ["M1", "M11"], "value": "%b\n%Y"},
+    {"dtickrange": ["M12", None], "value": "%Y"},
+]
 
 
 def axes_of(
@@ -24,6 +34,8 @@ def axes_of(
     cell: Cell,
     look: palette.Ground,
     limits: tuple[float, float] | None,
+    room: Room,
+    cramped: bool,
 ) -> Layout:
     """Both axes of panel number i; panels with the same clock are zoomed together."""
     n, panel, panels = i + 1 if i else "", chart.panels[i], chart.panels
@@ -32,7 +44,9 @@ def axes_of(
     if panel.sideways:
         labels |= {"domain": [cell.bottom, cell.top], "anchor": f"x{n}"}
         values |= {"domain": [cell.left, cell.right], "anchor": f"y{n}"}
-    labels |= _labels(panel) if panel.x.kind == "label" else _scale(panel.x) | _clock(panel)
+    labels |= _labels(panel, room) if panel.x.kind == "label" else _scale(panel.x) | _across(panel)
+    if cramped and room.width < WIDE.width and panel.x.kind == "time":
+        labels["nticks"] = 3
     values |= _scale(panel.y) | _values(panel, limits)
     across, up = (values, labels) if panel.sideways else (labels, values)
     if title := below(chart, i):
@@ -63,7 +77,8 @@ def _common(axis: Axis, start: float, end: float, anchor: str, look: palette.Gro
 
 def _scale(axis: Axis) -> Layout:
     if axis.kind == "time":
-        return {"type": "date", "nticks": 6, "hoverformat": "%-d %b %Y, %H:%M"}
+        clock: Layout = {"type": "date", "nticks": 6, "hoverformat": "%-d %b %Y, %H:%M"}
+        return clock | {"tickformatstops": DATES, "tickangle": 0}
     if axis.kind == "log":
         ticks: Layout = {"type": "log", "dtick": "D2", "minor": {"showgrid": False}}
         return ticks | ({"tickformat": ",.3~%"} if axis.percent else {"tickformat": ",.0f"})
@@ -71,15 +86,17 @@ def _scale(axis: Axis) -> Layout:
     return {"type": "linear", "nticks": 6, "exponentformat": "none", **whole}
 
 
-def _clock(panel: Panel) -> Layout:
+def _across(panel: Panel) -> Layout:
     """Whole days have no hours; a moment needs something around it."""
     found: Layout = {}
     if frame.by_day(panel):
         found["hoverformat"] = "%-d %b %Y"
         if len(panel.series[0].x) <= 4:
             found["dtick"] = 86_400_000
-    if (wide := frame.clock_limits(panel)) is not None:
-        found["range"] = [moment(datetime.fromtimestamp(end, UTC)) for end in wide]
+    ends = frame.clock_limits(panel) or frame.marked_limits(panel)
+    if ends is not None:
+        time = panel.x.kind == "time"
+        found["range"] = [moment(datetime.fromtimestamp(x, UTC)) if time else x for x in ends]
     return found
 
 
@@ -92,17 +109,18 @@ def _values(panel: Panel, limits: tuple[float, float] | None) -> Layout:
     return {"range": [float(np.log10(end)) if log else end for end in limits]}
 
 
-def _labels(panel: Panel) -> Layout:
+def _labels(panel: Panel, room: Room) -> Layout:
     """Labels at 0, 1, 2: names that look alike when cut short stay apart."""
     names = max((series.x for series in panel.series), key=len, default=())
     count = len(names)
     step = 1 if panel.sideways else max(1, -(-count // 8))
     at = list(range(0, count, step))
+    texts = apart([str(name) for name in names], room.side if panel.sideways else room.below)
     edge = [count - 0.5, -0.5] if panel.sideways else [-0.5, count - 0.5]
     return {
         "type": "linear",
         "tickmode": "array",
         "tickvals": [float(k) for k in np.array(at, float)],
-        "ticktext": [safe(shown(str(names[k]), SIDE if panel.sideways else 16)) for k in at],
+        "ticktext": [safe(texts[k]) for k in at],
         "range": edge,
     }

@@ -43,6 +43,7 @@ class Series:
     low, high : ends of intervals: a band around lines, bars at points; infinite where unknown
     kind : lines, steps, points with error bars, areas that are stacked upon each other, or bars
     color : index into the palette; None for the quiet grey of what is not picked out
+    weak : which values come of little data: they do not set the scale, and points are hollow
     """
 
     name: str
@@ -52,6 +53,7 @@ class Series:
     high: Floats | None = None
     kind: Kind = "line"
     color: int | None = 0
+    weak: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Panel:
     ----------
     level : of the values, a line to compare with
     sideways : labels of x stand below each other, the first on top, and values run to the right
+    y_range : both ends of the axis of values; None to let them follow from the values
     """
 
     x: Axis
@@ -79,6 +82,7 @@ class Panel:
     marks: tuple[Mark, ...] = ()
     level: float | None = None
     sideways: bool = False
+    y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""What both drawers must agree on: places, limits, bands, and where texts of marks go."""
+"""What both drawers must agree on: places, bands, hollow points, and where texts of marks go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,11 @@ __all__ = [
     "clock_limits",
     "decimals",
     "legend",
-    "limits",
+    "mark_anchors",
     "mark_rows",
-    "mark_sides",
+    "marked_limits",
     "one_text",
+    "parts",
     "places",
     "reaches",
     "seconds",
@@ -31,15 +33,14 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+Anchor = Literal["left", "center", "right"]
 
-EARLY = 0.2  # share of the picture in which estimates may leave it
 # share of the distance between places by which error bars at one place stand apart, and in all
 DODGE = {"label": 0.05, "time": 0.1}
 SPREAD = 0.5
 HOUR = 3600.0
 LETTER = 6.0  # pixels
 CROWD = 1500  # points of the quiet rest from which on it is drawn fainter
-NARROW = 320.0  # pixels of a panel on a phone
 
 
 def places(panel: Panel, series: Series) -> Floats:
@@ -77,15 +78,28 @@ def step_of(panel: Panel) -> float:
 
 
 def clock_limits(panel: Panel) -> tuple[float, float] | None:
-    """Of a clock that shows less than an hour: wider, in seconds; else None."""
+    """Of a clock that shows less than an hour: wider, in seconds; else None.
+
+    Areas fill the whole width.
+    """
     if panel.x.kind != "time":
         return None
     seen = _all_places(panel)
     if np.ptp(seen) >= HOUR:
         return None
+    if any(series.kind == "area" for series in panel.series) and np.ptp(seen):
+        return float(seen.min()), float(seen.max())
     middle = float(seen.min() + seen.max()) / 2
     room = 0.6 * 86400 if by_day(panel) else HOUR
     return middle - room, middle + room
+
+
+def marked_limits(panel: Panel) -> tuple[float, float] | None:
+    """Of x where texts of marks stand above: these would else stretch the axis; None elsewhere."""
+    if panel.x.kind not in ("time", "number") or not panel.marks or len(_all_places(panel)) < 2:
+        return None
+    seen = _all_places(panel)
+    return (float(seen.min()), float(seen.max())) if np.ptp(seen) else None
 
 
 def by_day(panel: Panel) -> bool:
@@ -129,6 +143,23 @@ def reaches(series: Series) -> tuple[Floats, Floats] | None:
     return np.where(known, down, np.nan), np.where(known, up, np.nan)
 
 
+def parts(series: Series) -> tuple[Series, Series | None]:
+    """The points that are drawn in full, and those of little data, which are hollow, if any."""
+    weak = series.weak
+    if series.kind != "points" or weak is None or not weak.any():
+        return series, None
+    firm, hollow = (
+        replace(
+            series,
+            y=np.where(hidden, np.nan, series.y),
+            low=None if series.low is None else np.where(hidden, np.nan, series.low),
+            high=None if series.high is None else np.where(hidden, np.nan, series.high),
+        )
+        for hidden in (weak, ~weak)
+    )
+    return firm, hollow
+
+
 def band_runs(series: Series) -> list[slice]:
     """Runs of neighbouring points whose intervals are known."""
     if series.low is None or series.high is None:
@@ -136,89 +167,6 @@ def band_runs(series: Series) -> list[slice]:
     known = np.isfinite(series.low) & np.isfinite(series.high)
     edges = np.flatnonzero(np.diff(known.astype(int), prepend=0, append=0))
     return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-
-
-def limits(chart: Chart) -> list[tuple[float, float] | None]:
-    """Of each panel's values; None to let the drawer choose.
-
-    Lines: early estimates, and early bands, may leave the picture. Points: error bars that are
-    much longer than points are apart may. Panels of points of the same kind have the same limits.
-    """
-    found = [_limits(panel) for panel in chart.panels]
-    kinds = {(panel.y, series.kind) for panel in chart.panels for series in panel.series}
-    known = [pair for pair in found if pair is not None]
-    if len({kind for _, kind in kinds}) > 1 or len({y for y, _ in kinds}) > 1 or not known:
-        return found
-    both = min(low for low, _ in known), max(high for _, high in known)
-    return [both] * len(found)
-
-
-def _limits(panel: Panel) -> tuple[float, float] | None:
-    if panel.y.kind == "log":
-        return _around_rates(panel)
-    kinds = {series.kind for series in panel.series}
-    if "area" in kinds:
-        return 0.0, 1.0
-    if kinds & {"bars", "steps"}:
-        return None
-    if "points" in kinds:
-        return _around_points(panel)
-    return _around_lines(panel)
-
-
-def _around_rates(panel: Panel) -> tuple[float, float] | None:
-    """On a logarithmic axis error bars may reach down to nearly nothing."""
-    values = np.concatenate([series.y for series in panel.series if series.color is not None])
-    ends = [series.high for series in panel.series if series.high is not None]
-    seen, above = values[values > 0], np.concatenate([values, *ends])
-    if not seen.size:
-        return None
-    low = min(float(seen.min()), panel.level or np.inf)
-    high = max(float(np.nanmax(above)), panel.level or 0.0)
-    return low / 2, min(1.15 * high, 1.0) if panel.y.percent else 1.15 * high
-
-
-def _around_lines(panel: Panel) -> tuple[float, float] | None:
-    everywhere = [places(panel, series) for series in panel.series]
-    seen = np.concatenate(everywhere) if everywhere else np.array([])
-    if not seen.size:
-        return None
-    start = seen.min() + EARLY * (seen.max() - seen.min())
-    values = []
-    for x, series in zip(everywhere, panel.series, strict=True):
-        values.append(series.y[x >= start])
-        for end in (series.low, series.high):
-            if end is not None:
-                values.append(end[x >= start + EARLY * (seen.max() - seen.min())])
-    return _padded(np.concatenate(values), panel.level)
-
-
-def _around_points(panel: Panel) -> tuple[float, float] | None:
-    values = np.concatenate([series.y for series in panel.series])
-    values = values[np.isfinite(values)]
-    if not values.size:
-        return None
-    found = [r for series in panel.series if (r := reaches(series)) is not None]
-    ends = [values]
-    if found:
-        bars = np.concatenate([np.concatenate(r) for r in found])
-        room = max(1.5 * np.ptp(values), 2.5 * float(np.nanmedian(bars)))
-        for series, (down, up) in ((s, r) for s in panel.series if (r := reaches(s)) is not None):
-            ends += [series.y - down, series.y + up]
-        reach = np.concatenate(ends)
-        ends = [np.clip(reach, values.min() - room, values.max() + room)]
-    return _padded(np.concatenate(ends), panel.level)
-
-
-def _padded(values: Floats, level: float | None) -> tuple[float, float] | None:
-    known = values[np.isfinite(values)]
-    if level is not None:
-        known = np.append(known, level)
-    if not known.size:
-        return None
-    low, high = float(known.min()), float(known.max())
-    room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-    return low - room, high + room
 
 
 def decimals(panel: Panel) -> int:
@@ -238,8 +186,8 @@ def whole(panel: Panel) -> float | None:
     return float(known.max()) if counted else None
 
 
-def mark_rows(panel: Panel, width: float = NARROW) -> list[int | None]:
-    """In which row above the panel each mark's text stands so that none covers another.
+def mark_rows(panel: Panel, width: float) -> list[int | None]:
+    """In which row above a panel so wide each mark's text stands so that none covers another.
 
     None where the same text stands at all marks: the legend says it once.
     """
@@ -250,23 +198,23 @@ def mark_rows(panel: Panel, width: float = NARROW) -> list[int | None]:
     rows: list[int | None] = []
     ends: list[float] = []
     for x, mark in zip(where, panel.marks, strict=True):
-        left = (x - first) * scale
-        if _on_the_right(x, first, last):
-            left -= LETTER * len(mark.text)
+        before = {"left": 0.0, "center": 0.5, "right": 1.0}[_anchor(x, first, last)]
+        left = (x - first) * scale - before * LETTER * len(mark.text)
         row = next((i for i, end in enumerate(ends) if end < left), len(ends))
         ends[row : row + 1] = [max(left, 0.0) + LETTER * (len(mark.text) + 1)]
         rows.append(row)
     return rows
 
 
-def mark_sides(panel: Panel) -> list[bool]:
-    """Whether each mark lies in the right half, where its text goes to the left of it."""
+def mark_anchors(panel: Panel) -> list[Anchor]:
+    """Which end of each mark's text stands at the mark, so that long texts stay in the picture."""
     where, first, last = _mark_places(panel)
-    return [_on_the_right(x, first, last) for x in where]
+    return [_anchor(x, first, last) for x in where]
 
 
-def _on_the_right(x: float, first: float, last: float) -> bool:
-    return x > (first + last) / 2
+def _anchor(x: float, first: float, last: float) -> Anchor:
+    third = (last - first) / 3
+    return "left" if x <= first + third else "right" if x >= last - third else "center"
 
 
 def _mark_places(panel: Panel) -> tuple[list[float], float, float]:

@@ -61,7 +61,7 @@ def daily(test: Test) -> Figure:
 
 
 def allocation(test: Test) -> Figure:
-    """Which share of the assignments each variant got, and where the policy changed its mind."""
+    """Which share of the visits each variant got, and where the policy changed its mind."""
     return draw(chart_for("allocation", test))
 
 

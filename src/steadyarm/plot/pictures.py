@@ -19,7 +19,9 @@ from matplotlib.patches import Patch
 from steadyarm.plot import frame
 from steadyarm.plot.chart import Chart, Panel, Series
 from steadyarm.plot.charts.words import shown
+from steadyarm.plot.fitting import PAPER, fitted
 from steadyarm.plot.fonts import families, printed
+from steadyarm.plot.limits import limits_of
 from steadyarm.plot.palette import DASHES, LIGHT, SHAPES
 from steadyarm.plot.ticks import set_ticks
 
@@ -32,6 +34,7 @@ _SAVING = Lock()  # what SVG's identifiers are made of is a setting of the whole
 
 def draw(chart: Chart) -> Figure:
     """The picture as matplotlib's object, on no screen and in no global state."""
+    chart = fitted(chart, PAPER)
     columns = 2 if len(chart.panels) > 1 and _narrow(chart) else 1
     lines = [chart.panels[i : i + columns] for i in range(0, len(chart.panels), columns)]
     heights = [max(_height(panel, len(lines)) for panel in line) for line in lines]
@@ -43,7 +46,7 @@ def draw(chart: Chart) -> Figure:
     figure = Figure(figsize=(WIDTH, sum(heights) + extra), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(len(lines), columns, height_ratios=heights)
-    limits = frame.limits(chart)
+    limits = limits_of(chart)
     for i, panel in enumerate(chart.panels):
         _draw(figure.add_subplot(grid[i // columns, i % columns]), panel, limits[i])
     title = textwrap.fill(shown(chart.title, 160), 80)
@@ -92,7 +95,7 @@ def _text(text: str) -> str:
 
 
 def _label(name: str) -> str:
-    text = _text(shown(name, 34))
+    text = _text(name)
     return f" {text}" if text.startswith("_") else text  # else matplotlib leaves it out
 
 
@@ -114,7 +117,7 @@ def _height(panel: Panel, lines: int) -> float:
     if panel.sideways:
         count = max((len(series.x) for series in panel.series), default=1)
         return 0.2 * max(count, 3) + 0.6
-    rows = [row for row in frame.mark_rows(panel, 460) if row is not None]
+    rows = [row for row in frame.mark_rows(panel, PAPER.width) if row is not None]
     return (3.0 if lines == 1 else 2.1) + 0.14 * (max(rows, default=-1) + 1)
 
 
@@ -202,7 +205,10 @@ def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
         faint = 0.55 if len(x) < frame.CROWD else 0.3
         axes.plot(x, series.y, color=color, linewidth=0.6, alpha=faint, zorder=1.8)
     elif series.kind == "points":
-        _points(axes, panel, series, x, color)
+        firm, hollow = frame.parts(series)
+        _points(axes, panel, firm, x, color)
+        if hollow is not None:
+            _points(axes, panel, hollow, x, color, hollow=True)
     else:
         few = np.isfinite(series.y).sum() <= 12
         axes.plot(
@@ -223,13 +229,15 @@ def _alpha(series: Series) -> float:
     return 0.45 if series.color is None else 1.0
 
 
-def _points(axes: Axes, panel: Panel, series: Series, x: Any, color: str) -> None:
+def _points(
+    axes: Axes, panel: Panel, series: Series, x: Any, color: str, hollow: bool = False
+) -> None:
     y = series.y
     across = (y, x) if panel.sideways else (x, y)
-    line: Any = "none" if panel.sideways else _dash(series)
+    line: Any = "none" if panel.sideways or hollow else _dash(series)
     axes.plot(
         *across, color=color, marker=_marker(series), markersize=4, linewidth=0.7,
-        linestyle=line, zorder=2.6,
+        linestyle=line, zorder=2.6, markerfacecolor="white" if hollow else color,
     )  # fmt: skip
     reach = frame.reaches(series)
     if reach is None:
@@ -237,20 +245,27 @@ def _points(axes: Axes, panel: Panel, series: Series, x: Any, color: str) -> Non
     known = np.isfinite(reach[0]) & np.isfinite(y)
     ends = (y - reach[0])[known], (y + reach[1])[known]
     bars = axes.hlines if panel.sideways else axes.vlines
-    bars(np.asarray(x)[known], *ends, color=color, linewidth=1.1, zorder=2.4)
+    bars(
+        np.asarray(x)[known],
+        *ends,
+        color=color,
+        linewidth=1.1,
+        zorder=2.4,
+        alpha=0.35 if hollow else 1.0,
+    )
 
 
 def _marks(axes: Axes, panel: Panel) -> int:
     """Lines where something happened; how many rows of text stand above the panel."""
-    rows, right = frame.mark_rows(panel, 460), frame.mark_sides(panel)
-    for mark, row, side in zip(panel.marks, rows, right, strict=True):
+    rows, ends = frame.mark_rows(panel, PAPER.width), frame.mark_anchors(panel)
+    for mark, row, end in zip(panel.marks, rows, ends, strict=True):
         x = frame.seconds(mark.x) / 86400 if isinstance(mark.x, datetime) else mark.x
         axes.axvline(x, color=LIGHT.faint, linewidth=0.7, linestyle=(0, (4, 3)), zorder=3)
         if row is not None:
             axes.annotate(
                 _text(mark.text), (x, 1), (0, 2 + 10 * row), size=SMALL, color=LIGHT.faint,
                 xycoords=axes.get_xaxis_transform(), textcoords="offset points",
-                ha="right" if side else "left", annotation_clip=False, **_font(),
+                ha=end, annotation_clip=False, **_font(),
             )  # fmt: skip
     return max((row + 1 for row in rows if row is not None), default=0)
 

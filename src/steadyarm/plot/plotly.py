@@ -10,13 +10,16 @@ from steadyarm.plot import frame, palette
 from steadyarm.plot.axes import axes_of
 from steadyarm.plot.chart import Chart, Panel
 from steadyarm.plot.charts.words import shown
-from steadyarm.plot.grid import Cell, cells_of, heading
+from steadyarm.plot.fitting import NARROW, WIDE, fitted
+from steadyarm.plot.grid import LEAST_LEFT, Cell, cells_of, heading
+from steadyarm.plot.limits import limits_of
 from steadyarm.plot.safe import moment, safe, wrapped
 from steadyarm.plot.traces import traces_of
 
 __all__ = ["figure_of", "spec_of"]
 
 ROW = 14  # pixels of a line of small text
+CRAMPED = 100  # pixels of labels that leave no room for six dates on a phone
 
 
 def spec_of(
@@ -27,7 +30,8 @@ def spec_of(
     Parameters
     ----------
     dark : for a dark ground; the ground itself is left transparent
-    columns : how many panels stand beside each other, where there is more than one
+    columns : how many panels stand beside each other, where there is more than one; from two on
+        the picture is taken to be wide, and names are cut later
     title : whether title and small print are in the picture; a page writes them itself
 
     Examples
@@ -40,18 +44,20 @@ def spec_of(
     ('&lt;b&gt;', True)
     """
     look = palette.DARK if dark else palette.LIGHT
-    grid = cells_of(chart, columns)
+    room = WIDE if columns > 1 else NARROW
+    chart = fitted(chart, room)
+    grid = cells_of(chart, columns, room)
     data: list[dict[str, Any]] = []
     named: set[str] = set()
     shapes: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     layout: dict[str, Any] = {}
-    show, limits = frame.legend(chart), frame.limits(chart)
+    show, limits = frame.legend(chart), limits_of(chart)
     for i, (panel, cell) in enumerate(zip(chart.panels, grid.cells, strict=True)):
         data += traces_of(panel, i, look, named, show)
-        layout |= axes_of(chart, i, cell, look, limits[i])
+        layout |= axes_of(chart, i, cell, look, limits[i], room, grid.left > CRAMPED)
         shapes += _lines(panel, i, look)
-        notes += [*_heading(panel, cell, look), *_mark_texts(panel, i, look)]
+        notes += [*_heading(panel, cell, look, grid.left), *_mark_texts(panel, i, look, grid.wide)]
     layout |= {
         "autosize": True,
         "height": grid.height,
@@ -139,10 +145,10 @@ def _place(panel: Panel, x: Any) -> Any:
     return moment(x) if panel.x.kind == "time" else float(x)
 
 
-def _mark_texts(panel: Panel, i: int, look: palette.Ground) -> list[dict[str, Any]]:
+def _mark_texts(panel: Panel, i: int, look: palette.Ground, width: float) -> list[dict[str, Any]]:
     texts = []
-    rows, right = frame.mark_rows(panel), frame.mark_sides(panel)
-    for mark, row, side in zip(panel.marks, rows, right, strict=True):
+    rows, ends = frame.mark_rows(panel, width), frame.mark_anchors(panel)
+    for mark, row, end in zip(panel.marks, rows, ends, strict=True):
         if row is None:
             continue
         at = _place(panel, mark.x)
@@ -153,7 +159,7 @@ def _mark_texts(panel: Panel, i: int, look: palette.Ground) -> list[dict[str, An
                 "y": 1,
                 "yref": f"y{i + 1 if i else ''} domain",
                 "yshift": ROW * row,
-                "xanchor": "right" if side else "left",
+                "xanchor": end,
                 "yanchor": "bottom",
                 "text": safe(mark.text),
                 "showarrow": False,
@@ -163,7 +169,8 @@ def _mark_texts(panel: Panel, i: int, look: palette.Ground) -> list[dict[str, An
     return texts
 
 
-def _heading(panel: Panel, cell: Cell, look: palette.Ground) -> list[dict[str, Any]]:
+def _heading(panel: Panel, cell: Cell, look: palette.Ground, margin: int) -> list[dict[str, Any]]:
+    """Where labels take much room, it begins above them."""
     text = safe(heading(panel))
     if not text:
         return []
@@ -171,6 +178,7 @@ def _heading(panel: Panel, cell: Cell, look: palette.Ground) -> list[dict[str, A
         {
             "x": cell.left, "xref": "paper", "xanchor": "left", "y": cell.top, "yref": "paper",
             "yanchor": "bottom", "yshift": 4 + ROW * cell.rows, "text": text, "showarrow": False,
+            "xshift": 0 if cell.left else LEAST_LEFT - margin,
             "font": {"size": 12, "color": look.faint},
         }
     ]  # fmt: skip

@@ -19,7 +19,8 @@ from matplotlib.ticker import (
 )
 
 from steadyarm.plot.chart import Axis, Panel
-from steadyarm.plot.charts.words import shown
+from steadyarm.plot.charts.names import apart
+from steadyarm.plot.fitting import PAPER
 from steadyarm.plot.frame import by_day, places, whole
 from steadyarm.plot.palette import LIGHT
 
@@ -64,8 +65,9 @@ def _names(
     count = len(names)
     step = 1 if panel.sideways else max(1, -(-count // MOST))
     at = range(0, count, step)
-    most = 34 if panel.sideways else 14
-    ruler.set_ticks(list(at), [text(shown(str(names[k]), most)) for k in at], **font)
+    most = PAPER.side if panel.sideways else PAPER.below
+    short = apart([str(name) for name in names], most)
+    ruler.set_ticks(list(at), [text(short[k]) for k in at], **font)
     ruler.grid(panel.sideways)
     if panel.sideways:
         axes.set_ylim(count - 0.5, -0.5)

@@ -26,9 +26,9 @@ def traces_of(
     moved = frame.shifts(panel)
     traces: list[Trace] = []
     for s, series in enumerate(panel.series):
-        trace = _trace(panel, series, look, moved.get(s, 0.0))
-        name = safe(shown(series.name))
-        common = {"name": name, "legendgroup": f"{series.name}\n{series.color}"}
+        firm, hollow = frame.parts(series)
+        trace = _trace(panel, firm, look, moved.get(s, 0.0))
+        common = {"name": safe(series.name), "legendgroup": f"{series.name}\n{series.color}"}
         common |= {"xaxis": f"x{n}", "yaxis": f"y{n}"}
         first = common["legendgroup"] not in named
         named.add(common["legendgroup"])
@@ -38,6 +38,9 @@ def traces_of(
         if series.kind == "area":
             trace["stackgroup"] = f"of{i}"
         traces.append(trace | common | {"showlegend": legend and first})
+        if hollow is not None:
+            faint = _hollow(_trace(panel, hollow, look, moved.get(s, 0.0)))
+            traces.append(faint | common | {"showlegend": False})
     if (text := frame.one_text(panel)) is not None:
         traces.append(
             {
@@ -98,6 +101,18 @@ def _points(panel: Panel, series: Series, color: str) -> Trace:
             "thickness": 1.5, "width": 0 if panel.sideways else 3,
         }  # fmt: skip
     return trace
+
+
+def _hollow(trace: Trace) -> Trace:
+    """Points of little data: rings, with bars that do not draw the eye."""
+    color = trace["marker"]["color"]
+    ring = trace["marker"] | {"symbol": f"{trace['marker']['symbol']}-open", "size": 7}
+    found = trace | {"mode": "markers", "marker": ring}
+    for side in ("error_x", "error_y"):
+        if side in trace:
+            bars = {"color": palette.clear(color, 0.35), "thickness": 1, "width": 0}
+            found[side] = trace[side] | bars
+    return found
 
 
 def _band(panel: Panel, series: Series, look: palette.Ground) -> Trace | None:

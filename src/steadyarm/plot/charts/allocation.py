@@ -1,4 +1,4 @@
-"""Which share of the assignments each variant got as the test went on."""
+"""Which share of the visits each variant got as the test went on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.factors import labels_of
 from steadyarm.looks.look import Shares
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.picks import MOST, colours, wanted
@@ -19,6 +20,7 @@ __all__ = ["allocation"]
 COLUMNS = 120
 MARKS = 8
 CLOSE = 0.04  # of the picture's width: marks nearer than this are one
+LEAST = timedelta(minutes=1)  # of the clock: a single visit takes no time
 TURN = "policy changed its mind"
 
 Floats = NDArray[np.float64]
@@ -34,21 +36,20 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
     own = [int(k) for k in by_share[: _room(shares)]]
     tint = colours(wanted(picked, own))
     left = [k for k in range(len(shares.names)) if k not in tint]
+    labels = labels_of(shares.names)
     stretched = part[[*range(len(part)), -1]]  # the last piece ends where the picture does
     areas = [
-        Series(shares.names[k], x, stretched[:, k], kind="area", color=tint[k])
-        for k in sorted(tint)
+        Series(labels[k], x, stretched[:, k], kind="area", color=tint[k]) for k in sorted(tint)
     ]
     if left:
         rest = stretched[:, left].sum(axis=1)
         areas.append(Series(plural(len(left), "other"), x, rest, kind="area", color=None))
-    panel = Panel(
-        axis, Axis("share of assignments", percent=True), tuple(areas), marks=_marks(shares, starts)
-    )
+    marks = _marks(shares, starts)
+    panel = Panel(axis, Axis("share of visits", percent=True), tuple(areas), marks=marks)
     return Chart(
         "allocation",
-        "Which share of the assignments each variant got",
-        _summary(shares, part, own[0]),
+        "Which share of the visits each variant got",
+        _summary(shares, own[0], labels[own[0]]),
         (panel,),
         _table(shares),
     )
@@ -80,7 +81,7 @@ def _clock(
     """Bounds of the columns, their axis, and where each piece begins."""
     if shares.starts is not None and shares.ends is not None:
         begin, end = shares.starts, shares.ends[-1]
-        least = begin[groups[-1]] + timedelta(seconds=1)
+        least = max(begin[groups[-1]] + timedelta(seconds=1), begin[0] + LEAST)
         return (
             (*(begin[j] for j in groups), max(end, least)),
             Axis("time (UTC)", "time"),
@@ -89,7 +90,7 @@ def _clock(
     before = np.cumsum(shares.rounds) - shares.rounds
     places = tuple(float(count) for count in before)
     end_at = max(float(shares.rounds.sum()), places[-1] + 1)
-    return (*(places[j] for j in groups), end_at), Axis("assignments"), places
+    return (*(places[j] for j in groups), end_at), Axis("visits"), places
 
 
 def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
@@ -106,19 +107,20 @@ def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
     return tuple(Mark(starts[j], TURN) for j in reversed(kept))
 
 
-def _summary(shares: Shares, part: Floats, top: int) -> str:
+def _summary(shares: Shares, top: int, label: str) -> str:
     turns = int(np.count_nonzero(shares.turns[1:]))
     total = int(shares.given.sum())
+    first_last = shares.planned[[0, -1], top]
     return (
-        f"{plural(total, 'assignment')} so far. {shown(shares.names[top], 60)} gets the largest "
-        f"share at last, {per_cent(part[-1, top])}, and got {per_cent(part[0, top])} at first. The "
-        f"policy changed its mind {plural(turns, 'time')}."
+        f"{plural(total, 'visit')} so far. {shown(label, 60)} has the largest share at last, "
+        f"{per_cent(first_last[1])}, after {per_cent(first_last[0])} at first. The policy changed "
+        f"its mind {plural(turns, 'time')}."
     )
 
 
 def _table(shares: Shares) -> Table:
     header = (
-        "start", "end", "assignments", "variant", "given", "share", "planned share",
+        "start", "end", "visits", "variant", "given", "share", "planned share",
         "policy changed its mind",
     )  # fmt: skip
     J = len(shares.rounds)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from steadyarm.factors import labels_of
 from steadyarm.inference import DriftReport
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
-from steadyarm.plot.charts.periods import period_axis, rivals
+from steadyarm.plot.charts.periods import few_visits, hollow_note, period_axis, rivals
 from steadyarm.plot.charts.picks import MOST, colours, others, wanted
 from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
 
@@ -24,17 +25,19 @@ def daily(report: DriftReport, picked: Sequence[int] | None = None) -> Chart:
     tint, best = colours(chosen), report.names.index(report.best)
     barred = {best, *chosen[: len(chosen) if len(chosen) <= FEW else BARS]}
     x, axis = period_axis(report)
+    few, labels = few_visits(report), labels_of(report.names)
     left = [k for k in range(K) if k not in tint]
-    quiet = others(x, report.estimates, left, plural(len(left), "other"))
+    quiet = others(x, report.estimates, left, plural(len(left), "other"), few)
     points = [
         Series(
-            report.names[k],
+            labels[k],
             x,
             report.estimates[:, k],
             report.intervals[:, k, 0] if k in barred else None,
             report.intervals[:, k, 1] if k in barred else None,
             kind="points",
             color=tint[k],
+            weak=few,
         )
         for k in sorted(tint)
     ]
@@ -42,27 +45,28 @@ def daily(report: DriftReport, picked: Sequence[int] | None = None) -> Chart:
     return Chart(
         "daily",
         f"Estimated reward {'on each day' if days else 'in each part of the test'}, by itself",
-        _summary(report, "days" if days else "periods"),
+        _summary(report, labels[best], "days" if days else "parts"),
         (Panel(axis, Axis("estimated reward"), (*quiet, *points)),),
         _table(report),
-        f"Bars: {per_cent(report.level)} intervals that hold for all variants and periods at once.",
+        f"Bars: {per_cent(report.level)} intervals that hold for all variants and "
+        f"{'days' if days else 'parts'} at once.{hollow_note(few, axis)}",
     )
 
 
-def _summary(report: DriftReport, unit: str) -> str:
+def _summary(report: DriftReport, label: str, unit: str) -> str:
     best = report.names.index(report.best)
     ahead = sum(leader == report.best for leader in report.leaders)
     values = report.estimates[:, best]
     seen = values[np.isfinite(values)]
     span = f" between {number(seen.min())} and {number(seen.max())}" if seen.size else ""
     return (
-        f"{shown(report.best, 60)}, the best over the whole test, was ahead in {ahead:,} of "
+        f"{shown(label, 60)}, the best over the whole test, was ahead in {ahead:,} of "
         f"{len(report.periods):,} {unit}; its estimates lie{span or ' nowhere yet'}."
     )
 
 
 def _table(report: DriftReport) -> Table:
-    header = ("period", "assignments", "variant", "estimate", "standard error", "low", "high")
+    header = ("period", "visits", "variant", "estimate", "standard error", "low", "high")
     rows = tuple(
         (
             period,

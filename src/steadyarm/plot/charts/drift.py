@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
+from steadyarm.factors import labels_of
 from steadyarm.inference import DriftReport
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
-from steadyarm.plot.charts.periods import period_axis, rivals
+from steadyarm.plot.charts.periods import few_visits, hollow_note, period_axis, rivals
 from steadyarm.plot.charts.picks import colours
 from steadyarm.plot.charts.words import known, per_cent, shown
 
@@ -20,33 +21,37 @@ def drift(report: DriftReport) -> Chart:
     """The lead of the best over its strongest rivals, and the level common to all, by period."""
     x, axis = period_axis(report)
     best, *rest = rivals(report, RIVALS + 1)
-    tint = colours((best, *rest))
+    tint, few, labels = colours((best, *rest)), few_visits(report), labels_of(report.names)
     reach = scipy.stats.norm.isf((1 - report.level) / 2) * _gap_errors(report)
     leads = tuple(
         Series(
-            f"ahead of {report.names[k]}",
+            f"ahead of {labels[k]}",
             x,
             report.gaps[:, k],
             report.gaps[:, k] - reach[:, k],
             report.gaps[:, k] + reach[:, k],
             kind="points",
             color=tint[k],
+            weak=few,
         )
         for k in rest
     )
-    common = Series("average of all variants", x, _common(report), kind="points", color=tint[best])
-    title = f"Lead of {shown(report.best)} over its nearest rivals"
+    common = Series(
+        "average of all variants", x, _common(report), kind="points", color=tint[best], weak=few
+    )
+    title = f"Lead of {shown(labels[best], 36)}"
     return Chart(
         "drift",
         "Did the lead change over time?",
-        _summary(report),
+        _summary(report, labels[best]),
         (
             Panel(axis, Axis("lead"), leads, title, level=0.0),
             Panel(axis, Axis("average reward"), (common,), "Level common to all variants"),
         ),
         _table(report, reach),
         f"Bars: {per_cent(report.level)} intervals, each by itself. Below zero the rival was "
-        "ahead. A common shift is harmless: every variant gains or loses alike.",
+        "ahead. A common shift is harmless: every variant gains or loses alike."
+        f"{hollow_note(few, axis)}",
     )
 
 
@@ -60,7 +65,7 @@ def _common(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.floa
     return np.asarray(report.estimates.mean(axis=1))
 
 
-def _summary(report: DriftReport) -> str:
+def _summary(report: DriftReport, label: str) -> str:
     if len(report.periods) < 2:
         return "There is one period only, so nothing can be said about drift."
     gaps = "changed" if report.gaps_move else "were not seen to change"
@@ -68,14 +73,14 @@ def _summary(report: DriftReport) -> str:
     behind = sum(leader != report.best for leader in report.leaders)
     return (
         f"Differences between variants {gaps} over time (p = {report.gap_p_value:.2g}); the level "
-        f"common to all {level} (p = {report.level_p_value:.2g}). {shown(report.best, 60)}, the "
+        f"common to all {level} (p = {report.level_p_value:.2g}). {shown(label, 60)}, the "
         f"best on average, was behind in {behind:,} of {len(report.periods):,} periods."
     )
 
 
 def _table(report: DriftReport, reach: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Table:
     header = (
-        "period", "assignments", "best variant", "rival", "lead", "low", "high",
+        "period", "visits", "best variant", "rival", "lead", "low", "high",
         "average of all variants",
     )  # fmt: skip
     common = _common(report)

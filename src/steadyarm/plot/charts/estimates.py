@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from steadyarm.factors import labels_of
 from steadyarm.looks.look import Course
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.picks import colours, nearest, others, thinned, wanted
@@ -15,6 +16,7 @@ from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
 __all__ = ["clock_axis", "estimates", "likely"]
 
 BANDS = 2
+EARLY = 0.25  # share of the visits until which estimates and bands may leave the picture
 MARKS = 6
 POINTS = 300
 
@@ -23,33 +25,35 @@ def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
     """How the estimate of each variant settled; `picked` are drawn in colour."""
     K, leader = len(course.names), int(course.leaders[-1])
     chosen = wanted(picked, likely(course))
-    tint = colours(chosen)
+    tint, labels = colours(chosen), labels_of(course.names)
     x, clock = clock_axis(course)
-    rows = thinned(len(x), POINTS)
+    rows, early = thinned(len(x), POINTS), course.rounds < EARLY * course.rounds[-1]
     thin = tuple(x[j] for j in rows)
     banded = {leader, *chosen[:BANDS]} if len(chosen) > 1 else {leader}
     left = [k for k in range(K) if k not in tint]
     lines = [
         Series(
-            course.names[k],
+            labels[k],
             thin,
             course.estimates[rows, k],
             course.low[rows, k] if k in banded else None,
             course.high[rows, k] if k in banded else None,
             color=tint[k],
+            weak=early[rows],
         )
         for k in sorted(tint, key=lambda k: (k != leader, k))
     ]
-    quiet = others(x, course.estimates, left, plural(len(left), "other"))
-    panel = Panel(clock, Axis("estimated reward"), (*quiet, *lines), marks=_leader_marks(course, x))
+    quiet = others(x, course.estimates, left, plural(len(left), "other"), early)
+    marks = _leader_marks(course, x, labels)
+    panel = Panel(clock, Axis("estimated reward"), (*quiet, *lines), marks=marks)
     return Chart(
         "estimates",
         "Estimated reward of each variant, from the whole test so far",
-        _summary(course),
+        _summary(course, labels),
         (panel,),
         _table(course),
         f"Bands: {per_cent(course.level)} intervals that hold for all variants and at all times "
-        "at once.",
+        f"at once.{' Early ones may leave the picture.' if early.any() else ''}",
     )
 
 
@@ -63,26 +67,23 @@ def clock_axis(course: Course) -> tuple[tuple[Any, ...], Axis]:
     """When each look was, by the clock or by what was judged until then."""
     if course.times is not None:
         return course.times, Axis("time (UTC)", "time")
-    return tuple(float(count) for count in course.rounds), Axis("assignments judged")
+    return tuple(float(count) for count in course.rounds), Axis("visits judged")
 
 
-def _leader_marks(course: Course, x: tuple[Any, ...]) -> tuple[Mark, ...]:
+def _leader_marks(course: Course, x: tuple[Any, ...], labels: Sequence[str]) -> tuple[Mark, ...]:
     turns = 1 + np.flatnonzero(np.diff(course.leaders))
     # Early leads change by luck all the time; who led before the first mark is seen in the line.
-    return tuple(
-        Mark(x[j], f"{shown(course.names[int(course.leaders[j])], 16)} leads")
-        for j in turns[-MARKS:]
-    )
+    return tuple(Mark(x[j], f"{labels[course.leaders[j]]} leads") for j in turns[-MARKS:])
 
 
-def _summary(course: Course) -> str:
+def _summary(course: Course, labels: Sequence[str]) -> str:
     k = int(course.leaders[-1])
     low, high = course.low[-1, k], course.high[-1, k]
     reach = f", interval {number(low)} to {number(high)}" if np.isfinite(high - low) else ""
     alive = int(course.plausible[-1].sum())
     changes = int(np.count_nonzero(np.diff(course.leaders)))
     return (
-        f"After {plural(int(course.rounds[-1]), 'assignment')} {shown(course.names[k], 60)} leads "
+        f"After {plural(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
         f"with an estimate of {number(course.estimates[-1, k])}{reach}; {alive:,} of "
         f"{plural(len(course.names), 'variant')} can still win. The leader changed "
         f"{plural(changes, 'time')}."
@@ -90,7 +91,7 @@ def _summary(course: Course) -> str:
 
 
 def _table(course: Course) -> Table:
-    header = ("time", "assignments", "variant", "estimate", "low", "high", "can still win", "leads")
+    header = ("time", "visits", "variant", "estimate", "low", "high", "can still win", "leads")
     times = course.times or (None,) * len(course.rounds)
     rows = tuple(
         (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from steadyarm.factors import labels_of
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
 from steadyarm.segments import Direction
@@ -29,7 +30,8 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
     }
     states["ruled out"] = ~(states["leads"] | states["can still win"])
     colors = {"leads": 0, "can still win": 4, "ruled out": None}
-    rows = tuple(names[k] for k in top)
+    labels = labels_of(names)
+    rows = tuple(labels[k] for k in top)
     series = tuple(
         Series(
             state,
@@ -51,7 +53,7 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
     return Chart(
         "leaderboard",
         "Variants from best to worst",
-        _summary(verdict, names),
+        _summary(verdict, labels),
         (panel,),
         _table(verdict, names, order),
         f"{cut}{small}Lines: {per_cent(verdict.level)} intervals that hold for all variants {when}"
@@ -59,13 +61,13 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
     )
 
 
-def _summary(verdict: Verdict, names: Sequence[str]) -> str:
+def _summary(verdict: Verdict, labels: Sequence[str]) -> str:
     low, high = verdict.intervals[verdict.arm]
     reach = f" (interval {number(low)} to {number(high)})" if np.isfinite(high - low) else ""
     return (
-        f"{shown(verdict.name, 60)} leads with an estimate of "
+        f"{shown(labels[verdict.arm], 60)} leads with an estimate of "
         f"{number(verdict.estimates[verdict.arm])}{reach}; {len(verdict.plausible):,} of "
-        f"{plural(len(names), 'variant')} can still win."
+        f"{plural(len(labels), 'variant')} can still win."
     )
 
 

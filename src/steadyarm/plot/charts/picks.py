@@ -38,7 +38,11 @@ def colours(picked: Iterable[int]) -> dict[int, int]:
 
 
 def others(
-    x: tuple[object, ...], values: NDArray[np.float64], left: Sequence[int], name: str
+    x: tuple[object, ...],
+    values: NDArray[np.float64],
+    left: Sequence[int],
+    name: str,
+    weak: NDArray[np.bool_],
 ) -> tuple[Series, ...]:
     """All that is not picked out as one quiet series (with gaps between variants), or none."""
     if not left:
@@ -46,7 +50,7 @@ def others(
     rows = thinned(len(x), 80)
     ys = np.concatenate([np.append(values[rows, k], np.nan) for k in left])
     xs = tuple(x[j] for j in (*rows, rows[-1])) * len(left)
-    return (Series(name, xs, ys, color=None),)
+    return (Series(name, xs, ys, color=None, weak=np.tile(weak[[*rows, rows[-1]]], len(left))),)
 
 
 def thinned(count: int, most: int) -> list[int]:

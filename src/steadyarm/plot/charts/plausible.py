@@ -7,11 +7,13 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.factors import labels_of
 from steadyarm.looks.look import Course
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.estimates import clock_axis
+from steadyarm.plot.charts.names import listed
 from steadyarm.plot.charts.picks import nearest, thinned
-from steadyarm.plot.charts.words import listed, per_cent, plural
+from steadyarm.plot.charts.words import per_cent, plural
 
 __all__ = ["plausible"]
 
@@ -32,7 +34,7 @@ def plausible(course: Course) -> Chart:
         "plausible",
         "How many variants can still win",
         _summary(course),
-        (first, _race(course)),
+        (first, _race(course)) if not course.plausible[-1].all() else (first,),
         _table(course),
         f"Ruled out: another variant was better at level {per_cent(course.level)}, all looks and "
         "all variants taken together.",
@@ -62,15 +64,19 @@ def _race(course: Course) -> Panel:
     leader, last = int(course.leaders[-1]), course.estimates[-1]
     by_distance = nearest(last - last[leader], leader, course.plausible[-1], len(out))
     stay = _last_hope(course)
-    rows = sorted(by_distance, key=lambda k: -int(stay[k]))[:ROWS]
-    names = tuple(course.names[k] for k in rows)
+    order = sorted(by_distance, key=lambda k: -int(stay[k]))
+    hopeful = sum(k is None for k in out)
+    kept = max(ROWS - (len(out) - hopeful), ROWS // 2)  # those ruled out are to be seen too
+    rows = [*order[: min(kept, hopeful)], *order[hopeful:]][:ROWS]
+    labels = labels_of(course.names)
+    names = tuple(labels[k] for k in rows)
     length = np.array([float(course.rounds[-1 if out[k] is None else out[k]]) for k in rows])
     alive = np.array([out[k] is None for k in rows])
     more = len(out) - len(rows)
-    title = "How long each could win" + (f" (the {len(rows)} longest of {len(out):,})" * bool(more))
+    title = "How long each could win" + (f" ({len(rows)} of {len(out):,})" * bool(more))
     return Panel(
         Axis("", "label"),
-        Axis("assignments judged"),
+        Axis("visits judged"),
         (
             Series("can still win", names, np.where(alive, length, np.nan), kind="bars", color=0),
             Series("ruled out", names, np.where(alive, np.nan, length), kind="bars", color=None),
@@ -81,16 +87,17 @@ def _race(course: Course) -> Panel:
 
 
 def _summary(course: Course) -> str:
-    alive = [name for name, may in zip(course.names, course.plausible[-1], strict=True) if may]
+    labels = labels_of(course.names)
+    alive = [name for name, may in zip(labels, course.plausible[-1], strict=True) if may]
     K, rounds = len(course.names), int(course.rounds[-1])
     return (
-        f"After {plural(rounds, 'assignment')} {len(alive):,} of {plural(K, 'variant')} can still "
+        f"After {plural(rounds, 'visit')} {len(alive):,} of {plural(K, 'variant')} can still "
         f"win: {listed(alive, 5)}; {K - len(alive):,} are ruled out."
     )
 
 
 def _table(course: Course) -> Table:
-    header = ("variant", "can still win", "ruled out at", "assignments until then", "looks until")
+    header = ("variant", "can still win", "ruled out at", "visits until then", "looks until")
     rows: list[tuple[str, bool, datetime | None, int | None, int | None]] = []
     for k, j in enumerate(_ruled_out(course)):
         name, times = course.names[k], course.times

@@ -30,8 +30,14 @@ def waiting(waiting: Waiting) -> Chart:
         "Have the rewards come?",
         _summary(waiting),
         (
-            Panel(clock, Axis("assignments"), tuple(counts), "Handed out, and rewards that came"),
-            Panel(clock, Axis("hours"), (hours,), "Mean hours until the reward"),
+            Panel(clock, Axis("visits"), tuple(counts), "Handed out, and rewards that came"),
+            Panel(
+                clock,
+                Axis("hours"),
+                (hours,),
+                "Mean hours until the reward",
+                y_range=(0.0, 1.1 * float(np.nanmax(waiting.hours, initial=0.0)) or 1.0),
+            ),
         ),
         _table(waiting),
         "The newest days look worse than they are: their rewards are still to come.",
@@ -48,7 +54,7 @@ def _summary(waiting: Waiting) -> str:
         slow = f" A reward took {number(float(mean))} hours on average."
     refused = f" {plural(late, 'reward')} came too late." if late else ""
     return (
-        f"Rewards have come for {told:,} of {plural(handed, 'assignment')} ({share}) on "
+        f"Rewards have come for {told:,} of {plural(handed, 'visit')} ({share}) on "
         f"{plural(len(waiting.days), 'day')}.{slow}{refused}"
     )
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import date, datetime, time
 
-__all__ = ["days_of", "known", "listed", "number", "per_cent", "plural", "shown"]
+__all__ = ["days_of", "known", "number", "one_line", "per_cent", "plural", "shown"]
 
 TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
 
@@ -40,6 +40,16 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
+def one_line(name: str) -> str:
+    """A name without line breaks and without signs that turn the direction of writing."""
+    kept = "".join(
+        " " if unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") else sign
+        for sign in name
+        if sign not in TURNING
+    )
+    return " ".join(kept.split())
+
+
 def shown(name: str, most: int = 28) -> str:
     """A name on one line, its middle left out if it is long.
 
@@ -48,25 +58,11 @@ def shown(name: str, most: int = 28) -> str:
     >>> shown("short headline"), shown("a very long headline with a dog", most=20)
     ('short headline', 'a very long…h a dog')
     """
-    kept = "".join(
-        " " if unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") else sign
-        for sign in name
-        if sign not in TURNING
-    )
-    line = " ".join(kept.split())
+    line = one_line(name)
     if len(line) <= most:
         return line
     tail = (most - 1) * 2 // 5
     return f"{line[: most - 1 - tail].rstrip()}…{line[len(line) - tail :].lstrip()}"
-
-
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """Such as A, B and 4 more."""
-    some = [shown(name) for name in names[:most]]
-    more = len(names) - len(some)
-    if more:
-        return ", ".join(some) + f" and {more:,} more"
-    return " and ".join([", ".join(some[:-1]), some[-1]] if some[1:] else some)
 
 
 def days_of(labels: Sequence[str]) -> tuple[datetime, ...] | None:
