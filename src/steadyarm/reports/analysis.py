@@ -18,7 +18,6 @@ from steadyarm.reports.document import (
     Picture,
     Table,
 )
-from steadyarm.reports.numbers import number, percent, reach
 from steadyarm.reports.parts import (
     MOST_ROWS,
     best_first,
@@ -28,6 +27,7 @@ from steadyarm.reports.parts import (
     rest_note,
 )
 from steadyarm.verdict import Verdict
+from steadyarm.wording import number, percent, reach
 
 __all__ = ["analysis_report"]
 

@@ -12,7 +12,7 @@ from steadyarm.looks.look import Look
 from steadyarm.replay import Replay
 from steadyarm.reports.document import Block, Code, Heading, Items, Note, Paragraph
 from steadyarm.reports.method import intervals_in_words, policy_in_words, rewards_in_words
-from steadyarm.reports.numbers import counted, when
+from steadyarm.wording import counted, when
 
 __all__ = ["Fingerprint", "appendix", "fingerprint_of"]
 

@@ -8,8 +8,8 @@ from steadyarm.looks.look import Course, Look
 from steadyarm.plot import charts
 from steadyarm.reports.document import Block, Heading, Paragraph, Picture, Table
 from steadyarm.reports.leaderboard import order_of
-from steadyarm.reports.numbers import counted, listed, number, p_value, percent, reach
 from steadyarm.reports.parts import MOST_ROWS, rest_note
+from steadyarm.wording import counted, listed, number, p_value, percent, reach
 
 __all__ = ["course_blocks", "effect_blocks", "share_blocks"]
 

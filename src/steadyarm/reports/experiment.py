@@ -25,9 +25,9 @@ from steadyarm.reports.document import (
 from steadyarm.reports.labels import labelled, labelled_otherwise
 from steadyarm.reports.leaderboard import leaderboard_blocks, order_of
 from steadyarm.reports.method import in_short
-from steadyarm.reports.numbers import counted, percent, when
 from steadyarm.reports.parts import health_table, otherwise_blocks, period_table
 from steadyarm.transfer import csv_lines
+from steadyarm.wording import counted, percent, when
 
 __all__ = ["document_of", "experiment_report"]
 

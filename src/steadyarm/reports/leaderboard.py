@@ -10,8 +10,8 @@ from steadyarm.factors import factors_of
 from steadyarm.looks.look import Look
 from steadyarm.plot import charts
 from steadyarm.reports.document import Block, Heading, Paragraph, Picture, Table
-from steadyarm.reports.numbers import counted, listed, number, percent, reach
 from steadyarm.reports.parts import MOST_ROWS, best_first, rest_note
+from steadyarm.wording import counted, listed, number, percent, reach
 
 __all__ = ["leaderboard_blocks", "order_of"]
 

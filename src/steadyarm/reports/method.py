@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from steadyarm.policies import Policy
-from steadyarm.reports.numbers import number, percent, span
-from steadyarm.settings import Settings
+from steadyarm.settings import UNITS, Settings
 from steadyarm.verdict import Verdict
+from steadyarm.wording import number, percent
 
 __all__ = ["in_short", "intervals_in_words", "policy_in_words", "rewards_in_words"]
 
+WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
 SHORT = {
     "Steady": "more visits where it counts, some for all",
     "Uniform": "equal shares throughout",
@@ -148,3 +149,16 @@ def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
         f"does the list of variants that can still win. {looks}",
         f"{kind}{source}. What must be true: {verdict.assumption}",
     )
+
+
+def span(seconds: float) -> str:
+    """A time span in words.
+
+    Examples
+    --------
+    >>> span(172800), span(90 * 60), span(1.5), span(3600)
+    ('2 days', '90 minutes', '1.5 seconds', '1 hour')
+    """
+    unit = next((u for u in ("d", "h", "m") if seconds % UNITS[u] == 0), "s")
+    value = seconds / UNITS[unit]
+    return f"{value:,g} {WORDS[unit]}{'s' * (value != 1)}"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport, HealthReport, Otherwise
 from steadyarm.reports.document import Block, Note, Paragraph, Table
-from steadyarm.reports.numbers import counted, number, percent, reach
+from steadyarm.wording import counted, number, percent, reach
 
 __all__ = ["best_first", "health_table", "otherwise_blocks", "period_table", "rest_note"]
 

@@ -18,7 +18,7 @@ from steadyarm.reports.document import (
     Picture,
     Table,
 )
-from steadyarm.reports.numbers import percent
+from steadyarm.wording import percent
 
 __all__ = ["plan_report"]
 

@@ -13,7 +13,8 @@ from steadyarm.factors import labels_of
 from steadyarm.looks.look import Shares
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.picks import MOST, colours, wanted
-from steadyarm.plot.charts.words import known, per_cent, plural, shown
+from steadyarm.plot.charts.words import known, shown
+from steadyarm.wording import counted, percent
 
 __all__ = ["allocation"]
 
@@ -43,7 +44,7 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
     ]
     if left:
         rest = stretched[:, left].sum(axis=1)
-        areas.append(Series(plural(len(left), "other"), x, rest, kind="area", color=None))
+        areas.append(Series(counted(len(left), "other"), x, rest, kind="area", color=None))
     marks = _marks(shares, starts)
     panel = Panel(axis, Axis("share of visits", percent=True), tuple(areas), marks=marks)
     return Chart(
@@ -112,9 +113,9 @@ def _summary(shares: Shares, top: int, label: str) -> str:
     total = int(shares.given.sum())
     first_last = shares.planned[[0, -1], top]
     return (
-        f"{plural(total, 'visit')} so far. {shown(label, 60)} has the largest share at last, "
-        f"{per_cent(first_last[1])}, after {per_cent(first_last[0])} at first. The policy changed "
-        f"its mind {plural(turns, 'time')}."
+        f"{counted(total, 'visit')} so far. {shown(label, 60)} has the largest share at last, "
+        f"{percent(first_last[1])}, after {percent(first_last[0])} at first. The policy changed "
+        f"its mind {counted(turns, 'time')}."
     )
 
 

@@ -11,7 +11,8 @@ from steadyarm.inference import DriftReport
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.periods import few_visits, hollow_note, period_axis, rivals
 from steadyarm.plot.charts.picks import MOST, colours, others, wanted
-from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
+from steadyarm.plot.charts.words import known, shown
+from steadyarm.wording import counted, number, percent
 
 __all__ = ["daily"]
 
@@ -27,7 +28,7 @@ def daily(report: DriftReport, picked: Sequence[int] | None = None) -> Chart:
     x, axis = period_axis(report)
     few, labels = few_visits(report), labels_of(report.names)
     left = [k for k in range(K) if k not in tint]
-    quiet = others(x, report.estimates, left, plural(len(left), "other"), few)
+    quiet = others(x, report.estimates, left, counted(len(left), "other"), few)
     points = [
         Series(
             labels[k],
@@ -48,7 +49,7 @@ def daily(report: DriftReport, picked: Sequence[int] | None = None) -> Chart:
         _summary(report, labels[best], "days" if days else "parts"),
         (Panel(axis, Axis("estimated reward"), (*quiet, *points)),),
         _table(report),
-        f"Bars: {per_cent(report.level)} intervals that hold for all variants and "
+        f"Bars: {percent(report.level)} intervals that hold for all variants and "
         f"{'days' if days else 'parts'} at once.{hollow_note(few, axis)}",
     )
 

@@ -10,7 +10,8 @@ from steadyarm.inference import DriftReport
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.periods import few_visits, hollow_note, period_axis, rivals
 from steadyarm.plot.charts.picks import colours
-from steadyarm.plot.charts.words import known, per_cent, shown
+from steadyarm.plot.charts.words import known, shown
+from steadyarm.wording import percent
 
 __all__ = ["drift"]
 
@@ -49,7 +50,7 @@ def drift(report: DriftReport) -> Chart:
             Panel(axis, Axis("average reward"), (common,), "Level common to all variants"),
         ),
         _table(report, reach),
-        f"Bars: {per_cent(report.level)} intervals, each by itself. Below zero the rival was "
+        f"Bars: {percent(report.level)} intervals, each by itself. Below zero the rival was "
         "ahead. A common shift is harmless: every variant gains or loses alike."
         f"{hollow_note(few, axis)}",
     )

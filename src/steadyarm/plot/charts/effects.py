@@ -6,7 +6,8 @@ import numpy as np
 
 from steadyarm.looks.look import Effects
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
-from steadyarm.plot.charts.words import known, number, per_cent, shown
+from steadyarm.plot.charts.words import known, shown
+from steadyarm.wording import number, percent
 
 __all__ = ["effects"]
 
@@ -19,8 +20,7 @@ def effects(effects: Effects) -> Chart:
         _summary(effects),
         tuple(_panel(effects, factor, i) for i, factor in enumerate(effects.factors)),
         _table(effects),
-        f"Lines: {per_cent(effects.level)} intervals. Zero is the average over the factor's "
-        "levels.",
+        f"Lines: {percent(effects.level)} intervals. Zero is the average over the factor's levels.",
     )
 
 

@@ -11,7 +11,8 @@ from steadyarm.factors import labels_of
 from steadyarm.looks.look import Course
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.picks import colours, nearest, others, thinned, wanted
-from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
+from steadyarm.plot.charts.words import known, shown
+from steadyarm.wording import counted, number, percent
 
 __all__ = ["clock_axis", "estimates", "likely"]
 
@@ -43,7 +44,7 @@ def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
         )
         for k in sorted(tint, key=lambda k: (k != leader, k))
     ]
-    quiet = others(x, course.estimates, left, plural(len(left), "other"), early)
+    quiet = others(x, course.estimates, left, counted(len(left), "other"), early)
     marks = _leader_marks(course, x, labels)
     panel = Panel(clock, Axis("estimated reward"), (*quiet, *lines), marks=marks)
     return Chart(
@@ -52,7 +53,7 @@ def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
         _summary(course, labels),
         (panel,),
         _table(course),
-        f"Bands: {per_cent(course.level)} intervals that hold for all variants and at all times "
+        f"Bands: {percent(course.level)} intervals that hold for all variants and at all times "
         f"at once.{' Early ones may leave the picture.' if early.any() else ''}",
     )
 
@@ -83,10 +84,10 @@ def _summary(course: Course, labels: Sequence[str]) -> str:
     alive = int(course.plausible[-1].sum())
     changes = int(np.count_nonzero(np.diff(course.leaders)))
     return (
-        f"After {plural(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
+        f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
         f"with an estimate of {number(course.estimates[-1, k])}{reach}; {alive:,} of "
-        f"{plural(len(course.names), 'variant')} can still win. The leader changed "
-        f"{plural(changes, 'time')}."
+        f"{counted(len(course.names), 'variant')} can still win. The leader changed "
+        f"{counted(changes, 'time')}."
     )
 
 

@@ -8,7 +8,8 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.looks.look import Effects, Interaction
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.picks import MOST
-from steadyarm.plot.charts.words import known, number, per_cent, shown
+from steadyarm.plot.charts.words import known, shown
+from steadyarm.wording import number, percent
 
 __all__ = ["interactions"]
 
@@ -35,7 +36,7 @@ def interactions(effects: Effects) -> Chart:
         _summary(effects),
         tuple(_panel(effects, pair, color) for pair in seen),
         _table(effects),
-        f"Parallel lines: no interaction. Bars: {per_cent(effects.level)} intervals, each by "
+        f"Parallel lines: no interaction. Bars: {percent(effects.level)} intervals, each by "
         f"itself.{cut}",
     )
 

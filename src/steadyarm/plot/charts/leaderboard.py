@@ -8,9 +8,10 @@ import numpy as np
 
 from steadyarm.factors import labels_of
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
-from steadyarm.plot.charts.words import known, number, per_cent, plural, shown
+from steadyarm.plot.charts.words import known, shown
 from steadyarm.segments import Direction
 from steadyarm.verdict import Verdict
+from steadyarm.wording import counted, number, percent
 
 __all__ = ["leaderboard"]
 
@@ -56,7 +57,7 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
         _summary(verdict, labels),
         (panel,),
         _table(verdict, names, order),
-        f"{cut}{small}Lines: {per_cent(verdict.level)} intervals that hold for all variants {when}"
+        f"{cut}{small}Lines: {percent(verdict.level)} intervals that hold for all variants {when}"
         "at once.",
     )
 
@@ -67,7 +68,7 @@ def _summary(verdict: Verdict, labels: Sequence[str]) -> str:
     return (
         f"{shown(labels[verdict.arm], 60)} leads with an estimate of "
         f"{number(verdict.estimates[verdict.arm])}{reach}; {len(verdict.plausible):,} of "
-        f"{plural(len(labels), 'variant')} can still win."
+        f"{counted(len(labels), 'variant')} can still win."
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from steadyarm.planning.answer import Curve, Plan, Point
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.picks import MOST
-from steadyarm.plot.charts.words import per_cent
+from steadyarm.wording import percent
 
 __all__ = ["plan"]
 
@@ -84,15 +84,15 @@ def _points(curve: Curve) -> list[Point]:
 def _summary(plan: Plan) -> str:
     if plan.choice is None:
         return (
-            f"No robust policy errs in only {per_cent(plan.error)} of the tests within "
+            f"No robust policy errs in only {percent(plan.error)} of the tests within "
             f"{plan.most_days} days."
         )
     check = plan.choice.asked.need.check
     low, high = check.interval()
     return (
         f"{plan.choice.label} needs {plan.budget:,} visits in {plan.days} days for about "
-        f"{per_cent(plan.error)} wrong verdicts; in simulated tests {per_cent(check.rate)} were "
-        f"wrong (95 % interval {per_cent(low)} to {per_cent(high)})."
+        f"{percent(plan.error)} wrong verdicts; in simulated tests {percent(check.rate)} were "
+        f"wrong (95 % interval {percent(low)} to {percent(high)})."
     )
 
 

@@ -13,7 +13,7 @@ from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.estimates import clock_axis
 from steadyarm.plot.charts.names import listed
 from steadyarm.plot.charts.picks import nearest, thinned
-from steadyarm.plot.charts.words import per_cent, plural
+from steadyarm.wording import counted, percent
 
 __all__ = ["plausible"]
 
@@ -36,7 +36,7 @@ def plausible(course: Course) -> Chart:
         _summary(course),
         (first, _race(course)) if not course.plausible[-1].all() else (first,),
         _table(course),
-        f"Ruled out: another variant was better at level {per_cent(course.level)}, all looks and "
+        f"Ruled out: another variant was better at level {percent(course.level)}, all looks and "
         "all variants taken together.",
     )
 
@@ -91,7 +91,7 @@ def _summary(course: Course) -> str:
     alive = [name for name, may in zip(labels, course.plausible[-1], strict=True) if may]
     K, rounds = len(course.names), int(course.rounds[-1])
     return (
-        f"After {plural(rounds, 'visit')} {len(alive):,} of {plural(K, 'variant')} can still "
+        f"After {counted(rounds, 'visit')} {len(alive):,} of {counted(K, 'variant')} can still "
         f"win: {listed(alive, 5)}; {K - len(alive):,} are ruled out."
     )
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from steadyarm.looks.look import Waiting
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
-from steadyarm.plot.charts.words import known, number, per_cent, plural
+from steadyarm.plot.charts.words import known
+from steadyarm.wording import counted, number, percent
 
 __all__ = ["waiting"]
 
@@ -46,16 +47,16 @@ def waiting(waiting: Waiting) -> Chart:
 
 def _summary(waiting: Waiting) -> str:
     handed, told, late = (int(v.sum()) for v in (waiting.assigned, waiting.told, waiting.late))
-    share = per_cent(told / handed) if handed else "none"
+    share = percent(told / handed) if handed else "none"
     seen = np.isfinite(waiting.hours) & (waiting.told > 0)
     slow = ""
     if seen.any():
         mean = np.average(waiting.hours[seen], weights=waiting.told[seen])
         slow = f" A reward took {number(float(mean))} hours on average."
-    refused = f" {plural(late, 'reward')} came too late." if late else ""
+    refused = f" {counted(late, 'reward')} came too late." if late else ""
     return (
-        f"Rewards have come for {told:,} of {plural(handed, 'visit')} ({share}) on "
-        f"{plural(len(waiting.days), 'day')}.{slow}{refused}"
+        f"Rewards have come for {told:,} of {counted(handed, 'visit')} ({share}) on "
+        f"{counted(len(waiting.days), 'day')}.{slow}{refused}"
     )
 
 

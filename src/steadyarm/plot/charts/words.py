@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import date, datetime, time
 
-__all__ = ["days_of", "known", "number", "one_line", "per_cent", "plural", "shown"]
+__all__ = ["days_of", "known", "one_line", "shown"]
 
 TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
 
@@ -15,29 +15,6 @@ TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200
 def known(value: float) -> float | None:
     """For tables: None where nothing is known."""
     return float(value) if math.isfinite(value) else None
-
-
-def number(value: float) -> str:
-    """For sentences.
-
-    Examples
-    --------
-    >>> number(0.123456), number(43100.2), number(float("inf"))
-    ('0.1235', '43,100', 'unknown')
-    """
-    if not math.isfinite(value):
-        return "unknown"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def per_cent(share: float) -> str:
-    """A share in per cent, such as 37 %."""
-    return f"{100 * share:.3g} %" if math.isfinite(share) else "unknown"
-
-
-def plural(count: int, word: str) -> str:
-    """Such as 1 variant, or 1,200 variants."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def one_line(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Numbers, times and names as reports show them."""
+"""Numbers, times and names as people read them, the same on pages, in charts and in reports."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from math import isfinite, isnan
 
-from steadyarm.settings import UNITS
-
-__all__ = ["counted", "listed", "number", "p_value", "percent", "reach", "span", "when"]
+__all__ = ["counted", "listed", "number", "p_value", "percent", "reach", "when"]
 
 WHOLE = 10_000  # numbers from here on are shown without decimals
-WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -88,16 +85,3 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 def when(moment: datetime) -> str:
     """A time, in UTC as stored."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def span(seconds: float) -> str:
-    """A time span in words.
-
-    Examples
-    --------
-    >>> span(172800), span(90 * 60), span(1.5), span(3600)
-    ('2 days', '90 minutes', '1.5 seconds', '1 hour')
-    """
-    unit = next((u for u in ("d", "h", "m") if seconds % UNITS[u] == 0), "s")
-    value = seconds / UNITS[unit]
-    return f"{value:,g} {WORDS[unit]}{'s' * (value != 1)}"
