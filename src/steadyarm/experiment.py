@@ -36,7 +36,7 @@ from steadyarm.errors import (
 )
 from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
 from steadyarm.judgement import Judgement
-from steadyarm.judging import judge, status_of
+from steadyarm.judging import health_of, judge, status_of
 from steadyarm.local import LocalLease
 from steadyarm.outcomes import told
 from steadyarm.policies import Policy
@@ -336,8 +336,10 @@ class Experiment:
         return self.judgement().otherwise(level)
 
     def health(self) -> HealthReport:
-        """Whether variants were handed out as planned, and whose rewards are missing."""
-        return self.judgement(strict=False).health()
+        """Whether variants were handed out as planned, and whose rewards are missing or late."""
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        judgement = judge(self.settings, snapshot, self.now(), strict=False)
+        return health_of(judgement, snapshot, self.storage.days(self.key))
 
     def judgement(self, strict: bool = True) -> Judgement:
         """One look at the whole test; with strict, missing="fail" refuses missing rewards."""

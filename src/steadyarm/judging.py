@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from steadyarm.answers import Status, moment
 from steadyarm.decisions import is_over, piece_of, progress_of, state_of
 from steadyarm.errors import RewardsPendingError
+from steadyarm.inference import HealthReport, LoggedSegment, late_finding
 from steadyarm.judgement import Judgement
 from steadyarm.ledger import OpenSegment
 from steadyarm.settings import Settings
 from steadyarm.storages.records import DaySums, Lease, Snapshot
 
-__all__ = ["judge", "judge_days", "status_of"]
+__all__ = ["health_of", "judge", "judge_days", "rewards_until", "status_of"]
 
 
 def judge(settings: Settings, snapshot: Snapshot, now: int, strict: bool = True) -> Judgement:
@@ -49,6 +52,39 @@ def judge_days(
     return judgement, [part.day for part in parts]
 
 
+def health_of(judgement: Judgement, snapshot: Snapshot, days: Iterable[DaySums]) -> HealthReport:
+    """The health of a live test, with what storages know of rewards that came too late."""
+    report = judgement.health()
+    records = {record.index: record for record, _ in snapshot.segments}
+    pieces = []
+    for part in days:
+        if part.segment in records and (handed := part.tally.handed_out):
+            assigned = np.array([part.tally.assigned])
+            in_time = assigned - np.minimum(part.late, assigned)
+            segment = records[part.segment].segment.lasting(handed)
+            pieces.append(LoggedSegment(segment, assigned, np.array([handed]), in_time))
+    if not pieces:
+        return report
+    late = late_finding(judgement.arms.names, pieces)
+    return replace(report, findings=(*report.findings, late))
+
+
+def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | None:
+    """When the last window closes in which a missing reward may still come; None if none may.
+
+    Without a window nobody knows, and where nothing may be missing no window counts.
+    """
+    window = settings.window
+    if window is None or settings.missing == "fail":
+        return None
+    ends = (
+        tally.last + window
+        for record, tally in snapshot.segments
+        if record.closed is None and tally.last is not None and tally.told < tally.handed_out
+    )
+    return max((end for end in ends if end >= now), default=None)
+
+
 def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -> Status:
     """Where the test stands, in numbers."""
     tallies = [tally for _, tally in snapshot.segments]
@@ -67,7 +103,7 @@ def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -
 
 
 def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, dict[int, bool]]:
-    """Whether the test has ended, and of which segments missing rewards are given up.
+    """Whether nothing more is to be waited for, and of which segments missing rewards are given up.
 
     What is missing of segments that are over counts as the rule says. Missing zeros count in the
     others, too, once the test has ended or too few are over: told rewards alone would mislead.
@@ -80,6 +116,7 @@ def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, d
     sizes = {record.index: tally.handed_out for record, tally in snapshot.segments}
     handed = sum(sizes.values())
     ended = snapshot.experiment.state in ("stopped", "archived") or handed >= settings.budget
+    ended = ended and rewards_until(settings, snapshot, now) is None
     few = 2 * sum(sizes[index] for index, done in over.items() if done) < handed
     early = settings.missing == "zero" and (ended or few)
     return ended, {index: done or early for index, done in over.items()}

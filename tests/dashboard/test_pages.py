@@ -24,7 +24,7 @@ from steadyarm.looks import Look, look_at
 from steadyarm.plot.plotly import spec_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-from tests.dashboard.clients import Browser, Guarded, dashboard
+from tests.dashboard.clients import Browser, Guarded, add_tokens, dashboard
 from tests.looks.worlds import NAMES, played
 
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
@@ -156,7 +156,7 @@ def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, L
     rows = leaderboard(look)
     assert [row.estimate for row in rows] == sorted((r.estimate for r in rows), reverse=True)
     assert {row.name for row in rows} == set(NAMES)
-    assert rows[0].standing in ("leads", "best")
+    assert rows[0].standing == "leads"
     for row in rows:
         assert row.left is not None
         assert row.middle is not None
@@ -208,8 +208,7 @@ def test_a_page_that_did_not_change_is_not_sent_again(
     shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(keeping, "FRESH", 0.0)
-    monkeypatch.setattr(keeping, "SHARE", 0.0)
+    monkeypatch.setattr(keeping, "STALE", 0.0)
     monkeypatch.setattr(keeping, "PATIENCE", 30.0)
     path = "/experiments/layouts"
     first = browser.get(path)
@@ -234,8 +233,7 @@ def test_looks_are_made_once_however_many_watch(
         return look_at(experiment)
 
     monkeypatch.setattr(keeping, "look_at", counted)
-    monkeypatch.setattr(keeping, "FRESH", 0.0)  # asked for anew, but nothing has changed
-    monkeypatch.setattr(keeping, "SHARE", 0.0)
+    monkeypatch.setattr(keeping, "STALE", 0.0)  # nothing has changed
     for _ in range(5):
         assert browser.get("/experiments/layouts").status_code == 200
         assert browser.get("/experiments/layouts/charts/drift.json").status_code == 200
@@ -315,3 +313,76 @@ def test_actions_are_for_those_who_may(guarded: Guarded) -> None:
     page = browser.get("/experiments/shop").text
     assert 'href="/experiments/shop/stop"' in page
     assert 'href="/experiments/shop/resume"' not in page
+
+
+def test_a_stopped_test_is_shown_as_stopped_at_once(
+    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, _ = shown
+    monkeypatch.setattr(keeping, "FRESH", 3600.0)
+    monkeypatch.setattr(keeping, "STALE", 3600.0)
+    path = "/experiments/layouts"
+    assert f'href="{path}/stop"' in browser.get(path).text
+    assert browser.post_form(f"{path}/stop").status_code == 303
+    page = browser.get(path)
+    assert f'href="{path}/stop"' not in page.text
+    assert "Stopped after 2,400 of 4,000 visits" in page.text
+
+
+def test_time_alone_makes_a_new_look(
+    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, _ = shown
+    seen: list[str] = []
+
+    def counted(experiment: sa.Experiment) -> Look:
+        seen.append(experiment.name)
+        return look_at(experiment)
+
+    monkeypatch.setattr(keeping, "look_at", counted)
+    monkeypatch.setattr(keeping, "OLD", 0.0)
+    monkeypatch.setattr(keeping, "PATIENCE", 30.0)
+    for _ in range(3):
+        browser.get("/experiments/layouts")
+    assert seen == ["layouts"] * 3
+
+
+def test_a_look_that_fails_is_not_tried_at_every_view(
+    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, _ = shown
+    seen: list[str] = []
+
+    def failing(experiment: sa.Experiment) -> Look:
+        seen.append(experiment.name)
+        raise sa.InvalidInputError("no such policy here")
+
+    monkeypatch.setattr(keeping, "look_at", failing)
+    for _ in range(50):
+        page = browser.get("/").text
+        if "cannot be shown" in page:
+            break
+        time.sleep(0.05)
+    assert "cannot be shown" in page
+    browser.get("/")
+    assert seen == ["layouts"]
+
+
+def test_another_session_gets_its_own_page(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    browser.sign_in(tokens["read"])
+    first = browser.get("/").headers["ETag"]
+    browser.post_form("/sign-out")
+    browser.sign_in(tokens["read"])
+    again = browser.get("/", headers={"If-None-Match": first})
+    assert again.status_code == 200  # the old page holds the key of the old session
+
+
+def test_names_that_look_like_files_have_pages() -> None:
+    storage = open_storage("memory")
+    sa.create_experiment("site.json", ["A", "B"], sa.Steady(), 50, storage)
+    add_tokens(storage, "read")
+    with dashboard(storage) as browser:
+        answer = browser.get("/experiments/site.json")
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/sign-in")

@@ -1,6 +1,7 @@
 """Estimates and shares over a test, day by day, against what is computed from the log."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 import steadyarm as sa
 from steadyarm.looks import Look, course_of, look_at, shares_of
 from steadyarm.looks.days import date_of
-from tests.looks.worlds import DAY, NAMES, played
+from tests.live.worlds import Clock
+from tests.looks.worlds import BEGIN, DAY, NAMES, played
 
 
 @pytest.fixture(scope="module")
@@ -177,3 +179,68 @@ def test_a_stopped_test_has_ended_and_is_judged_once() -> None:
 def test_dates() -> None:
     now = datetime(2026, 11, 15, 12, tzinfo=UTC)
     assert date_of(int(now.timestamp()) // 86_400) == now.date()
+
+
+def test_a_verdict_waits_for_rewards_that_may_come() -> None:
+    """The better variant's rewards come late: before the window closes nothing is final."""
+    clock = Clock(BEGIN)
+    rules: dict[str, Any] = {"reward_window": "1d", "missing": "zero", "seed": 1, "clock": clock}
+    test = sa.create_experiment("t", ["fast", "slow"], sa.Uniform(), 600, "memory", **rules)
+    rng = np.random.default_rng(1)
+    answers = [test.ask(f"{i}") for i in range(600)]
+    fast = [(one, float(rng.random() < 0.4)) for one in answers if one.name == "fast"]
+    test.tell_many(one for one in fast if one[1])
+    look = look_at(test)
+    assert look.ended
+    assert not look.settled
+    assert "Rewards may still come until" in look.headline
+    clock.pass_(20 * 3600)
+    test.tell_many((one, 1.0) for one in answers if one.name == "slow" and rng.random() < 0.7)
+    clock.pass_(5 * 3600)
+    look = look_at(test)
+    assert look.settled
+    assert look.rewards_until is None
+    assert look.headline == "After all 600 visits, slow is the best; the other one is ruled out."
+
+
+def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
+    clock = Clock(BEGIN)
+    test = sa.create_experiment(
+        "t", ["A", "B"], sa.Uniform(), 2000, "memory", seed=1, clock=clock, reward_window="1h"
+    )
+    answers = [test.ask(f"{i}") for i in range(1000)]
+    test.tell_many((one, 1.0) for one in answers if one.name == "A")
+    clock.pass_(2 * 3600)
+    test.tell_many((one, 1.0) for one in answers if one.name == "B")
+    look = look_at(test)
+    assert look.light == "fail"
+    assert look.health is not None
+    (late,) = (one for one in look.health.findings if one.name == "late rewards")
+    count = sum(one.name == "B" for one in answers)
+    assert late.explanation.startswith(f"{count:,} of 1,000 rewards came too late")
+    assert "more of B than of others" in late.explanation
+    assert "do not rely on this" in look.headline
+    assert late in test.health().findings
+
+
+def test_too_early_is_said_with_a_range_of_rewards_too() -> None:
+    test = sa.create_experiment(
+        "t", ["A", "B"], sa.Steady(), 500, "memory", seed=1, reward_range=(0, 1)
+    )
+    test.tell(test.ask("1"), 1.0)
+    look = look_at(test)
+    assert "it is too early to tell which is best" in look.headline
+    assert look.course is not None
+    assert not np.isfinite(look.course.high).any()
+
+
+def test_a_visit_between_two_reads_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    test = played(budget=1000, visits=400, days=3, missing="fail")
+    days = test.storage.days
+
+    def later(key: int) -> Any:
+        test.ask("one more")
+        return days(key)
+
+    monkeypatch.setattr(test.storage, "days", later)
+    assert look_at(test).verdict is not None

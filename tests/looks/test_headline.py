@@ -9,7 +9,7 @@ import pytest
 
 from steadyarm.answers import Status
 from steadyarm.inference import DriftReport, Finding, HealthReport
-from steadyarm.looks.headline import headline, since
+from steadyarm.looks.headline import Told, announcement, headline, since
 from steadyarm.verdict import Verdict
 
 NAMES = ("A", "B", "C", "D", "E", "F")
@@ -44,10 +44,13 @@ def drift(gap: float, level: float, moved: int = 3) -> DriftReport:
 
 
 def told(status: Status = STATUS, **given: Any) -> str:
-    values: dict[str, Any] = {
-        "verdict": verdict("A", "B"), "obstacle": "", "drift": None, "by_day": True, "health": None
-    } | given  # fmt: skip  # the defaults of all
-    return headline({name: name for name in NAMES}, status, **values)
+    return headline(_told(status, **given))
+
+
+def _told(status: Status, **given: Any) -> Told:
+    labels = {name: name for name in NAMES}
+    usual = Told(labels, status, verdict("A", "B"), "", None, None, True, None)
+    return replace(usual, **given)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +65,7 @@ def told(status: Status = STATUS, **given: Any) -> str:
             "running",
             1000,
             "After 6,000",
-            "A leads, but it is too early to rule out any variant.",
+            "A leads, but it is too early to rule out any other.",
         ),
         ("AB", "paused", 1000, "Paused after 6,000", "A leads; B can still win."),
         ("A", "stopped", 1000, "Stopped after 6,000", "A is the best; the other 5 are ruled out."),
@@ -79,7 +82,7 @@ def told(status: Status = STATUS, **given: Any) -> str:
             "stopped",
             2000,
             "After all",
-            "A has the best estimate, but no variant is ruled out.",
+            "A has the best estimate, but no other is ruled out.",
         ),
     ],
 )
@@ -133,3 +136,33 @@ def test_a_failing_check_is_told() -> None:
 def test_a_step_is_found_where_it_is(moved: int) -> None:
     report = drift(gap=1e-4, level=0.5, moved=moved)
     assert since(report, report.estimates[:, 0]) == date(2026, 11, 9 + moved)
+
+
+def test_a_verdict_is_not_final_while_rewards_may_come() -> None:
+    spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
+    until = datetime(2026, 11, 15, 14, tzinfo=UTC)
+    assert told(spent, until=until, verdict=verdict("A")) == (
+        "After all 10,000 visits, A leads, and the other 5 are ruled out already. "
+        "Rewards may still come until 15 Nov, 14:00 UTC."
+    )
+    assert "Rewards may" not in told(until=until)  # it runs, so that goes without saying
+
+
+def test_variants_that_were_dropped_are_not_in_the_race() -> None:
+    epochs = verdict("A", "B", "C", "D")
+    epochs.estimates[2:] = np.nan
+    spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
+    assert told(spent, verdict=replace(epochs, anytime=False)) == (
+        "After all 10,000 visits, A has the best estimate; B may be as good. "
+        "4 were dropped on the way."
+    )
+    assert told(verdict=replace(epochs, anytime=False)).endswith(
+        "A leads; how sure that is can be said only at the end."
+    )
+
+
+def test_what_is_said_aloud_has_no_counts_that_always_change() -> None:
+    assert announcement(_told(STATUS)) == "A leads; B can still win."
+    later = replace(STATUS, assigned=(1100,) * 6)
+    assert announcement(_told(later)) == announcement(_told(STATUS))
+    assert announcement(_told(STATUS, verdict=None)) == ""

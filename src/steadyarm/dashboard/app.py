@@ -22,7 +22,7 @@ from steadyarm.storages.base import Storage
 
 __all__ = ["create_app"]
 
-# The first that fits counts, so /experiments/new comes before /experiments/{name}.
+# The first that fits counts.
 PAGES: tuple[Page, ...] = (
     Page("GET", "/static/{file}", static, None),
     *actions.PAGES,

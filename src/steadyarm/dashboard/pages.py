@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 
@@ -44,7 +45,7 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
     asked, state = request.query_params.get("q", ""), request.query_params.get("state", "")
     summaries = await service.read(service.storage.summaries)
     looks = looks_of(request, service)
-    rows = cards((summary, looks.glance(summary)) for summary in summaries)
+    rows = cards((one, looks.glance(one), looks.failed(one.name)) for one in summaries)
     shown = [
         card
         for card in rows
@@ -53,7 +54,6 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
     ]
     return _kept(
         request,
-        viewer,
         render(
             "overview.html",
             viewer,
@@ -70,7 +70,7 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     """One experiment."""
     kept = await looks_of(request, service).at(request.path_params["name"])
     everything = request.query_params.get("all") == "1"
-    return _kept(request, viewer, await service.glance(_experiment, kept, viewer, everything))
+    return _kept(request, await service.glance(_experiment, kept, viewer, everything))
 
 
 def _experiment(kept: Kept, viewer: Viewer, everything: bool) -> Response:
@@ -134,16 +134,23 @@ async def log_csv(service: Service, request: Request, viewer: Viewer) -> Respons
 
 
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
-    """The report as one file; of long tests without the checks that read the whole log."""
+    """The report as one file; of long tests without the checks that read the whole log.
+
+    One is made at a time: drawing takes seconds, and whoever waits takes no thread.
+    """
     from steadyarm.reports import experiment_report  # matplotlib takes a second to come
     from steadyarm.reports.html import page
 
     found = await service.experiment(request)
     kept = await looks_of(request, service).at(found.name)
     short = sum(kept.look.status.assigned) <= MOST_CHECKED
-    text = await service.read(
-        lambda: page(experiment_report(found, replay=short, fingerprint=short))
-    )
+    state = request.app.state
+    if not hasattr(state, "reports"):
+        state.reports = asyncio.Semaphore(1)
+    async with state.reports:
+        text = await service.read(
+            lambda: page(experiment_report(found, kept.look, replay=short, fingerprint=short))
+        )
     return attachment(text, "text/html", found.name, "html")
 
 
@@ -162,9 +169,9 @@ async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Cha
     return kept, section, chart
 
 
-def _kept(request: Request, viewer: Viewer, page: Response) -> Response:
+def _kept(request: Request, page: Response) -> Response:
     """The page, unless the browser has it already."""
-    etag = _etag(bytes(page.body).replace(viewer.csrf.encode(), b"").decode())
+    etag = _etag(bytes(page.body).decode())
     page.headers["ETag"] = etag
     return not_modified(request, etag) or page
 

@@ -107,8 +107,6 @@ def not_modified(request: Request, etag: str) -> Response | None:
 def wants_json(scope: Scope) -> bool:
     """Whether a script asks, not a person."""
     accepted = header_of(scope, b"accept")
-    return (
-        scope["path"].endswith(".json")
-        or header_of(scope, b"sec-fetch-dest") == "empty"
-        or ("json" in accepted and "text/html" not in accepted)
+    return header_of(scope, b"sec-fetch-dest") == "empty" or (
+        "json" in accepted and "text/html" not in accepted
     )

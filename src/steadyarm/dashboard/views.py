@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.answers import moment
 from steadyarm.looks import Light, Look
+from steadyarm.looks.ranking import Standing, order_of, standing_of
 from steadyarm.storages.records import Summary
 
-__all__ = ["Card", "Rank", "Standing", "cards", "leaderboard", "rewards_are_shares"]
+__all__ = ["Card", "Rank", "cards", "leaderboard", "rewards_are_shares"]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 MOST_ROWS = 30  # of a leaderboard before the rest is left out
-Standing = Literal["leads", "best", "open", "out", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Card:
     leader : None if there is none yet, or nobody has looked so far
     rivals : variants beside the leader that are not ruled out
     settled : whether a look was there, so that what is missing is missing
+    failed : whether looking failed
     """
 
     name: str
@@ -47,6 +48,7 @@ class Card:
     light: Light
     headline: str
     settled: bool
+    failed: bool
     created: datetime
     started: datetime | None
     expected_end: datetime | None
@@ -78,15 +80,15 @@ class Rank:
     right: float | None
 
 
-def cards(found: Iterable[tuple[Summary, Look | None]]) -> list[Card]:
-    """The overview: what runs comes first, then the newest."""
-    rows = [_card(summary, look) for summary, look in found]
+def cards(found: Iterable[tuple[Summary, Look | None, bool]]) -> list[Card]:
+    """The overview, from summaries, looks, and whether looking failed: what runs comes first."""
+    rows = [_card(*one) for one in found]
     order = {"running": 0, "paused": 1, "draft": 2, "stopped": 3, "archived": 4}
     rows.sort(key=lambda card: (card.over, order[card.state], -card.created.timestamp()))
     return rows
 
 
-def _card(summary: Summary, look: Look | None) -> Card:
+def _card(summary: Summary, look: Look | None, failed: bool) -> Card:
     config: Any = summary.config
     verdict = None if look is None else look.verdict
     return Card(
@@ -102,6 +104,7 @@ def _card(summary: Summary, look: Look | None) -> Card:
         light="none" if look is None else look.light,
         headline="" if look is None else look.headline,
         settled=look is not None,
+        failed=failed,
         created=moment(summary.created),
         started=None if summary.started is None else moment(summary.started),
         expected_end=None if look is None else look.expected_end,
@@ -138,31 +141,13 @@ def leaderboard(look: Look, most: int | None = MOST_ROWS) -> list[Rank]:
             share_now=float(now[k]),
             assigned=status.assigned[k],
             rewarded=status.rewarded[k],
-            standing=_standing(look, k),
+            standing=standing_of(look, k),
             left=place(limits[k, 0]) if known[k] else None,
             middle=place(estimates[k]) if np.isfinite(estimates[k]) else None,
             right=place(limits[k, 1]) if known[k] else None,
         )
-        for i, k in enumerate(_order(look)[:most], 1)
+        for i, k in enumerate(order_of(look)[:most], 1)
     ]
-
-
-def _order(look: Look) -> list[int]:
-    if look.verdict is None:
-        return list(range(len(look.names)))
-    sign = 1.0 if look.settings.direction == "maximize" else -1.0
-    order = np.argsort(-sign * look.verdict.estimates, kind="stable").tolist()  # unknown ones last
-    order.remove(look.verdict.arm)  # first even where its estimate is not
-    return [look.verdict.arm, *order]
-
-
-def _standing(look: Look, k: int) -> Standing:
-    verdict = look.verdict
-    if verdict is None:
-        return "unknown"
-    if k == verdict.arm:
-        return "best" if look.ended or verdict.sure else "leads"
-    return "open" if look.names[k] in verdict.plausible else "out"
 
 
 def _scale(estimates: Floats, limits: Floats, known: Booleans) -> Callable[[float], float]:

@@ -2,7 +2,13 @@
 
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
+from steadyarm.inference.health import (
+    Finding,
+    HealthReport,
+    health_report,
+    late_finding,
+    reward_findings,
+)
 from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.logged import LoggedSegment
 from steadyarm.inference.otherwise import Otherwise, what_otherwise
@@ -31,6 +37,7 @@ __all__ = [
     "drift_report",
     "fixed_budget",
     "health_report",
+    "late_finding",
     "reward_findings",
     "srm_from_propensities",
     "srm_p_values",

@@ -12,7 +12,7 @@ from steadyarm.inference.plain import plain
 from steadyarm.inference.srm import ALARM, NOTICE, attrition_test, srm_test
 from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["Finding", "HealthReport", "health_report", "reward_findings"]
+__all__ = ["Finding", "HealthReport", "health_report", "late_finding", "reward_findings"]
 
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
@@ -98,6 +98,41 @@ def health_report(
     if all(piece.rewarded is not None for piece in log):
         findings.append(_missing_rewards(names, log))
     return HealthReport((*findings, *rewards))
+
+
+def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Finding:
+    """Whether rewards were refused because they came too late, and more of some arms than others.
+
+    pieces : with `rewarded` counting the rows whose reward was not refused
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steadyarm.segments import Segment
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
+    >>> piece = LoggedSegment(fair, np.array([[500, 500]]), rewarded=np.array([[500, 400]]))
+    >>> late_finding(["A", "B"], [piece]).status
+    'fail'
+    """
+    log, name = list(pieces), "late rewards"
+    found = attrition_test(names, log)
+    late, rows = int(found.observed.sum()), sum(int(piece.rows[0]) for piece in log)
+    if not late:
+        return Finding(name, "ok", None, "No reward came too late.")
+    text = f"{late:,} of {rows:,} rewards came too late and were refused"
+    status = _status(found.p_value)
+    if status == "ok":
+        text += f", of all variants alike (p = {found.p_value:.2g})."
+        if late <= LOSS * rows:
+            return Finding(name, "ok", found.p_value, text)
+        advice = "Give the next test a longer reward_window; what comes late counts as missing."
+        return Finding(name, "warn", found.p_value, text, advice)
+    text += f", more of {found.culprit} than of others (p = {found.p_value:.2g})."
+    advice = (
+        f"Find why rewards of {found.culprit} take longer; they count as missing, so the "
+        "comparison is not fair. Give the next test a longer reward_window."
+    )
+    return Finding(name, status, found.p_value, text, advice)
 
 
 def reward_findings(

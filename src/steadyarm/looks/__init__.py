@@ -13,6 +13,7 @@ from steadyarm.looks.look import (
     Waiting,
 )
 from steadyarm.looks.looking import look_at
+from steadyarm.looks.ranking import Standing, order_of, standing_of
 
 __all__ = [
     "Course",
@@ -22,9 +23,12 @@ __all__ = [
     "Light",
     "Look",
     "Shares",
+    "Standing",
     "Waiting",
     "course_of",
     "effects_of",
     "look_at",
+    "order_of",
     "shares_of",
+    "standing_of",
 ]

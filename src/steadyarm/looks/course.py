@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.judgement import Judgement
@@ -19,6 +20,7 @@ LEVEL = 0.95
 LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants
 TURN = 0.02  # share of the traffic that has to move before it is a change of mind
 
+Floats = NDArray[np.float64]
 Spans = Mapping[int, tuple[datetime, datetime]]  # first and last assignment, by segment
 
 
@@ -41,7 +43,6 @@ def course_of(
     # from the last one backwards, so that the present is among them
     at = np.unique(np.linspace(len(pieces) - 1, 0, min(len(pieces), most)).round().astype(int))
     path = confidence_path(evidence, budget, level, at=at)
-    least, largest = reward_range or (-np.inf, np.inf)
     times = None
     if spans is not None:
         ends = list(accumulate((spans[piece.index][1] for piece in pieces), max))
@@ -51,12 +52,20 @@ def course_of(
         times=times,
         rounds=np.array([look.rounds[0] for look in path]),
         estimates=np.array([look.estimates[0] for look in path]),
-        low=np.array([look.low[0] for look in path]).clip(least, largest),
-        high=np.array([look.high[0] for look in path]).clip(least, largest),
+        low=_clipped([look.low[0] for look in path], reward_range),
+        high=_clipped([look.high[0] for look in path], reward_range),
         leaders=np.array([look.recommended[0] for look in path]),
         plausible=np.array([look.plausible[0] for look in path]),
         level=level,
     )
+
+
+def _clipped(ends: list[Floats], reward_range: tuple[float, float] | None) -> Floats:
+    """Ends of intervals that lie where rewards lie; what is unknown stays infinite."""
+    values = np.array(ends)
+    if reward_range is None:
+        return values
+    return np.where(np.isfinite(values), np.clip(values, *reward_range), values)
 
 
 def shares_of(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,45 +12,74 @@ from numpy.typing import NDArray
 from steadyarm.answers import Status
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.verdict import Verdict
+from steadyarm.wording import counted, listed
 
-__all__ = ["headline", "since"]
+__all__ = ["Told", "announcement", "headline", "since"]
 
 Floats = NDArray[np.float64]
 
 FEW = 3  # names that are listed
 
 
-def headline(
-    labels: Mapping[str, str],
-    status: Status,
-    verdict: Verdict | None,
-    obstacle: str,
-    drift: DriftReport | None,
-    by_day: bool,
-    health: HealthReport | None,
-) -> str:
-    """One to three sentences: how far, who leads, how sure that is, and what is unusual.
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What the sentences are about; most as in `Look`.
 
+    Attributes
+    ----------
     labels : short names of the variants, by their names
+    until : when the last reward may come, if something is still waited for
     """
-    handed, K = sum(status.assigned), len(status.assigned)
+
+    labels: Mapping[str, str]
+    status: Status
+    verdict: Verdict | None
+    obstacle: str
+    until: datetime | None
+    drift: DriftReport | None
+    by_day: bool
+    health: HealthReport | None
+
+    @property
+    def handed(self) -> int:
+        """Visits so far."""
+        return sum(self.status.assigned)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be handed out."""
+        return self.handed >= self.status.budget or self.status.state in ("stopped", "archived")
+
+
+def headline(told: Told) -> str:
+    """One to four sentences: how far, who leads, how sure that is, and what is unusual."""
+    status, K = told.status, len(told.status.assigned)
     if status.state == "draft":
         return f"Not started yet: {K:,} variants, {status.budget:,} visits."
-    if not handed:
-        ended = status.state in ("stopped", "archived")
+    if not told.handed:
         return (
             "Ended before the first visit."
-            if ended
+            if told.ended
             else f"Waiting for the first of {status.budget:,} visits to {K:,} variants."
         )
-    if verdict is None:
-        return f"{_progress(status, handed)}: {obstacle}"
-    sentences = [f"{_progress(status, handed)}, {_standing(labels, status, verdict, handed, K)}"]
-    if drift is not None:
-        sentences.append(_drifted(drift, by_day))
-    if health is not None and health.status == "fail":
-        sentences.append("A health check fails: do not rely on this before it is explained.")
+    if told.verdict is None:
+        return f"{_progress(told)}: {told.obstacle}"
+    sentences = [f"{_progress(told)}, {_standing(told, told.verdict)}"]
+    if told.ended and told.until is not None:
+        until = f"{told.until.day} {told.until:%b, %H:%M}"
+        sentences.append(f"Rewards may still come until {until} UTC.")
+    if told.drift is not None:
+        sentences.append(_drifted(told.drift, told.by_day))
+    sentences.append(_unhealthy(told))
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def announcement(told: Told) -> str:
+    """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
+    if told.verdict is None:
+        return ""
+    said = _standing(told, told.verdict)
+    return " ".join(filter(None, (said[:1].upper() + said[1:], _unhealthy(told))))
 
 
 def since(report: DriftReport, moved: Floats) -> date:
@@ -66,39 +96,55 @@ def since(report: DriftReport, moved: Floats) -> date:
     return date.fromisoformat(report.periods[split + 1])
 
 
-def _progress(status: Status, handed: int) -> str:
-    if handed >= status.budget:
+def _progress(told: Told) -> str:
+    status = told.status
+    if told.handed >= status.budget:
         return f"After all {status.budget:,} visits"
-    so_far = f"after {handed:,} of {status.budget:,} visits"
+    so_far = f"after {told.handed:,} of {status.budget:,} visits"
     word = {"paused": "Paused ", "stopped": "Stopped ", "archived": "Stopped "}
     return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
 
 
-def _standing(
-    labels: Mapping[str, str], status: Status, verdict: Verdict, handed: int, K: int
-) -> str:
-    name = labels[verdict.name]
-    ended = handed >= status.budget or status.state in ("stopped", "archived")
+def _standing(told: Told, verdict: Verdict) -> str:
+    name, K = told.labels[verdict.name], len(told.status.assigned)
+    final = told.ended and told.until is None
     if not np.isfinite(verdict.intervals[verdict.arm]).all():
-        few = "that is too little to tell" if ended else "it is too early to tell"
+        few = "that is too little to tell" if final else "it is too early to tell"
         return f"{name} is ahead, but {few} which is best."
-    others = [labels[one] for one in verdict.plausible if one != verdict.name]
+    if not verdict.anytime and not final:
+        return f"{name} leads; how sure that is can be said only at the end."
+    known = np.isfinite(verdict.estimates)
+    dropped = {one for one, there in zip(told.labels, known, strict=True) if not there}
+    others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
+    gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
+    return _sure(name, [told.labels[one] for one in others], K - len(dropped), final) + gone
+
+
+def _sure(name: str, others: list[str], K: int, final: bool) -> str:
+    """Who leads, and who of the K that were measured to the end may be as good."""
     if not others:
         rest = "the other one is" if K == 2 else f"the other {K - 1:,} are"
+        if K == 1:
+            return f"{name} is left."
         return (
             f"{name} is the best; {rest} ruled out."
-            if ended
+            if final
             else f"{name} leads, and {rest} ruled out already."
         )
-    ahead = "has the best estimate" if ended else "leads"
+    ahead = "has the best estimate" if final else "leads"
     if len(others) == K - 1 and K > 2:
-        no = "no variant is ruled out" if ended else "it is too early to rule out any variant"
+        no = "no other is ruled out" if final else "it is too early to rule out any other"
         return f"{name} {ahead}, but {no}."
     if len(others) <= FEW:
-        verb = "may be as good" if ended else "can still win"
-        return f"{name} {ahead}; {_and(others)} {verb}."
-    verb = "may be the best" if ended else "can still win"
+        verb = "may be as good" if final else "can still win"
+        return f"{name} {ahead}; {listed(others)} {verb}."
+    verb = "may be the best" if final else "can still win"
     return f"{name} {ahead}; {len(others) + 1:,} of {K:,} variants {verb}."
+
+
+def _unhealthy(told: Told) -> str:
+    failing = told.health is not None and told.health.status == "fail"
+    return "A health check fails: do not rely on this before it is explained." if failing else ""
 
 
 def _drifted(report: DriftReport, by_day: bool) -> str:
@@ -123,7 +169,3 @@ def _when(report: DriftReport, moved: Floats, by_day: bool) -> str:
         return " over time"
     day = since(report, moved)
     return f", most clearly since {day:%A} {day.day} {day:%b}"
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -151,7 +151,9 @@ class Look:
     settings, status : what it was created with, and where it stands
     started, last : when the first and the last variant was handed out; None before the first
     expected_end : when the budget will be spent at the present pace; None if that is not known
-    headline : the verdict in one or two plain sentences, without markup
+    rewards_until : up to when rewards of what was handed out may come; None if none is waited for
+    headline : the verdict in a few plain sentences, without markup
+    announcement : what of it is worth saying aloud when it changes; without numbers of visits
     verdict : None if there is none yet; `obstacle` then says why, in one sentence
     course : None if the policy's estimates are not unbiased, or before the first reward
     shares : None before anything was handed out
@@ -170,7 +172,9 @@ class Look:
     started: datetime | None
     last: datetime | None
     expected_end: datetime | None
+    rewards_until: datetime | None
     headline: str
+    announcement: str
     verdict: Verdict | None
     obstacle: str
     course: Course | None
@@ -201,3 +205,8 @@ class Look:
         """Whether nothing more will be handed out."""
         spent = sum(self.status.assigned) >= self.status.budget
         return spent or self.status.state in ("stopped", "archived")
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has ended, and no reward is waited for: the verdict is final."""
+        return self.ended and self.rewards_until is None

@@ -13,11 +13,11 @@ from steadyarm.experiment import Experiment
 from steadyarm.factors import factors_of, labels_of
 from steadyarm.inference import DriftReport
 from steadyarm.judgement import Judgement
-from steadyarm.judging import judge, judge_days, status_of
+from steadyarm.judging import health_of, judge, judge_days, rewards_until, status_of
 from steadyarm.looks.course import LEVEL, course_of, shares_of
 from steadyarm.looks.days import drift_by_day, expected_end, waiting_of
 from steadyarm.looks.effects import effects_of
-from steadyarm.looks.headline import headline
+from steadyarm.looks.headline import Told, announcement, headline
 from steadyarm.looks.look import Effects, Look
 from steadyarm.settings import Settings
 from steadyarm.storages.records import Snapshot
@@ -59,11 +59,15 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
         course.leaders[-1] = verdict.arm  # of those with equal estimates the policy chooses
         effects = _effects(judgement, level)
-        drift = drift_by_day(*judge_days(settings, snapshot, days, now), level)
+        # the days may be a moment younger than the segments, so nothing is demanded of them
+        drift = drift_by_day(*judge_days(settings, snapshot, days, now, strict=False), level)
         by_day = drift is not None
         drift = drift or _drift_by_shares(judgement, level)
-    health = whole.health() if whole.pieces else None
+    health = health_of(whole, snapshot, days) if whole.pieces else None
+    open_until = rewards_until(settings, snapshot, now)
+    until = None if open_until is None else moment(open_until)
     labels = dict(zip(settings.arms.names, labels_of(settings.arms.names), strict=True))
+    told = Told(labels, status, verdict, obstacle, until, drift, by_day, health)
     return Look(
         name=experiment.name,
         seen=moment(now),
@@ -72,7 +76,9 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         started=started,
         last=max((last for _, last in spans.values()), default=None),
         expected_end=end,
-        headline=headline(labels, status, verdict, obstacle, drift, by_day, health),
+        rewards_until=until,
+        headline=headline(told),
+        announcement=announcement(told),
         verdict=verdict,
         obstacle=obstacle,
         course=course,
@@ -112,7 +118,9 @@ def _within(verdict: Verdict, settings: Settings) -> Verdict:
     """Means of rewards lie where rewards lie."""
     if settings.reward_range is None:
         return verdict
-    return replace(verdict, intervals=np.clip(verdict.intervals, *settings.reward_range))
+    limits = verdict.intervals
+    inside = np.where(np.isfinite(limits), np.clip(limits, *settings.reward_range), limits)
+    return replace(verdict, intervals=inside)
 
 
 def _effects(judgement: Judgement, level: float) -> Effects | None:
