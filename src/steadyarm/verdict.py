@@ -17,6 +17,7 @@ from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_
 from steadyarm.ledger import OpenSegment
 from steadyarm.policies import Policy, State
 from steadyarm.policies.ips import IPSPolicy
+from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import finite_number
 
@@ -24,7 +25,9 @@ __all__ = ["Verdict", "as_seen", "check_range", "evidence_of", "verdict_of"]
 
 Floats = NDArray[np.float64]
 
-EPOCHS = "Nothing drifts; normal in large samples. Variants that were dropped are not measured."
+STILL = "Nothing drifts; normal in large samples."
+EPOCHS = f"{STILL} Variants that were dropped are not measured."
+FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignored."
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +159,7 @@ def verdict_of(
     if evidence is None:
         assert found.standard_errors is not None
         errors = found.standard_errors[0]
-        verdict = _of_epochs(state.arms, arm, estimates, errors, sign, level)
+        verdict = _by_policy(policy, state.arms, arm, estimates, errors, sign, level)
         return replace(verdict, rewards=int(state.played[0]), missing=missing)
     recommended = found.arm[:1]
     intervals = (
@@ -186,7 +189,17 @@ def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Ve
     )
 
 
-def _of_epochs(
+def _texts(policy: Policy[Any]) -> tuple[str, str]:
+    """Method and assumption of policies with intervals of their own."""
+    if isinstance(policy, ThompsonPolicy):
+        return "posterior of all rewards", FOLLOWING
+    if policy.waits:
+        return "least squares of the last epoch", EPOCHS
+    return "least squares of all rewards", STILL
+
+
+def _by_policy(
+    policy: Policy[Any],
     arms: ArmSet,
     arm: int,
     estimates: Floats,
@@ -205,6 +218,7 @@ def _of_epochs(
         known[arm] + known
     )
     gap_reach[arm] = 0.0
+    method, assumption = _texts(policy)
     return Verdict(
         arm=arm,
         name=arms.names[arm],
@@ -216,8 +230,8 @@ def _of_epochs(
         plausible=tuple(arms.names[k] for k in np.flatnonzero(middle - gap_reach <= 0)),
         level=level,
         anytime=False,
-        method="least squares of the last epoch",
-        assumption=EPOCHS,
+        method=method,
+        assumption=assumption,
         rewards=0,
     )
 

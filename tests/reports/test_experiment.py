@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import steadyarm as sa
@@ -21,6 +22,7 @@ from steadyarm.reports.document import (
     Code,
     Facts,
     Heading,
+    Items,
     Lead,
     Note,
     Paragraph,
@@ -29,6 +31,7 @@ from steadyarm.reports.document import (
 )
 from steadyarm.reports.experiment import document_of
 from steadyarm.reports.parts import MOST_COLUMNS, MOST_ROWS
+from steadyarm.wording import when
 from tests.reports.worlds import visited
 
 FACTORS = {"headline": ["short", "long"], "image": ["cat", "dog"], "price": ["low", "high"]}
@@ -58,6 +61,10 @@ def headings(document: Document) -> list[str]:
 def texts(document: Document) -> str:
     kinds = (Paragraph, Note, Lead)
     return "\n".join(block.text for block in document.blocks if isinstance(block, kinds))
+
+
+def items(document: Document) -> str:
+    return "\n".join(one for b in document.blocks if isinstance(b, Items) for one in b.texts)
 
 
 def code(document: Document, language: str) -> str:
@@ -116,7 +123,7 @@ def test_the_leaderboard_is_the_verdict(running: sa.Experiment) -> None:
         low, high = map(float, interval.split(" to "))
         assert [low, high] == pytest.approx(verdict.intervals[k], rel=1e-3)
         assert float(share.removesuffix(" %")) == pytest.approx(assigned[k] / 12, abs=0.051)
-        others = "yes" if name in verdict.plausible else "no"
+        others = "can still win" if name in verdict.plausible else "ruled out"
         assert standing == ("leads" if k == verdict.arm else others)
 
 
@@ -184,10 +191,85 @@ def test_a_finished_test_with_missing_rewards() -> None:
 def test_policies_of_epochs_have_no_course() -> None:
     live = visited(450, budget=600, policy=sa.Peace(), reward_range=None)
     document = experiment_report(live)
-    assert "Peace leaves variants out on the way" in texts(document)
+    assert texts(document).count("Peace leaves variants out on the way") == 3
     assert "leaderboard" in pictures(document)
     assert not {"estimates", "plausible", "drift"} & set(pictures(document))
     assert "its rewards cannot be read in other ways without bias." in texts(document)
+    assert "Estimates come from the rewards of the last epoch alone." in items(document)
+    assert "It leaves variants out on the way" in items(document)
+    assert "least squares of the last epoch" in items(document)
+
+
+@pytest.mark.parametrize(
+    ("policy", "method"),
+    [
+        (sa.LinearThompson(), "posterior of all rewards"),
+        (sa.TopTwoThompson(), "posterior of all rewards"),
+        (sa.AdjacentBAI(), "least squares of all rewards"),
+    ],
+)
+def test_policies_without_epochs_are_not_said_to_have_some(
+    policy: sa.Policy[Any], method: str
+) -> None:
+    document = experiment_report(visited(200, policy=policy, reward_range=None))
+    said = f"{texts(document)}\n{items(document)}"
+    assert "epoch" not in said
+    assert "leaves variants out" not in said
+    assert "dropped" not in said
+    assert said.count(f"{policy.name} does not give every variant a chance at every visit") == 3
+    assert "Estimates take all rewards alike" in said
+    assert f"Intervals for large samples: {method}. What must be true: Nothing drifts" in said
+    assert "These intervals hold for one look at the end; until then they are a hint." in said
+
+
+def test_dropped_variants_are_neither_open_nor_ruled_out() -> None:
+    names = ["A", "B", "C", "D", "E", "F", "G", "H"]
+    policy = sa.SequentialHalving()
+    live = visited(900, budget=720, arms=names, policy=policy, reward_range=None)
+    look = look_at(live)
+    assert look.settled
+    assert look.verdict is not None
+    document = experiment_report(live, look)
+    rows = table(document, "Variants from").rows
+    gone = {row[0] for row in rows if row[4] == "dropped"}
+    assert gone == {n for n, e in zip(names, look.verdict.estimates, strict=True) if np.isnan(e)}
+    assert len(gone) == 6
+    assert [row[4] for row in rows[2:]] == ["dropped"] * 6
+    assert f"6 variants were dropped on the way: {', '.join(sorted(gone)[:5])}" in texts(document)
+    assert "measured to the end but" in texts(document) or "which has the best" in texts(document)
+    assert "can still win" not in texts(document)
+
+
+def test_a_finished_test_is_not_open_any_more() -> None:
+    document = experiment_report(visited(60, budget=60, reward_range=None))
+    assert "Who may be as good" in headings(document)
+    standings = [row[4] for row in table(document, "Variants from").rows]
+    assert standings[0] == "best estimate"
+    assert set(standings[1:]) <= {"may be as good", "ruled out"}
+    assert "may be as good" in standings
+    assert ", which has the best estimate, " in texts(document)
+    for block in document.blocks:
+        if isinstance(block, Heading | Table | Paragraph | Lead | Items):
+            assert "still win" not in repr(block)
+
+
+def test_a_test_that_ended_without_a_verdict_leaves_nothing_open() -> None:
+    live = visited(50, told=0, reward_range=None)
+    assert "Every variant can still win." in texts(experiment_report(live))
+    live.stop()
+    document = experiment_report(live)
+    assert look_at(live).verdict is None
+    assert "still win" not in f"{texts(document)} {headings(document)}"
+    assert "There is no verdict, so no variant is ruled out." in texts(document)
+
+
+def test_what_is_read_later_is_said_to_be(running: sa.Experiment) -> None:
+    assert "read just after that" in experiment_report(running, replay=False).foot
+    over = experiment_report(visited(60, budget=60))
+    assert "read just after that" not in over.foot
+    look = look_at(running)
+    alone = document_of(look, "no reason")
+    assert alone.foot.endswith(f"{when(look.seen)}.")
 
 
 def test_factorial_tests_have_effects() -> None:

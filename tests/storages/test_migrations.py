@@ -20,9 +20,9 @@ from steadyarm.errors import StorageVersionError
 from steadyarm.storages import open_storage, storage_status, upgrade_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks.bench import DAY, NOW, assign, new_segment, open_segment, running
-from steadyarm.storages.checks.looking import same
+from steadyarm.storages.checks.looking import dayed, same, tallied
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import Tally, Target
+from steadyarm.storages.records import LogRow, Tally, Target, place_of
 from steadyarm.storages.sql.schema import (
     REVISIONS,
     VERSION_TABLE,
@@ -132,9 +132,10 @@ def test_an_older_database_is_refused_until_it_is_upgraded(url: str, engine: Eng
     assert upgrade_storage(url) == (NEWEST, NEWEST)
 
 
-def _tallies_of_0002(key: int, index: int, tally: Tally) -> list[dict[str, Any]]:
+def _tallies_of_0002(key: int, index: int, tally: Tally, log: list[LogRow]) -> list[dict[str, Any]]:
     """One worker handed everything out; another took the rewards, so its rows know no last."""
     rows = []
+    last = {row.arm: row.created for row in log if place_of(row.number)[0] == index}
     for arm, assigned in enumerate(tally.assigned):
         place = {"key": key, "segment": index, "arm": arm}
         told = {
@@ -144,7 +145,7 @@ def _tallies_of_0002(key: int, index: int, tally: Tally) -> list[dict[str, Any]]
         }
         none = {"rewarded": 0, "sums": "0", "squares": "0"}
         if assigned:
-            rows.append({**place, "shard": 3, "assigned": assigned, "last": tally.last, **none})
+            rows.append({**place, "shard": 3, "assigned": assigned, "last": last[arm], **none})
         if tally.rewarded[arm]:
             rows.append({**place, "shard": 7, "assigned": 0, "last": None, **told})
     return rows
@@ -156,75 +157,96 @@ def _at_0002(connection: Connection, source: Storage, key: int) -> int:
     whole = source.snapshot(key, everything=True)
     record = {**vars(whole.experiment), "config": dump(whole.experiment.config)}
     record["policy_state"] = dump(whole.experiment.policy_state)
-    connection.execute(insert(experiments), record)
-    rows = source.log(key)
-    connection.execute(
-        insert(assignments),
-        [
-            {
-                **{name: getattr(row, name) for name in ("number", "unit", "arm", "probability")},
-                **{"key": key, "repeat": 0, "created": row.created},
-            }
-            for row in rows
-        ],
-    )
+    log = source.log(key)
+    given = [
+        {
+            **{name: getattr(row, name) for name in ("number", "unit", "arm", "probability")},
+            **{"key": key, "repeat": 0, "created": row.created},
+        }
+        for row in log
+    ]
     told = [
         {"key": key, "number": row.number, "reward": row.reward, "created": row.rewarded}
-        for row in rows
+        for row in log
         if row.reward is not None
     ]
-    connection.execute(insert(rewards), told)
-    connection.execute(insert(segments), [segment_row(key, each) for each, _ in whole.segments])
     sums = [
-        row for each, tally in whole.segments for row in _tallies_of_0002(key, each.index, tally)
+        row
+        for each, tally in whole.segments
+        for row in _tallies_of_0002(key, each.index, tally, log)
     ]
-    connection.execute(insert(table("steadyarm_tallies", *map(column, sums[0]))), sums)
+    pieces = [segment_row(key, each) for each, _ in whole.segments]
+    old = table("steadyarm_tallies", *map(column, sums[0] if sums else ()))
+    for where, rows in (
+        *((experiments, [record]), (assignments, given), (rewards, told)),
+        *((segments, pieces), (old, sums)),
+    ):
+        if rows:
+            connection.execute(insert(where), rows)
     return key
 
 
-def test_sums_are_the_same_after_days_were_added(url: str, engine: Engine) -> None:
-    source = MemoryStorage()
-    key = running(source, 20)
-    for day in range(2):
-        units = [f"{day}.{i}" for i in range(10)]
+def _dayed_source() -> tuple[MemoryStorage, int]:
+    """Six arms over midnights, in three segments of which one was never used."""
+    source, six = MemoryStorage(), (0.3, 0.3, 0.1, 0.1, 0.1, 0.1)
+    key = running(source, 30, weights=six)
+    for day in range(3):
+        units = [f"{day}.{i}" for i in range(15 - 5 * day)]
         assign(source, key, units, now=NOW + day * DAY)
-        source.reward(
-            key, [(unit, 0.1 + 1 / (3 + day)) for unit in units[::3]], None, NOW + 2 * DAY
-        )
-    open_segment(source, key, new_segment(30), closed=[0])  # nothing is handed out from this one
-    open_segment(source, key, new_segment(10))
-    assign(source, key, ["z"], now=NOW + 3 * DAY)
-    assign(source, key, ["a", "b", "c"], now=NOW + 4 * DAY)
+        values = [(unit, 0.1 + 1 / (3 + i % 4)) for i, unit in enumerate(units[::3])]
+        source.reward(key, values, None, NOW + 2 * DAY)
+    open_segment(source, key, new_segment(30, weights=six), closed=[0])
+    open_segment(source, key, new_segment(60, weights=six))
+    for day in (3, 4):
+        units = [f"{day}.{i}" for i in range(12 - 2 * day)]
+        assign(source, key, units, now=NOW + day * DAY)
+        source.reward(key, [(units[0], -0.0), (units[1], 5e-324)], None, NOW + 4 * DAY)
+    return source, key
+
+
+def test_days_are_exact_after_they_were_added(url: str, engine: Engine) -> None:
+    source, key = _dayed_source()
     with engine.begin() as connection:
         _at_0002(connection, source, key)
     engine.dispose()
     assert upgrade_storage(url) == ("0002", NEWEST)
     storage = open_storage(url)
-    expected = source.snapshot(key, everything=True)
-    found = storage.snapshot(key, everything=True)
-    assert [t for _, t in found.segments] == [t for _, t in expected.segments]
+    found, expected = (each.snapshot(key, everything=True) for each in (storage, source))
     assert same(found.experiment, expected.experiment)
     assert storage.summaries() == source.summaries()
+    days = dayed(storage, key)
+    assert days == source.days(key)
     today = NOW // DAY
-    handed = {(s.segment, s.day - today): s.tally.handed_out for s in storage.days(key)}
-    assert handed == {(0, 1): 20, (2, 4): 4}
-    assert not any(any(s.waited) or any(s.late) for s in storage.days(key))
+    assert [(sums.segment, sums.day - today) for sums in days] == [
+        *((0, 0), (0, 1), (0, 2)),
+        *((2, 3), (2, 4)),
+    ]
+    # An arm that was handed out on the first of several days alone is what is hard.
+    first = {arm for arm, n in enumerate(days[3].tally.assigned) if n}
+    assert first - {arm for arm, n in enumerate(days[4].tally.assigned) if n}
     for each in (source, storage):  # and both go on alike
         assign(each, key, ["d", "e"], now=NOW + 5 * DAY)
-        told: list[tuple[Target, float]] = [("z", 0.9), ("a", 0.7), ("d", 0.1), ("0.1", 1.0)]
+        rest: list[tuple[Target, float]] = [(f"{day}.{i}", 0.7) for day in (3, 4) for i in (2, 3)]
+        told: list[tuple[Target, float]] = [*rest, ("d", 0.1), ("0.1", 1.0)]
         said = [outcome.status for outcome in each.reward(key, told, None, NOW + 6 * DAY)]
-        assert said == ["stored", "stored", "stored", "closed"]
-    expected = source.snapshot(key, everything=True)
-    found = storage.snapshot(key, everything=True)
-    assert [t for _, t in found.segments] == [t for _, t in expected.segments]
-    assert source.days(key)[-1] == storage.days(key)[-1]
-    days = storage.days(key)
-    told_on = [(s.segment, s.day - today, s.tally.told, sum(s.late)) for s in days]
-    assert told_on == [(0, 1, 8, 1), (2, 4, 2, 0), (2, 5, 1, 0)]
-    for index, (_, tally) in enumerate(found.segments):
-        mine = [s.tally for s in days if s.segment == index]
-        assert sum(t.handed_out for t in mine) == tally.handed_out
-        assert sum(sum(t.sums) for t in mine) == sum(tally.sums)
+        assert said == ["stored"] * 5 + ["closed"]
+    assert tallied(storage, key) == tallied(source, key)
+    assert storage.days(key) == source.days(key)
+    assert storage.summaries() == source.summaries()
+    storage.close()
+
+
+def test_nothing_is_counted_where_nothing_was_handed_out(url: str, engine: Engine) -> None:
+    source = MemoryStorage()
+    key = running(source, 5)
+    with engine.begin() as connection:
+        _at_0002(connection, source, key)
+    engine.dispose()
+    upgrade_storage(url)
+    storage = open_storage(url)
+    assert storage.days(key) == ()
+    assign(storage, key, ["a"], now=NOW)
+    assert tallied(storage, key)[0].handed_out == 1
     storage.close()
 
 

@@ -11,8 +11,13 @@ from steadyarm.description import description_of, toml_of
 from steadyarm.looks.look import Look
 from steadyarm.replay import Replay
 from steadyarm.reports.document import Block, Code, Heading, Items, Note, Paragraph
-from steadyarm.reports.method import intervals_in_words, policy_in_words, rewards_in_words
-from steadyarm.wording import counted, when
+from steadyarm.reports.method import (
+    estimates_in_words,
+    intervals_in_words,
+    policy_in_words,
+    rewards_in_words,
+)
+from steadyarm.wording import counted
 
 __all__ = ["Fingerprint", "appendix", "fingerprint_of"]
 
@@ -64,13 +69,7 @@ def _method(look: Look) -> list[Block]:
     ]
     if look.verdict is None:
         return [*blocks, Paragraph(f"There are none yet: {look.obstacle}")]
-    estimates = (
-        "Estimates are of the reward on average over the whole test: every reward is weighted by "
-        "one over the probability with which its variant was drawn, so that neither changing "
-        "shares nor drift distort the comparison."
-        if settings.policy.unbiased
-        else "Estimates come from the rewards of the last epoch alone."
-    )
+    estimates = estimates_in_words(settings.policy)
     return [*blocks, Items((estimates, *intervals_in_words(look.verdict)))]
 
 
@@ -100,8 +99,7 @@ def _fingerprint(look: Look, found: Fingerprint | None) -> list[Block]:
     ends = (
         "It stays the same as long as no reward is told any more."
         if look.ended
-        else "The test has not ended, so it changes with every visit and reward after "
-        f"{when(look.seen)}."
+        else "The test has not ended, so it changes with every further visit and reward."
     )
     says = (
         f"SHA-256 of the log as a CSV file, {counted(found.rows, 'row')}. Anybody with access to "

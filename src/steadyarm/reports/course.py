@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from steadyarm.looks.look import Course, Look
+from steadyarm.looks.ranking import order_of, standing_of
 from steadyarm.plot import charts
 from steadyarm.reports.document import Block, Heading, Paragraph, Picture, Table
-from steadyarm.reports.leaderboard import order_of
+from steadyarm.reports.method import in_the_way
 from steadyarm.reports.parts import MOST_ROWS, rest_note
 from steadyarm.wording import counted, listed, number, p_value, percent, reach
 
@@ -21,8 +22,8 @@ def course_blocks(look: Look) -> list[Block]:
     head = Heading("Estimates over time")
     if look.course is None:
         why = (
-            f"{look.settings.policy.name} leaves variants out on the way, so there are no "
-            "estimates of the whole test before its end."
+            f"{in_the_way(look.settings.policy)}, so there are no estimates over time that can be "
+            "trusted."
             if not look.settings.policy.unbiased
             else "There are no rewards yet."
         )
@@ -45,19 +46,41 @@ def share_blocks(look: Look) -> list[Block]:
         times = "once" if turns == 1 else f"{turns:,} times"
         says = f"The policy changed its mind {times}." if turns else "Shares stayed as they were."
         blocks += [Paragraph(says), Picture(charts.allocation(look.shares)), _shares(look)]
-    blocks.append(Heading("Who can still win"))
-    if look.verdict is None:
-        return [*blocks, Paragraph("Every variant can still win.")]
-    others = [name for name in look.verdict.plausible if name != look.verdict.name]
-    level = percent(look.verdict.level)
-    says = (
-        f"Besides {look.verdict.name}, which leads, {counted(len(others), 'variant')} cannot be "
-        f"ruled out at {level}: {listed(others, 20)}."
-        if others
-        else f"All variants but {look.verdict.name} are ruled out at {level}."
-    )
-    blocks.append(Paragraph(says))
+    blocks.append(Heading("Who may be as good" if look.settled else "Who can still win"))
+    blocks += [Paragraph(said) for said in _rivals(look)]
     return blocks if look.course is None else [*blocks, Picture(charts.plausible(look.course))]
+
+
+def _rivals(look: Look) -> list[str]:
+    """Who is not ruled out, and who was not measured to the end."""
+    verdict = look.verdict
+    if verdict is None:
+        return [
+            "There is no verdict, so no variant is ruled out."
+            if look.settled
+            else "Every variant can still win."
+        ]
+    standings = [(name, standing_of(look, k)) for k, name in enumerate(look.labels)]
+    others = [name for name, standing in standings if standing in ("open", "maybe")]
+    dropped = [name for name, standing in standings if standing == "dropped"]
+    level = percent(verdict.level)
+    if others:
+        leads = "has the best estimate" if look.settled else "leads"
+        said = [
+            f"Besides {verdict.name}, which {leads}, {counted(len(others), 'variant')} cannot be "
+            f"ruled out at {level}: {listed(others, 20)}."
+        ]
+    elif len(dropped) < len(standings) - 1:
+        rest = " that were measured to the end" if dropped else ""
+        said = [f"All variants{rest} but {verdict.name} are ruled out at {level}."]
+    else:
+        said = [f"{verdict.name} is left."]
+    if dropped:
+        were = counted(len(dropped), "variant was", "variants were")
+        said.append(f"{were} dropped on the way: {listed(dropped, 20)}.")
+    if not verdict.anytime and not look.settled:
+        said.append("These intervals hold for one look at the end; until then they are a hint.")
+    return said
 
 
 def effect_blocks(look: Look) -> list[Block]:
@@ -109,7 +132,7 @@ def _looks(course: Course) -> Table:
         )
     timed = () if course.times is None else ("until (UTC)",)
     interval = f"{percent(course.level)} interval"
-    header = ("visits", *timed, "ahead", "estimate", interval, "can still win")
+    header = ("visits", *timed, "ahead", "estimate", interval, "not ruled out")
     caption = "Who led after so many visits; intervals hold at all looks at once"
     align = "r" + "l" * len(timed) + "lrrr"
     note = f"{len(rows)} of {last + 1:,} looks are shown." if len(rows) <= last else ""

@@ -8,6 +8,7 @@ from steadyarm.experiment import Experiment
 from steadyarm.inference import Otherwise
 from steadyarm.looks import look_at
 from steadyarm.looks.look import Look
+from steadyarm.looks.ranking import order_of
 from steadyarm.plot import charts
 from steadyarm.replay import Replay
 from steadyarm.reports.appendix import Fingerprint, appendix, fingerprint_of
@@ -23,8 +24,8 @@ from steadyarm.reports.document import (
     Picture,
 )
 from steadyarm.reports.labels import labelled, labelled_otherwise
-from steadyarm.reports.leaderboard import leaderboard_blocks, order_of
-from steadyarm.reports.method import in_short
+from steadyarm.reports.leaderboard import leaderboard_blocks
+from steadyarm.reports.method import in_short, in_the_way
 from steadyarm.reports.parts import health_table, otherwise_blocks, period_table
 from steadyarm.transfer import csv_lines
 from steadyarm.wording import counted, percent, when
@@ -36,6 +37,11 @@ HEALTH = {
     "warn": "One of the checks found something unusual.",
     "fail": "Something is wrong; do not rely on the result before it is explained.",
 }
+
+MEANWHILE = (
+    " What would have been concluded otherwise, the log's fingerprint and the replay check were "
+    "read just after that, and may include visits and rewards that came in between."
+)
 
 
 def experiment_report(
@@ -85,6 +91,8 @@ def document_of(
         ]
     blocks += appendix(look, fingerprint, replayed)
     foot = f"Written by SteadyArm {__version__} from what was stored at {when(look.seen)}."
+    if not look.settled and (fingerprint or replayed or isinstance(otherwise, Otherwise)):
+        foot += MEANWHILE
     return Document(f"Test report: {look.name}", tuple(blocks), foot)
 
 
@@ -114,8 +122,7 @@ def _drift(look: Look) -> list[Block]:
         why = (
             "There is nothing to compare yet."
             if look.settings.policy.unbiased
-            else f"{look.settings.policy.name} leaves variants out on the way, so drift cannot be "
-            "seen in what it measured."
+            else f"{in_the_way(look.settings.policy)}, so drift cannot be seen in what it measured."
         )
         return [head, Paragraph(why)]
     blocks: list[Block] = [head, Paragraph(look.drift.verdict)]
@@ -150,8 +157,5 @@ def _otherwise(other: Otherwise | str, look: Look) -> list[Block]:
     if not any(look.status.rewarded):
         return [head, Paragraph("No reward has been told yet.")]
     policy = look.settings.policy
-    biased = (
-        f"{policy.name} leaves variants out on the way, so its rewards cannot be read in other "
-        "ways without bias."
-    )
+    biased = f"{in_the_way(policy)}, so its rewards cannot be read in other ways without bias."
     return [head, Paragraph(other if policy.unbiased else biased)]

@@ -8,20 +8,24 @@ import numpy as np
 
 from steadyarm.factors import factors_of
 from steadyarm.looks.look import Look
+from steadyarm.looks.ranking import Standing, order_of, standing_of
 from steadyarm.plot import charts
 from steadyarm.reports.document import Block, Heading, Paragraph, Picture, Table
-from steadyarm.reports.parts import MOST_ROWS, best_first, rest_note
+from steadyarm.reports.parts import MOST_ROWS, rest_note
 from steadyarm.wording import counted, listed, number, percent, reach
 
-__all__ = ["leaderboard_blocks", "order_of"]
+__all__ = ["leaderboard_blocks"]
 
-
-def order_of(look: Look) -> list[int]:
-    """Variants from the best to the worst; as they were given if nothing is known."""
-    if look.verdict is None:
-        return list(range(len(look.names)))
-    order = best_first(look.verdict.estimates, look.settings.direction)
-    return [look.verdict.arm, *(k for k in order if k != look.verdict.arm)]
+STANDINGS: dict[Standing, str] = {
+    "best": "best",
+    "leads": "leads",
+    "ahead": "best estimate",
+    "open": "can still win",
+    "maybe": "may be as good",
+    "out": "ruled out",
+    "dropped": "dropped",
+    "unknown": "unknown",
+}
 
 
 def leaderboard_blocks(look: Look) -> list[Block]:
@@ -36,7 +40,6 @@ def leaderboard_blocks(look: Look) -> list[Block]:
             _assigned(look),
         ]
     total = max(sum(look.status.assigned), 1)
-    plausible = set(verdict.plausible)
     order = order_of(look)
     rows = tuple(
         (
@@ -44,16 +47,17 @@ def leaderboard_blocks(look: Look) -> list[Block]:
             number(verdict.estimates[k]),
             reach(*verdict.intervals[k]),
             percent(look.status.assigned[k] / total),
-            "leads" if k == verdict.arm else "yes" if names[k] in plausible else "no",
+            STANDINGS[standing_of(look, k)],
         )
         for k in order[:MOST_ROWS]
     )
-    left = [names[k] in plausible for k in order[MOST_ROWS:]]
     note = rest_note(MOST_ROWS, len(names))
-    if left:
-        note += f" Of the others {sum(left):,} can still win."
+    rest = [standing_of(look, k) for k in order[MOST_ROWS:]]
+    if rest:
+        still: Standing = "maybe" if look.settled else "open"
+        note += f" Of the others {rest.count(still):,} {STANDINGS[still]}."
     level = percent(verdict.level)
-    header = ("variant", "estimate", f"{level} interval", "share of visits", "can still win")
+    header = ("variant", "estimate", f"{level} interval", "share of visits", "standing")
     table = Table("Variants from the best to the worst", header, "lrrrl", rows, note)
     chart = charts.leaderboard(verdict, names, look.settings.direction)
     # the table here is cut, too

@@ -9,7 +9,14 @@ from steadyarm.settings import UNITS, Settings
 from steadyarm.verdict import Verdict
 from steadyarm.wording import number, percent
 
-__all__ = ["in_short", "intervals_in_words", "policy_in_words", "rewards_in_words"]
+__all__ = [
+    "estimates_in_words",
+    "in_short",
+    "in_the_way",
+    "intervals_in_words",
+    "policy_in_words",
+    "rewards_in_words",
+]
 
 WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
 SHORT = {
@@ -59,10 +66,21 @@ UNBIASED = (
     "The chances of all variants are on record for every visit, so estimates are right on average "
     "however rewards drift."
 )
-TRUSTING = (
+EPOCHS = (
     "It leaves variants out on the way, so its estimates are right only if nothing drifts during "
     "the test."
 )
+TRUSTING = (
+    "It does not keep a chance for every variant at every visit, and its estimates trust that "
+    "nothing drifts during the test."
+)
+WEIGHTED = (
+    "Estimates are of the reward on average over the whole test: every reward is weighted by one "
+    "over the probability with which its variant was drawn, so that neither changing shares nor "
+    "drift distort the comparison."
+)
+LAST_EPOCH = "Estimates come from the rewards of the last epoch alone."
+ALL_ALIKE = "Estimates take all rewards alike, whenever they came, so drift can distort them."
 VARIANCES = {
     "rounds": "the scatter of single rewards",
     "lists": "the scatter of rewards of the same variant within blocks",
@@ -85,7 +103,7 @@ def policy_in_words(settings: Settings) -> tuple[str, ...]:
     """How variants were chosen."""
     policy = settings.policy
     said = [LONG.get(policy.name, f"Variants are chosen by {OWN}, {policy.name}.")]
-    said.append(UNBIASED if policy.unbiased else TRUSTING)
+    said.append(UNBIASED if policy.unbiased else EPOCHS if policy.waits else TRUSTING)
     for name, share in settings.control.items():
         said.append(f"{name} is the control and always gets {percent(share)}.")
     floors = settings.min_share
@@ -104,6 +122,27 @@ def policy_in_words(settings: Settings) -> tuple[str, ...]:
         "compute it again."
     )
     return (*said, units, draws)
+
+
+def estimates_in_words(policy: Policy[Any]) -> str:
+    """What estimates are made of."""
+    return WEIGHTED if policy.unbiased else LAST_EPOCH if policy.waits else ALL_ALIKE
+
+
+def in_the_way(policy: Policy[Any]) -> str:
+    """Why a policy that is not unbiased allows no estimates but its own; begins a sentence.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> in_the_way(sa.Peace())
+    'Peace leaves variants out on the way'
+    >>> in_the_way(sa.LinearThompson())
+    'Linear-Thompson does not give every variant a chance at every visit'
+    """
+    if policy.waits:
+        return f"{policy.name} leaves variants out on the way"
+    return f"{policy.name} does not give every variant a chance at every visit"
 
 
 def rewards_in_words(settings: Settings) -> tuple[str, ...]:
@@ -146,7 +185,7 @@ def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
     )
     return (
         f"Intervals hold for all variants at once with probability {percent(verdict.level)}; so "
-        f"does the list of variants that can still win. {looks}",
+        f"does the list of variants that are not ruled out. {looks}",
         f"{kind}{source}. What must be true: {verdict.assumption}",
     )
 

@@ -119,6 +119,10 @@ class RunningDays:
         """Assignments in all."""
         return sum(tally.handed_out for tally in self.tallies.values())
 
+    def refused(self) -> int:
+        """Rewards that came too late in all."""
+        return sum(map(sum, self.late.values()))
+
     def sums(self, segment: int) -> tuple[DaySums, ...]:
         """The days in order, as they are now."""
         return tuple(

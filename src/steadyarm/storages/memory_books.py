@@ -93,6 +93,7 @@ class Books:
             *(record.created, record.version, record.observed),
             assigned=sum(tally.handed_out for tally in sums),
             rewarded=sum(sum(tally.rewarded) for tally in sums),
+            late=sum(days.refused() for days in self.days),
             started=self.segments[0].opened if self.segments else None,
             last=max((tally.last for tally in sums if tally.last is not None), default=None),
         )

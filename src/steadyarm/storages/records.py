@@ -123,6 +123,7 @@ class Summary:
     ----------
     config : shared by all summaries of the experiment; not to be changed
     assigned, rewarded : assignments and rewards in all
+    late : rewards that came too late and were refused, as in `DaySums`
     started : when the first segment was opened; None before
     last : time of the last assignment; None before the first
     """
@@ -137,6 +138,7 @@ class Summary:
     observed: int
     assigned: int
     rewarded: int
+    late: int
     started: int | None
     last: int | None
 

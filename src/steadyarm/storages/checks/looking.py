@@ -154,6 +154,10 @@ def dayed(storage: Storage, key: int) -> tuple[DaySums, ...]:
     places = [(sums.segment, sums.day) for sums in days]
     assert places == sorted(handed), "not the days on which something was handed out, in order"
     for place, sums in zip(places, days, strict=True):
+        pairs = zip(sums.tally.rewarded, sums.tally.assigned, strict=True)
+        assert all(told <= given for told, given in pairs), (
+            "an arm has more rewards on a day than it was handed out"
+        )
         _day_is_of(sums, handed[place])
     for record, tally in storage.snapshot(key, everything=True).segments:
         parts = [sums.tally for sums in days if sums.segment == record.index]

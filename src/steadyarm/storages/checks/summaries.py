@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks.bench import (
     DAY,
@@ -37,6 +39,7 @@ def check_summaries(open_storage: Open) -> None:
         assert (draft.started, draft.last, draft.assigned) == (None, None, 0), "a draft has begun"
         assert (full.started, full.last) == (NOW, NOW + 7), "not when it began and was last used"
         assert (full.assigned, full.rewarded) == (12, 6), "not all segments are counted"
+        assert {each.late for each in found} == {0}, "late although nothing was refused"
         assert (started.started, started.last) == (NOW, None), "it has opened, and was not used"
 
 
@@ -55,7 +58,10 @@ def check_summaries_follow(open_storage: Open) -> None:
     (found,) = _compared(other)
     assert (found.version, found.observed, found.assigned) == (2, 1, 4), "a decision is not seen"
     storage.reward(key, [("0.1", 1.0)], None, NOW + 6 * DAY)
-    assert _compared(other) == [found], "a reward that came too late counts"
+    found = replace(found, late=1)
+    assert _compared(other) == [found], "a reward that came too late counts, or is not noticed"
+    storage.reward(key, [("0.1", 1.0), ("1.1", 1.0)], None, NOW + 6 * DAY)
+    assert _compared(other)[0].late == 3, "not every telling that came too late is noticed"
     for state in ("paused", "stopped", "archived"):
         storage.move(key, state)
         assert _compared(other)[0].state == state, f"it is {state}, and not called so"
@@ -81,6 +87,8 @@ def _compared(storage: Storage) -> list[Summary]:
         told = sum(row.reward is not None for row in rows)
         assert summary.rewarded == told, "a summary miscounts rewards"
         assert summary.rewarded == sum(tally.told for _, tally in segments)
+        late = sum(sum(sums.late) for sums in storage.days(summary.key))
+        assert summary.late == late, "a summary miscounts rewards that came too late"
         assert summary.started == (segments[0][0].opened if segments else None), "another start"
         last = max((row.created for row in rows), default=None)
         assert summary.last == last, "another last assignment"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
@@ -32,6 +32,7 @@ def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
             tallies.c.key,
             func.sum(tallies.c.assigned).label("assigned"),
             func.sum(tallies.c.rewarded).label("rewarded"),
+            func.sum(tallies.c.late).label("late"),
             func.max(tallies.c.last).label("last"),
         )
         .where(*conditions)
@@ -49,6 +50,7 @@ def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
             experiments.c.observed,
             counts.c.assigned,
             counts.c.rewarded,
+            counts.c.late,
             segments.c.opened,
             counts.c.last,
         )
@@ -75,19 +77,8 @@ def days(connection: Connection, key: int) -> tuple[DaySums, ...]:
     weights = connection.execute(WEIGHTS, {"key": key})
     arms = {index: len(json.loads(text)[0]) for index, text in weights}
     rows = connection.execute(DAYS, {"key": key})
-    return tuple(_day(*each, arms[each[0]]) for each in _by_day(rows))
-
-
-def _by_day(rows: Iterable[AnyRow]) -> Iterator[tuple[int, int, list[AnyRow]]]:
-    """Segment, day and rows. Where nothing was handed out, rows belong to the next day: they are of
-    assignments from before revision 0003, which counts these on the last day they may be of.
-    """
-    found: list[AnyRow] = []
-    for (segment, day), group in groupby(rows, lambda row: (row.segment, row.day)):
-        found += group
-        if any(row.assigned for row in found):
-            yield segment, day, found
-            found = []
+    grouped = groupby(rows, lambda row: (row.segment, row.day))
+    return tuple(_day(*place, [*group], arms[place[0]]) for place, group in grouped)
 
 
 def _day(segment: int, day: int, rows: list[AnyRow], arms: int) -> DaySums:
@@ -119,6 +110,7 @@ def summaries(
             observed=row.observed,
             assigned=int(row.assigned or 0),
             rewarded=int(row.rewarded or 0),
+            late=int(row.late or 0),
             started=row.opened,
             last=row.last,
         )

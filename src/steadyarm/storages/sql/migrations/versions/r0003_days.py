@@ -1,9 +1,12 @@
 """Tallies by day, with how long rewards were waited for and how many came too late.
 
-What was counted before is put on the day of the last assignment it counts; rows that count rewards
-alone, on that of their segment.
+The old sums do not say what belongs to which day, so they are made anew from assignments and
+rewards, exactly. How many came too late before is not known.
 """
 
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,41 +15,35 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
-TABLE, BEFORE = "steadyarm_tallies", "steadyarm_tallies_before"
-KEPT = ("key", "segment", "arm", "shard", "assigned", "rewarded", "sums", "squares", "last")
+TABLE = "steadyarm_tallies"
+KEYS = ("key", "segment", "arm", "shard", "day")
 DAY = 86_400_000_000  # microseconds
+POSITIONS = 2**32
+SHARD = 0
+AT_ONCE = 10_000
 
-segments = sa.table(
-    "steadyarm_segments", *(sa.column(name, sa.BigInteger) for name in ("key", "index", "opened"))
-)
+
+def _table(name: str, *whole: str, **others: Any) -> sa.TableClause:
+    columns = dict.fromkeys(whole, sa.BigInteger) | others
+    return sa.table(name, *(sa.column(each, kind) for each, kind in columns.items()))
+
+
+COUNTS = ("assigned", "rewarded", "last", "waited")
+tallies = _table(TABLE, *KEYS, *COUNTS, sums=sa.Text, squares=sa.Text)
+assignments = _table("steadyarm_assignments", "key", "number", "arm", "created")
+rewards = _table("steadyarm_rewards", "key", "number", "created", reward=sa.Double)
 
 
 def upgrade() -> None:
-    """Add the columns, and the day to the primary key."""
-    if op.get_bind().dialect.name == "sqlite":
-        _copy()
+    """Add the columns, and the day to the primary key; count anew."""
+    connection = op.get_bind()
+    if connection.dialect.name == "sqlite":
+        _make()
     else:
-        _alter()
-
-
-def _tallies(name: str, *more: str) -> sa.TableClause:
-    return sa.table(name, *(sa.column(each, sa.BigInteger) for each in (*KEPT, *more)))
-
-
-def _day(tallies: sa.TableClause) -> sa.ColumnElement[int]:
-    others = tallies.alias("others")
-    last = (
-        sa.select(sa.func.max(others.c.last))
-        .where(others.c.key == tallies.c.key, others.c.segment == tallies.c.segment)
-        .scalar_subquery()
-    )
-    opened = (
-        sa.select(segments.c.opened)
-        .where(segments.c.key == tallies.c.key, segments.c.index == tallies.c.segment)
-        .scalar_subquery()
-    )
-    time = sa.func.coalesce(tallies.c.last, last, opened, 0, type_=sa.BigInteger)
-    return time // sa.literal(DAY, sa.BigInteger)
+        _alter()  # first, for its lock: nobody adds to what is being counted
+    rows = [*_counted(connection)]
+    for first in range(0, len(rows), AT_ONCE):
+        connection.execute(sa.insert(tallies), rows[first : first + AT_ONCE])
 
 
 def _count(name: str) -> sa.Column[Any]:
@@ -54,23 +51,25 @@ def _count(name: str) -> sa.Column[Any]:
 
 
 def _alter() -> None:
-    op.add_column(TABLE, sa.Column("day", sa.Integer, nullable=True))
+    """Not made anew: others may have been given rights to the table."""
     op.add_column(TABLE, _count("waited"))
     op.add_column(TABLE, _count("late"))
-    tallies = _tallies(TABLE, "day")
-    op.execute(sa.update(tallies).values(day=_day(tallies)))
-    op.alter_column(TABLE, "day", nullable=False)
+    op.execute(sa.delete(tallies))
+    op.add_column(TABLE, sa.Column("day", sa.Integer, nullable=False))
     op.drop_constraint(f"{TABLE}_pkey", TABLE, type_="primary")
-    op.create_primary_key(f"{TABLE}_pkey", TABLE, ["key", "segment", "arm", "shard", "day"])
+    op.create_primary_key(f"{TABLE}_pkey", TABLE, [*KEYS])
 
 
-def _copy() -> None:
-    """SQLite cannot change a primary key; the new table is made under its final name."""
-    op.rename_table(TABLE, BEFORE)
-    keys = (("key", sa.BigInteger), *((n, sa.Integer) for n in ("segment", "arm", "shard", "day")))
+def _make() -> None:
+    """SQLite cannot change a primary key."""
+    op.drop_table(TABLE)
+    kinds = {"key": sa.BigInteger}
     op.create_table(
         TABLE,
-        *(sa.Column(name, kind, primary_key=True, autoincrement=False) for name, kind in keys),
+        *(
+            sa.Column(name, kinds.get(name, sa.Integer), primary_key=True, autoincrement=False)
+            for name in KEYS
+        ),
         sa.Column("assigned", sa.BigInteger, nullable=False),
         sa.Column("rewarded", sa.BigInteger, nullable=False),
         sa.Column("sums", sa.Text, nullable=False),
@@ -79,7 +78,47 @@ def _copy() -> None:
         _count("waited"),
         _count("late"),
     )
-    old = _tallies(BEFORE)
-    rows = sa.select(*(old.c[name] for name in KEPT), _day(old))
-    op.execute(sa.insert(_tallies(TABLE, "day")).from_select([*KEPT, "day"], rows))
-    op.drop_table(BEFORE)
+
+
+def _counted(connection: sa.Connection) -> Iterator[dict[str, Any]]:
+    """Rows of tallies. Equal rewards come as one, since most tests know few different ones."""
+    whole = sa.BigInteger
+    segment = assignments.c.number // sa.literal(POSITIONS, whole)
+    day = assignments.c.created // sa.literal(DAY, whole)
+    waited = (rewards.c.created - assignments.c.created) // sa.literal(1000, whole)
+    place = (assignments.c.key, segment.label("segment"), assignments.c.arm, day.label("day"))
+    found = (
+        sa.select(
+            *place,
+            rewards.c.reward,
+            sa.func.count().label("times"),
+            sa.func.max(assignments.c.created).label("last"),
+            sa.func.sum(sa.case((waited > 0, waited), else_=0)).label("waited"),
+        )
+        .select_from(
+            assignments.outerjoin(
+                rewards,
+                (rewards.c.key == assignments.c.key) & (rewards.c.number == assignments.c.number),
+            )
+        )
+        .group_by(*(sa.literal_column(str(i)) for i in range(1, 6)))
+        .order_by(*(sa.literal_column(str(i)) for i in range(1, 5)))
+        .execution_options(yield_per=AT_ONCE)
+    )
+    for at, group in groupby(connection.execute(found), _place):
+        rows = [*group]
+        told = [(Fraction(row.reward), row.times) for row in rows if row.reward is not None]
+        yield {
+            **dict(zip(("key", "segment", "arm", "day"), at, strict=True)),
+            "shard": SHARD,
+            "assigned": sum(row.times for row in rows),
+            "rewarded": sum(times for _, times in told),
+            "sums": str(sum((value * times for value, times in told), Fraction(0))),
+            "squares": str(sum((value * value * times for value, times in told), Fraction(0))),
+            "last": max(row.last for row in rows),
+            "waited": sum(int(row.waited) for row in rows),
+        }
+
+
+def _place(row: sa.Row[Any]) -> tuple[int, ...]:
+    return row.key, row.segment, row.arm, row.day
