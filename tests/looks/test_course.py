@@ -244,3 +244,13 @@ def test_a_visit_between_two_reads_is_no_failure(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(test.storage, "days", later)
     assert look_at(test).verdict is not None
+
+
+def test_a_policy_may_choose_before_the_budget_is_spent() -> None:
+    """Sequential halving of 6 variants plays the same number of each, so some visits are left."""
+    test = played(policy=sa.SequentialHalving(), budget=1000, visits=1000, days=2, step=1)
+    look = look_at(test)
+    assert sum(look.status.assigned) < 1000
+    assert look.settled
+    assert look.headline.startswith(f"After all {sum(look.status.assigned):,} visits, ")
+    assert look.expected_end is None

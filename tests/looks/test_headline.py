@@ -49,7 +49,7 @@ def told(status: Status = STATUS, **given: Any) -> str:
 
 def _told(status: Status, **given: Any) -> Told:
     labels = {name: name for name in NAMES}
-    usual = Told(labels, status, verdict("A", "B"), "", None, None, True, None)
+    usual = Told(labels, status, verdict("A", "B"), "", False, None, None, True, None)
     return replace(usual, **given)
 
 

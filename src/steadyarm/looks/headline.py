@@ -35,6 +35,7 @@ class Told:
     status: Status
     verdict: Verdict | None
     obstacle: str
+    policy_ended: bool
     until: datetime | None
     drift: DriftReport | None
     by_day: bool
@@ -48,7 +49,8 @@ class Told:
     @property
     def ended(self) -> bool:
         """Whether nothing more will be handed out."""
-        return self.handed >= self.status.budget or self.status.state in ("stopped", "archived")
+        spent = self.handed >= self.status.budget
+        return spent or self.policy_ended or self.status.state in ("stopped", "archived")
 
 
 def headline(told: Told) -> str:
@@ -98,8 +100,8 @@ def since(report: DriftReport, moved: Floats) -> date:
 
 def _progress(told: Told) -> str:
     status = told.status
-    if told.handed >= status.budget:
-        return f"After all {status.budget:,} visits"
+    if told.handed >= status.budget or told.policy_ended:
+        return f"After all {told.handed:,} visits"
     so_far = f"after {told.handed:,} of {status.budget:,} visits"
     word = {"paused": "Paused ", "stopped": "Stopped ", "archived": "Stopped "}
     return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()

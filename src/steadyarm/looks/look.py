@@ -151,6 +151,7 @@ class Look:
     settings, status : what it was created with, and where it stands
     started, last : when the first and the last variant was handed out; None before the first
     expected_end : when the budget will be spent at the present pace; None if that is not known
+    policy_ended : whether the policy has chosen, however much of the budget is left
     rewards_until : up to when rewards of what was handed out may come; None if none is waited for
     headline : the verdict in a few plain sentences, without markup
     announcement : what of it is worth saying aloud when it changes; without numbers of visits
@@ -172,6 +173,7 @@ class Look:
     started: datetime | None
     last: datetime | None
     expected_end: datetime | None
+    policy_ended: bool
     rewards_until: datetime | None
     headline: str
     announcement: str
@@ -204,7 +206,7 @@ class Look:
     def ended(self) -> bool:
         """Whether nothing more will be handed out."""
         spent = sum(self.status.assigned) >= self.status.budget
-        return spent or self.status.state in ("stopped", "archived")
+        return spent or self.policy_ended or self.status.state in ("stopped", "archived")
 
     @property
     def settled(self) -> bool:

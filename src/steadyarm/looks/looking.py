@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from steadyarm.answers import moment
+from steadyarm.decisions import state_of
 from steadyarm.errors import RewardsPendingError
 from steadyarm.experiment import Experiment
 from steadyarm.factors import factors_of, labels_of
@@ -48,8 +49,10 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     whole, spans = judge(settings, snapshot, now, strict=False), _spans(snapshot)
     started = min((start for start, _ in spans.values()), default=None)
     waiting = waiting_of(days) if days else None
+    policy_ended = _has_chosen(settings, snapshot)
     left, end = status.budget - sum(status.assigned), None
-    if waiting is not None and started is not None and status.state == "running" and left > 0:
+    runs = status.state == "running" and left > 0 and not policy_ended
+    if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, moment(now), left)
     judgement, verdict, obstacle = _judged(settings, snapshot, now, level)
     course = effects = drift = None
@@ -67,7 +70,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else moment(open_until)
     labels = dict(zip(settings.arms.names, labels_of(settings.arms.names), strict=True))
-    told = Told(labels, status, verdict, obstacle, until, drift, by_day, health)
+    told = Told(labels, status, verdict, obstacle, policy_ended, until, drift, by_day, health)
     return Look(
         name=experiment.name,
         seen=moment(now),
@@ -76,6 +79,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         started=started,
         last=max((last for _, last in spans.values()), default=None),
         expected_end=end,
+        policy_ended=policy_ended,
         rewards_until=until,
         headline=headline(told),
         announcement=announcement(told),
@@ -98,6 +102,16 @@ def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
         for record, tally in snapshot.segments
         if tally.last is not None
     }
+
+
+def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
+    """Whether a policy of epochs is done, which may be some visits before the budget is spent."""
+    if not settings.policy.waits or not snapshot.segments:
+        return False
+    if any(record.closed is None for record, _ in snapshot.segments):
+        return False
+    state = state_of(settings, snapshot.experiment.policy_state)
+    return settings.policy.next_segment(state) is None
 
 
 def _judged(

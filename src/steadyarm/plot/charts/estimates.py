@@ -85,14 +85,14 @@ def _summary(course: Course, labels: Sequence[str]) -> str:
     changes = int(np.count_nonzero(np.diff(course.leaders)))
     return (
         f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
-        f"with an estimate of {number(course.estimates[-1, k])}{reach}; {alive:,} of "
-        f"{counted(len(course.names), 'variant')} can still win. The leader changed "
+        f"with an estimate of {number(course.estimates[-1, k])}{reach}; not ruled out: "
+        f"{alive:,} of {counted(len(course.names), 'variant')}. The leader changed "
         f"{counted(changes, 'time')}."
     )
 
 
 def _table(course: Course) -> Table:
-    header = ("time", "visits", "variant", "estimate", "low", "high", "can still win", "leads")
+    header = ("time", "visits", "variant", "estimate", "low", "high", "not ruled out", "leads")
     times = course.times or (None,) * len(course.rounds)
     rows = tuple(
         (

@@ -27,10 +27,10 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
     alive = set(verdict.plausible) - {verdict.name}
     states = {
         "leads": np.array([k == verdict.arm for k in top]),
-        "can still win": np.array([names[k] in alive and k != verdict.arm for k in top]),
+        "not ruled out": np.array([names[k] in alive and k != verdict.arm for k in top]),
     }
-    states["ruled out"] = ~(states["leads"] | states["can still win"])
-    colors = {"leads": 0, "can still win": 4, "ruled out": None}
+    states["ruled out"] = ~(states["leads"] | states["not ruled out"])
+    colors = {"leads": 0, "not ruled out": 4, "ruled out": None}
     labels = labels_of(names)
     rows = tuple(labels[k] for k in top)
     series = tuple(
@@ -67,8 +67,8 @@ def _summary(verdict: Verdict, labels: Sequence[str]) -> str:
     reach = f" (interval {number(low)} to {number(high)})" if np.isfinite(high - low) else ""
     return (
         f"{shown(labels[verdict.arm], 60)} leads with an estimate of "
-        f"{number(verdict.estimates[verdict.arm])}{reach}; {len(verdict.plausible):,} of "
-        f"{counted(len(labels), 'variant')} can still win."
+        f"{number(verdict.estimates[verdict.arm])}{reach}; not ruled out: "
+        f"{len(verdict.plausible):,} of {counted(len(labels), 'variant')}."
     )
 
 
@@ -77,7 +77,7 @@ def _table(
 ) -> Table:
     header = (
         "rank", "variant", "estimate", "standard error", "low", "high", "behind by",
-        "behind by, low", "behind by, high", "can still win",
+        "behind by, low", "behind by, high", "not ruled out",
     )  # fmt: skip
     alive = set(verdict.plausible)
     rows = tuple(

@@ -22,17 +22,17 @@ POINTS = 300
 
 
 def plausible(course: Course) -> Chart:
-    """The shrinking set of variants that can still win."""
+    """The shrinking set of variants that are not ruled out."""
     x, clock = clock_axis(course)
     counts = course.plausible.sum(axis=1).astype(float)
     rows = _with_changes(counts)
     number_left = Series(
-        "can still win", tuple(x[j] for j in rows), counts[rows], kind="steps", color=0
+        "not ruled out", tuple(x[j] for j in rows), counts[rows], kind="steps", color=0
     )
-    first = Panel(clock, Axis("variants"), (number_left,), "Variants that can still win")
+    first = Panel(clock, Axis("variants"), (number_left,), "Variants that are not ruled out")
     return Chart(
         "plausible",
-        "How many variants can still win",
+        "How many variants are not ruled out",
         _summary(course),
         (first, _race(course)) if not course.plausible[-1].all() else (first,),
         _table(course),
@@ -54,7 +54,7 @@ def _last_hope(course: Course) -> NDArray[np.int64]:
 
 
 def _ruled_out(course: Course) -> list[int | None]:
-    """Look at which each was ruled out for good; None if it can still win."""
+    """Look at which each was ruled out for good; None if it are not ruled out."""
     J = len(course.rounds)
     return [None if stop == J else int(stop) for stop in _last_hope(course)]
 
@@ -73,12 +73,12 @@ def _race(course: Course) -> Panel:
     length = np.array([float(course.rounds[-1 if out[k] is None else out[k]]) for k in rows])
     alive = np.array([out[k] is None for k in rows])
     more = len(out) - len(rows)
-    title = "How long each could win" + (f" ({len(rows)} of {len(out):,})" * bool(more))
+    title = "How long each was in" + (f" ({len(rows)} of {len(out):,})" * bool(more))
     return Panel(
         Axis("", "label"),
         Axis("visits judged"),
         (
-            Series("can still win", names, np.where(alive, length, np.nan), kind="bars", color=0),
+            Series("not ruled out", names, np.where(alive, length, np.nan), kind="bars", color=0),
             Series("ruled out", names, np.where(alive, np.nan, length), kind="bars", color=None),
         ),
         title,
@@ -91,13 +91,13 @@ def _summary(course: Course) -> str:
     alive = [name for name, may in zip(labels, course.plausible[-1], strict=True) if may]
     K, rounds = len(course.names), int(course.rounds[-1])
     return (
-        f"After {counted(rounds, 'visit')} {len(alive):,} of {counted(K, 'variant')} can still "
-        f"win: {listed(alive, 5)}; {K - len(alive):,} are ruled out."
+        f"After {counted(rounds, 'visit')} not ruled out: {len(alive):,} of "
+        f"{counted(K, 'variant')} ({listed(alive, 5)})."
     )
 
 
 def _table(course: Course) -> Table:
-    header = ("variant", "can still win", "ruled out at", "visits until then", "looks until")
+    header = ("variant", "not ruled out", "ruled out at", "visits until then", "looks until")
     rows: list[tuple[str, bool, datetime | None, int | None, int | None]] = []
     for k, j in enumerate(_ruled_out(course)):
         name, times = course.names[k], course.times
