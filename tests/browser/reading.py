@@ -18,7 +18,7 @@ def address(name: str) -> str:
 
 def verdict(page: Page) -> Locator:
     """The sentence that says how it stands."""
-    return page.get_by_role("status").first
+    return page.locator("[data-live=headline]")
 
 
 def sign_in(page: Page, token: str) -> None:

@@ -15,6 +15,7 @@ from steadyarm.inference.balance import NORMAL, Balance, bennett, standardised, 
 from steadyarm.inference.logged import LoggedSegment, names_of
 from steadyarm.inference.luck import assignment_balance, attrition_balance
 from steadyarm.inference.plain import plain
+from steadyarm.wording import counted
 
 __all__ = [
     "CountTest",
@@ -124,7 +125,8 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
     if found.p_value < MENTION:
         return found
     missing = int(balance.observed.sum())
-    fine = f"{missing} rewards are missing, in all variants alike (p = {found.p_value:.2g})."
+    lost = counted(missing, "reward is", "rewards are")
+    fine = f"{lost} missing, in all variants alike (p = {found.p_value:.2g})."
     return replace(found, verdict=fine if missing else "No reward is missing.")
 
 

@@ -80,8 +80,7 @@ def announcement(told: Told) -> str:
     """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
     if told.verdict is None:
         return ""
-    said = _standing(told, told.verdict)
-    return " ".join(filter(None, (said[:1].upper() + said[1:], _unhealthy(told))))
+    return " ".join(filter(None, (_standing(told, told.verdict), _unhealthy(told))))
 
 
 def since(report: DriftReport, moved: Floats) -> date:

@@ -1,90 +1,107 @@
 // Draws charts when they come into sight, and again when their numbers change.
 "use strict";
 (() => {
-  const plotly = document.currentScript.dataset.plotly;
+  const {busy, renew} = window.renewing;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  const tags = new WeakMap(), seen = new Set();
-  let library = null;
-
-  function load() {
-    library ??= new Promise((done, failed) => {
-      const script = document.createElement("script");
-      script.src = plotly;
-      script.onload = () => done(window.Plotly);
-      script.onerror = failed;
-      document.head.append(script);
-    });
-    return library;
-  }
+  const tags = new WeakMap(), columns = new WeakMap(), seen = new Set();
+  const wide = (place) => place.clientWidth > 800 ? 1 : 0;
 
   async function draw(place) {
     const headers = {Accept: "application/json"};
     const known = tags.get(place);
     if (known) headers["If-None-Match"] = known;
-    const wide = place.clientWidth > 800 ? 1 : 0;
-    const address = `${place.dataset.chart}?dark=${dark.matches ? 1 : 0}&wide=${wide}`;
+    columns.set(place, wide(place));
+    const address = `${place.dataset.chart}?dark=${dark.matches ? 1 : 0}&wide=${columns.get(place)}`;
     const [Plotly, answer] = await Promise.all([
-      load(), fetch(address, {headers, cache: "no-store", credentials: "same-origin"})]);
-    if (!answer.ok) return; // 304, or nothing to draw now
-    tags.set(place, answer.headers.get("ETag"));
+      window.loadPlotly(), fetch(address, {headers, cache: "no-store", credentials: "same-origin"})]);
+    if (answer.status >= 500) throw new Error(`status ${answer.status}`);
+    if (!answer.ok) return true; // 304, or nothing to draw now
     const figure = await answer.json();
     if (!place.classList.contains("js-plotly-plot")) place.replaceChildren();
-    const config = {responsive: true, displaylogo: false, displayModeBar: false, staticPlot: false,
+    const config = {displaylogo: false, displayModeBar: false, staticPlot: false,
       scrollZoom: false, doubleClick: "reset"};
     if (calm.matches) figure.layout.transition = {duration: 0};
     await Plotly.react(place, figure.data, figure.layout, config);
+    tags.set(place, answer.headers.get("ETag"));
+    return true;
   }
-
-  // One drawing of a place at a time; what came meanwhile is drawn once after it.
-  const drawing = new WeakMap();
-  async function again(place) {
-    if (drawing.has(place)) { drawing.set(place, true); return; }
-    do {
-      drawing.set(place, false);
-      try { await draw(place); } catch { /* the summary and the table are there */ }
-    } while (drawing.get(place));
-    drawing.delete(place);
-  }
-
-  const watch = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting && !seen.has(entry.target)) { seen.add(entry.target); again(entry.target); }
-    }
-  }, {rootMargin: "300px"});
-  function look() {
-    for (const place of document.querySelectorAll("[data-chart]")) watch.observe(place);
-  }
-  look();
-
-  document.addEventListener("steadyarm:fresh", () => {
-    look();
-    for (const place of seen) again(place);
-    for (const part of document.querySelectorAll("details[data-table][open]")) fill(part);
-  });
-  function anew() {
-    for (const place of seen) { tags.delete(place); again(place); }
-  }
-  dark.addEventListener("change", anew);
-  matchMedia("(min-width: 60rem)").addEventListener("change", anew); // panels beside or below each other
 
   async function fill(part) {
+    const here = part.querySelector(".table-here");
+    if (!part.open) return true;
+    if (busy(here)) return false;
     const answer = await fetch(part.dataset.table, {headers: {Accept: "text/html"}, credentials: "same-origin"});
-    if (!answer.ok) return;
+    if (answer.status >= 500) throw new Error(`status ${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const table = page.getElementById("numbers");
-    const here = part.querySelector(".table-here");
-    if (!table) return;
+    if (!table) return true;
     table.removeAttribute("id");
     here.tabIndex = 0; // so that keys scroll it
     here.setAttribute("role", "region");
     here.setAttribute("aria-label", part.querySelector("summary").textContent);
+    const fresh = document.createElement("div");
+    fresh.append(table);
     const top = here.scrollTop;
-    here.replaceChildren(document.importNode(table, true));
+    const done = renew(here, fresh);
     here.scrollTop = top;
+    return done;
   }
+
+  // Charts and tables to be fetched; what fails, or is in use, waits for the page's next refresh.
+  const due = new Set(), underway = new Set();
+  async function work(one) {
+    if (underway.has(one)) return;
+    underway.add(one);
+    let done = true;
+    while (done && due.delete(one) && one.isConnected) { // again if more came meanwhile
+      try { done = await (one.dataset.chart ? draw(one) : fill(one)); } catch { done = false; }
+    }
+    if (!done) due.add(one);
+    underway.delete(one);
+  }
+  function want(one) {
+    due.add(one);
+    work(one);
+  }
+
+  const watch = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting && !seen.has(entry.target)) { seen.add(entry.target); want(entry.target); }
+    }
+  }, {rootMargin: "300px"});
+  const widths = new ResizeObserver((entries) => { // the window's, or of a chart that has got a neighbour
+    for (const {target} of entries) {
+      if (!target.clientWidth || !target.classList.contains("js-plotly-plot")) continue;
+      if (wide(target) !== columns.get(target)) want(target); // panels beside or below each other
+      else window.Plotly.relayout(target, {autosize: true});
+    }
+  });
+  function look() {
+    for (const place of document.querySelectorAll("[data-chart]")) {
+      watch.observe(place);
+      widths.observe(place);
+    }
+  }
+  look();
+
+  document.addEventListener("steadyarm:fresh", (event) => {
+    for (const place of seen) {
+      if (place.isConnected) continue;
+      seen.delete(place);
+      watch.unobserve(place);
+      widths.unobserve(place);
+      window.Plotly?.purge(place);
+    }
+    look();
+    if (event.detail.changed) {
+      for (const place of seen) due.add(place);
+      for (const part of document.querySelectorAll("details[data-table][open]")) due.add(part);
+    }
+    for (const one of [...due]) work(one);
+  });
+  dark.addEventListener("change", () => { for (const place of seen) want(place); });
   document.addEventListener("toggle", (event) => {
-    const part = event.target;
-    if (part.open && part.dataset.table) fill(part).catch(() => { /* the link is there */ });
+    if (event.target.open && event.target.dataset.table) want(event.target);
   }, true);
 })();

@@ -2,33 +2,34 @@
 "use strict";
 (() => {
   const EVERY = 4000, SLOWEST = 60000;
-  let tag = null, wait = EVERY, timer = 0;
+  const {busy, renew} = window.renewing;
+  let tag = null, latest = null, wait = EVERY, timer = 0;
 
-  function busy(part) {
-    // what somebody is using stays as it is until they leave it
-    const active = document.activeElement;
-    const chosen = document.getSelection();
-    return (active && active !== part && part.contains(active)) ||
-      (chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode));
-  }
-
+  // True if all of it is up to date; what somebody is using waits.
   function put(fresh) {
-    for (const part of document.querySelectorAll("[data-live]")) {
-      const name = CSS.escape(part.dataset.live);
-      const other = fresh.querySelector(`[data-live="${name}"]`);
-      if (!other || busy(part) || part.innerHTML === other.innerHTML) continue;
-      part.replaceChildren(...document.importNode(other, true).childNodes);
-    }
+    const done = [...document.querySelectorAll("[data-live]")].map((part) => {
+      const other = fresh.querySelector(`[data-live="${CSS.escape(part.dataset.live)}"]`);
+      return other === null || renew(part, other);
+    });
+    return done.every(Boolean);
   }
 
-  // Sections may come, as when the first reward arrives; those that are there stay untouched.
+  // Sections come and go, as when the first reward arrives; those that stay are not touched.
   function arrange(fresh) {
     const here = document.querySelector("[data-sections]"), there = fresh.querySelector("[data-sections]");
-    if (!here || !there || here.dataset.sections === there.dataset.sections) return;
-    const known = new Map([...here.children].map((part) => [part.getAttribute("aria-labelledby"), part]));
-    here.replaceChildren(...[...there.children].map((part) =>
-      known.get(part.getAttribute("aria-labelledby")) ?? document.importNode(part, true)));
+    if (!here || !there || here.dataset.sections === there.dataset.sections) return true;
+    const named = (part) => part?.getAttribute("aria-labelledby");
+    const wanted = new Set([...there.children].map(named));
+    const gone = [...here.children].filter((part) => !wanted.has(named(part)));
+    if (gone.some(busy)) return false;
+    for (const part of gone) part.remove();
+    let place = here.firstElementChild;
+    for (const part of there.children) { // the order is always the same
+      if (named(place) === named(part)) place = place.nextElementSibling;
+      else here.insertBefore(document.importNode(part, true), place);
+    }
     here.dataset.sections = there.dataset.sections;
+    return true;
   }
 
   function say(text) {
@@ -43,6 +44,12 @@
     note.textContent = text;
   }
 
+  function tell(now) {
+    const detail = {changed: now !== latest};
+    latest = now;
+    document.dispatchEvent(new CustomEvent("steadyarm:fresh", {detail}));
+  }
+
   async function refresh() {
     try {
       const headers = {Accept: "text/html"};
@@ -52,15 +59,18 @@
         say("You are signed out. Load the page anew to sign in.");
         return; // for good
       }
-      wait = EVERY;
-      say("");
+      if (answer.ok || answer.status === 304) {
+        wait = EVERY;
+        say("");
+      }
       if (answer.ok) {
-        tag = answer.headers.get("ETag");
         const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-        arrange(fresh);
-        put(fresh);
-        document.dispatchEvent(new CustomEvent("steadyarm:fresh"));
-      } else if (answer.status !== 304) {
+        const done = [arrange(fresh), put(fresh)].every(Boolean);
+        tag = done ? answer.headers.get("ETag") : null; // what was left out is asked for again
+        tell(answer.headers.get("ETag"));
+      } else if (answer.status === 304) {
+        tell(latest);
+      } else {
         wait = Math.min(2 * wait, SLOWEST);
         say("The numbers may be old: the service does not answer as usual.");
       }

@@ -115,7 +115,9 @@
 
   // The same as a file
 
-  const touched = new Set();
+  const touched = new Set(); // fields that were filled in and left
+  const edited = new Set(); // fields that are not as they came
+  const found = new Set(); // fields whose errors a preview finds, too
   let timer = null;
   let underway = null;
 
@@ -138,8 +140,10 @@
 
   const showPreview = (told) => {
     for (const key of touched) showError(key, told.errors[key] || "");
+    for (const key of Object.keys(told.errors)) found.add(key);
     for (const shown of form.querySelectorAll("[data-error]:not([hidden])")) {
-      if (!told.errors[shown.dataset.error]) showError(shown.dataset.error, "");
+      const key = shown.dataset.error; // a name that is taken is beyond the preview
+      if (!told.errors[key] && (edited.has(key) || found.has(key))) showError(key, "");
     }
     byId("count").textContent = counted(told);
     list(byId("variant-names"), told.names, "option");
@@ -187,27 +191,11 @@
 
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   let plan = null;
-  let drawing = null;
-
-  const plotly = () => {
-    drawing ??= new Promise((done, failed) => {
-      if (window.Plotly) return done(window.Plotly);
-      const script = document.createElement("script");
-      script.src = planner.dataset.plotly;
-      script.addEventListener("load", () => done(window.Plotly));
-      script.addEventListener("error", () => {
-        drawing = null;
-        failed(new Error("Plotly could not be loaded"));
-      });
-      document.head.append(script);
-    });
-    return drawing;
-  };
 
   const draw = async () => {
     if (plan === null) return;
     const figure = dark.matches ? plan.dark_figure : plan.figure;
-    const library = await plotly();
+    const library = await window.loadPlotly();
     const options = { responsive: true, displayModeBar: false };
     await library.react(byId("plan-chart"), figure.data, figure.layout, options);
   };
@@ -295,7 +283,10 @@
   while (rows().length > ROWS && empty(rows()[rows().length - 1])) rows()[rows().length - 1].remove();
   updateRemove();
   showWhatMatters();
-  form.addEventListener("input", changed);
+  form.addEventListener("input", (event) => {
+    edited.add(keyOf(event.target));
+    changed();
+  });
   form.addEventListener("change", (event) => {
     touched.add(keyOf(event.target));
     showWhatMatters();
