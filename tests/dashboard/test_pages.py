@@ -22,6 +22,7 @@ from steadyarm.dashboard.filters import amount
 from steadyarm.dashboard.views import leaderboard
 from steadyarm.looks import Look, look_at
 from steadyarm.plot.plotly import spec_of
+from steadyarm.reports.labels import labelled
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from tests.dashboard.clients import Browser, Guarded, add_tokens, dashboard
@@ -141,7 +142,7 @@ def test_the_page_shows_what_the_look_says(shown: tuple[Browser, Look]) -> None:
         low, high = (amount(float(end), shares=True) for end in verdict.intervals[k])
         assert f"{low} to {high}" in page.text
     assert look.drift is not None
-    assert look.drift.verdict in page.text
+    assert labelled(look).drift.verdict in page.text  # type: ignore[union-attr]  # it is there
     assert look.health is not None
     for finding in look.health.findings:
         assert finding.explanation in page.text
@@ -386,3 +387,30 @@ def test_names_that_look_like_files_have_pages() -> None:
         answer = browser.get("/experiments/site.json")
     assert answer.status_code == 303
     assert answer.headers["location"].startswith("/sign-in")
+
+
+def test_an_experiment_without_visits_says_how_to_send_the_first() -> None:
+    storage = open_storage("memory")
+    test = sa.create_experiment("new", ["A", "B"], sa.Steady(), 50, storage)
+    with dashboard(storage) as browser:
+        page = Elements(browser.get("/experiments/new").text).text
+        body = re.search(r"assignments -H '([^']*)' -d '([^']*)'", page)
+        assert body is not None
+        answer = browser.request(
+            "POST",
+            "/v1/experiments/new/assignments",
+            content=body[2].encode(),
+            headers=dict([body[1].split(": ")]),
+        )
+        assert answer.status_code == 201
+        assert 'sa.Client("http://' in page
+    assert sum(test.status().assigned) == 1
+
+
+def test_the_page_says_what_is_tested(shown: tuple[Browser, Look]) -> None:
+    browser, _ = shown
+    page = Elements(browser.get("/experiments/layouts").text).text
+    assert (
+        "6 combinations, named in this order: headline (short and long), "
+        "image (cat, dog and none). A good reward is large."
+    ) in page

@@ -165,15 +165,28 @@ def test_a_draft_has_nothing_but_a_headline() -> None:
     assert not look.ended
 
 
-def test_a_stopped_test_has_ended_and_is_judged_once() -> None:
+def test_stopping_makes_nothing_surer() -> None:
     test = played(budget=4000, visits=1200, days=3)
-    assert look_at(test).verdict is not None
+    before = look_at(test)
     test.stop()
     look = look_at(test)
     assert look.ended
+    assert look.expected_end is None
+    assert before.verdict is not None
+    assert look.verdict is not None
+    assert look.verdict.anytime
+    assert set(look.verdict.plausible) == set(before.verdict.plausible)
+
+
+def test_a_test_played_to_its_end_is_judged_once_and_its_course_ends_so() -> None:
+    look = look_at(played(budget=2400, visits=2400, days=3))
+    assert look.settled
     assert look.verdict is not None
     assert not look.verdict.anytime
-    assert look.expected_end is None
+    assert look.course is not None
+    np.testing.assert_array_equal(look.course.low[-1], look.verdict.intervals[:, 0])
+    kept = [name for name, may in zip(NAMES, look.course.plausible[-1], strict=True) if may]
+    assert tuple(kept) == look.verdict.plausible
 
 
 def test_dates() -> None:

@@ -16,10 +16,17 @@ from steadyarm.dashboard.guarding import Page
 from steadyarm.dashboard.keeping import Kept, Looks
 from steadyarm.dashboard.rendering import render
 from steadyarm.dashboard.responses import attachment, experiment_path, not_modified
-from steadyarm.dashboard.views import MOST_ROWS, cards, leaderboard, rewards_are_shares
+from steadyarm.dashboard.views import (
+    MOST_ROWS,
+    cards,
+    leaderboard,
+    rewards_are_shares,
+    what_is_tested,
+)
 from steadyarm.looks import Look
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.plotly import spec_of
+from steadyarm.reports.labels import labelled
 from steadyarm.service import reading
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
@@ -70,10 +77,12 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     """One experiment."""
     kept = await looks_of(request, service).at(request.path_params["name"])
     everything = request.query_params.get("all") == "1"
-    return _kept(request, await service.glance(_experiment, kept, viewer, everything))
+    origin = str(request.base_url).rstrip("/")
+    page = await service.glance(_experiment, kept, viewer, everything, origin)
+    return _kept(request, page)
 
 
-def _experiment(kept: Kept, viewer: Viewer, everything: bool) -> Response:
+def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Response:
     look = kept.look
     rows = leaderboard(look, None if everything else MOST_ROWS)
     return render(
@@ -84,10 +93,18 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool) -> Response:
         rows=rows,
         more=len(look.names) - len(rows),
         everything=everything,
+        origin=origin,
         shares=rewards_are_shares(look),
+        tested=kept.once("tested", what_is_tested),
+        drift_verdict=kept.once("drift", _drift_verdict),
         sections=kept.once("sections", sections_of),
         actions=actions_for(look.status.state) if viewer.may("admin") else (),
     )
+
+
+def _drift_verdict(look: Look) -> str:
+    short = labelled(look).drift
+    return "" if short is None else short.verdict
 
 
 async def chart_page(service: Service, request: Request, viewer: Viewer) -> Response:

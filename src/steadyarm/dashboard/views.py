@@ -11,15 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.answers import moment
+from steadyarm.factors import factors_of
 from steadyarm.looks import Light, Look
 from steadyarm.looks.ranking import Standing, order_of, standing_of
+from steadyarm.reports.method import rewards_in_words
 from steadyarm.storages.records import Summary
+from steadyarm.wording import listed
 
-__all__ = ["Card", "Rank", "cards", "leaderboard", "rewards_are_shares"]
+__all__ = ["Card", "Rank", "cards", "leaderboard", "rewards_are_shares", "what_is_tested"]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
+MOST_NAMED = 6  # variants, or levels of a factor
 MOST_ROWS = 30  # of a leaderboard before the rest is left out
 
 
@@ -110,6 +114,17 @@ def _card(summary: Summary, look: Look | None, failed: bool) -> Card:
         expected_end=None if look is None else look.expected_end,
         last=None if summary.last is None else moment(summary.last),
     )
+
+
+def what_is_tested(look: Look) -> str:
+    """The variants and their rewards in a few sentences."""
+    factors, K = factors_of(look.names), len(look.names)
+    if factors is None:
+        variants = f"{K:,} variants: {listed(look.names, MOST_NAMED)}."
+    else:
+        parts = (f"{name} ({listed(levels, MOST_NAMED)})" for name, levels in factors.items())
+        variants = f"{K:,} combinations, named in this order: {', '.join(parts)}."
+    return " ".join((variants, *rewards_in_words(look.settings)))
 
 
 def rewards_are_shares(look: Look) -> bool:

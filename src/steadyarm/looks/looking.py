@@ -19,7 +19,7 @@ from steadyarm.looks.course import LEVEL, course_of, shares_of
 from steadyarm.looks.days import drift_by_day, expected_end, waiting_of
 from steadyarm.looks.effects import effects_of
 from steadyarm.looks.headline import Told, announcement, headline
-from steadyarm.looks.look import Effects, Look
+from steadyarm.looks.look import Course, Effects, Look
 from steadyarm.settings import Settings
 from steadyarm.storages.records import Snapshot
 from steadyarm.verdict import Verdict
@@ -32,8 +32,8 @@ PERIODS = 4  # of tests that last for less than two days
 def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     """The test as it is now; reads sums, never the log.
 
-    While it runs, intervals hold at all looks at once, in large samples; after its end they are
-    those of one look.
+    Intervals hold at all looks at once, in large samples; those of a test that was played to its
+    end are those of one look.
 
     Examples
     --------
@@ -54,13 +54,14 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, moment(now), left)
-    judgement, verdict, obstacle = _judged(settings, snapshot, now, level)
+    complete = left <= 0 or policy_ended
+    judgement, verdict, obstacle = _judged(settings, snapshot, now, level, complete)
     course = effects = drift = None
     by_day = False
     unbiased = settings.policy.unbiased
     if unbiased and judgement is not None and verdict is not None and judgement.judged():
         course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
-        course.leaders[-1] = verdict.arm  # of those with equal estimates the policy chooses
+        _end_with(course, verdict)
         effects = _effects(judgement, level)
         # the days may be a moment younger than the segments, so nothing is demanded of them
         drift = drift_by_day(*judge_days(settings, snapshot, days, now, strict=False), level)
@@ -115,17 +116,32 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
 
 
 def _judged(
-    settings: Settings, snapshot: Snapshot, now: int, level: float
+    settings: Settings, snapshot: Snapshot, now: int, level: float, complete: bool
 ) -> tuple[Judgement | None, Verdict | None, str]:
-    """The judgement and its verdict, or why there is none."""
+    """The judgement and its verdict, or why there is none.
+
+    Intervals are those of one look only when all that was planned has been played: who stops a
+    test before may have done so because of what was seen.
+    """
     try:
         judgement = judge(settings, snapshot, now)
-        verdict = judgement.recommend(level, settings.policy.unbiased and not judgement.ended)
+        once = judgement.ended and complete
+        verdict = judgement.recommend(level, settings.policy.unbiased and not once)
         return judgement, _within(verdict, settings), ""
     except RewardsPendingError as error:
         if settings.missing == "fail" and any(tally.told for _, tally in snapshot.segments):
             return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
         return None, None, "no reward has come yet, so nobody leads."
+
+
+def _end_with(course: Course, verdict: Verdict) -> None:
+    """Let a course end with the verdict: of equal estimates the policy chooses, and intervals of
+    a test that was played to its end are narrower.
+    """
+    course.leaders[-1] = verdict.arm
+    if not verdict.anytime:
+        course.low[-1], course.high[-1] = verdict.intervals.T
+        course.plausible[-1] = [name in verdict.plausible for name in course.names]
 
 
 def _within(verdict: Verdict, settings: Settings) -> Verdict:
