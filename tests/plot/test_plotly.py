@@ -88,7 +88,7 @@ def test_times_are_in_utc_without_a_zone() -> None:
     assert spec["layout"]["shapes"][0]["x0"] == "2026-11-16T00:00:00"
     axis = spec["layout"]["xaxis"]
     assert axis["tickangle"] == 0
-    assert [stop["value"] for stop in axis["tickformatstops"]][1:3] == [
+    assert [stop["value"] for stop in axis["tickformatstops"]][2:4] == [
         "%H:%M\n%-d %b",
         "%-d %b\n%Y",
     ]

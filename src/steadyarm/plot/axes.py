@@ -20,7 +20,8 @@ Layout = dict[str, Any]
 
 # by the distance of ticks: short enough to stand side by side on a phone
 DATES = [
-    {"dtickrange": [None, 59_999], "value": "%H:%M:%S\n%-d %b"},
+    {"dtickrange": [None, 999], "value": "%H:%M:%S.%1f\n%-d %b"},
+    {"dtickrange": [1_000, 59_999], "value": "%H:%M:%S\n%-d %b"},
     {"dtickrange": [60_000, 86_399_999], "value": "%H:%M\n%-d %b"},
     {"dtickrange": [86_400_000, 2_419_199_999], "value": "%-d %b\n%Y"},
     {"dtickrange": ["M1", "M11"], "value": "%b\n%Y"},
@@ -93,7 +94,10 @@ def _across(panel: Panel) -> Layout:
         found["hoverformat"] = "%-d %b %Y"
         if len(panel.series[0].x) <= 4:
             found["dtick"] = 86_400_000
-    ends = frame.clock_limits(panel) or frame.marked_limits(panel)
+    short = frame.clock_limits(panel)
+    if short is not None and not frame.by_day(panel):
+        found["hoverformat"] = "%-d %b %Y, %H:%M:%S"
+    ends = short or frame.marked_limits(panel)
     if ends is not None:
         time = panel.x.kind == "time"
         found["range"] = [moment(datetime.fromtimestamp(x, UTC)) if time else x for x in ends]
@@ -111,7 +115,7 @@ def _values(panel: Panel, limits: tuple[float, float] | None) -> Layout:
 
 def _labels(panel: Panel, room: Room) -> Layout:
     """Labels at 0, 1, 2: names that look alike when cut short stay apart."""
-    names = max((series.x for series in panel.series), key=len, default=())
+    names = frame.label_names(panel)
     count = len(names)
     step = 1 if panel.sideways else max(1, -(-count // 8))
     at = list(range(0, count, step))

@@ -18,6 +18,7 @@ __all__ = [
     "by_day",
     "clock_limits",
     "decimals",
+    "label_names",
     "legend",
     "mark_anchors",
     "mark_rows",
@@ -39,6 +40,8 @@ Anchor = Literal["left", "center", "right"]
 DODGE = {"label": 0.05, "time": 0.1}
 SPREAD = 0.5
 HOUR = 3600.0
+MARGIN = 0.04  # of what a short clock shows, at each end
+LEAST, MOMENT = 1.0, 60.0  # seconds that a clock shows, and around a single moment
 LETTER = 6.0  # pixels
 CROWD = 1500  # points of the quiet rest from which on it is drawn fainter
 
@@ -46,10 +49,26 @@ CROWD = 1500  # points of the quiet rest from which on it is drawn fainter
 def places(panel: Panel, series: Series) -> Floats:
     """Where the points are: seconds on clocks, 0, 1, 2 for labels, else the numbers themselves."""
     if panel.x.kind == "label":
-        return np.arange(len(series.x), dtype=float)
+        return _label_places(label_names(panel), series.x)
     if panel.x.kind == "time":
         return np.array([seconds(x) for x in series.x])
     return np.array(series.x, dtype=float)
+
+
+def label_names(panel: Panel) -> tuple[Any, ...]:
+    """The labels of x in their order; the quiet rest repeats them for each of its variants."""
+    longest = max(_leading(panel), key=lambda series: len(series.x), default=None)
+    if longest is None:
+        return ()
+    joined = longest.color is None and longest.kind == "line"
+    return tuple(dict.fromkeys(longest.x)) if joined else longest.x
+
+
+def _label_places(names: tuple[Any, ...], x: tuple[Any, ...]) -> Floats:
+    at = {name: float(k) for k, name in enumerate(names)}
+    if x == names[: len(x)] or not set(x) <= set(at):
+        return np.arange(len(x), dtype=float)
+    return np.array([at[name] for name in x])
 
 
 def seconds(moment: Any) -> float:
@@ -78,19 +97,21 @@ def step_of(panel: Panel) -> float:
 
 
 def clock_limits(panel: Panel) -> tuple[float, float] | None:
-    """Of a clock that shows less than an hour: wider, in seconds; else None.
+    """Of a clock that shows less than an hour, in seconds, with a small margin; else None.
 
     Areas fill the whole width.
     """
     if panel.x.kind != "time":
         return None
     seen = _all_places(panel)
-    if np.ptp(seen) >= HOUR:
+    span = float(np.ptp(seen))
+    if span >= HOUR:
         return None
-    if any(series.kind == "area" for series in panel.series) and np.ptp(seen):
+    if any(series.kind == "area" for series in panel.series) and span:
         return float(seen.min()), float(seen.max())
     middle = float(seen.min() + seen.max()) / 2
-    room = 0.6 * 86400 if by_day(panel) else HOUR
+    wide = max((1 + 2 * MARGIN) * span, LEAST) if span else MOMENT
+    room = 0.6 * 86400 if by_day(panel) else wide / 2
     return middle - room, middle + room
 
 

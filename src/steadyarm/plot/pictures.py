@@ -109,7 +109,7 @@ def _narrow(chart: Chart) -> bool:
 
 def _short(panel: Panel) -> bool:
     """Whether all labels fit below a panel of half the width."""
-    names = max((series.x for series in panel.series), key=len, default=())
+    names = frame.label_names(panel)
     return sum(min(len(str(name)), 14) + 2 for name in names) <= 36
 
 

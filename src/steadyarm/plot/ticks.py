@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as Ruler
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import MINUTELY, SECONDLY, AutoDateLocator, ConciseDateFormatter
 from matplotlib.ticker import (
     FuncFormatter,
     LogLocator,
@@ -21,17 +21,18 @@ from matplotlib.ticker import (
 from steadyarm.plot.chart import Axis, Panel
 from steadyarm.plot.charts.names import apart
 from steadyarm.plot.fitting import PAPER
-from steadyarm.plot.frame import by_day, places, whole
+from steadyarm.plot.frame import by_day, label_names, places, whole
 from steadyarm.plot.palette import LIGHT
 
 __all__ = ["set_ticks"]
 
 # by years, months, days, hours, minutes and seconds; what stands at the end of the axis
 DATES: dict[str, Any] = {
-    "formats": ["%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S"],
-    "zero_formats": ["", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M"],
+    "formats": ["%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f"],
+    "zero_formats": ["", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M:%S"],
     "offset_formats": ["", "", "%Y", "%d %b %Y", "%d %b %Y", "%d %b %Y"],
 }
+SIXTIETHS = [1, 2, 5, 10, 15, 30]  # minutes or seconds between ticks
 MOST = 8  # labels beside each other
 
 
@@ -61,7 +62,7 @@ def set_ticks(
 def _names(
     axes: Axes, panel: Panel, ruler: Ruler, text: Callable[[str], str], font: dict[str, Any]
 ) -> None:
-    names = max((series.x for series in panel.series), key=len, default=())
+    names = label_names(panel)
     count = len(names)
     step = 1 if panel.sideways else max(1, -(-count // MOST))
     at = range(0, count, step)
@@ -78,6 +79,8 @@ def _names(
 def _scale(axes: Axes, ruler: Ruler, axis: Axis, side: str) -> None:
     if axis.kind == "time":
         locator: Any = AutoDateLocator(minticks=3, maxticks=7, tz=UTC)  # type: ignore[no-untyped-call]  # its types are not given
+        for unit in (MINUTELY, SECONDLY):
+            locator.intervald[unit] = SIXTIETHS
         ruler.set_major_locator(locator)
         dates: Any = ConciseDateFormatter(locator, tz=UTC, **DATES)  # type: ignore[no-untyped-call]  # as above
         ruler.set_major_formatter(dates)

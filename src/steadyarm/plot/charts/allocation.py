@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ __all__ = ["allocation"]
 COLUMNS = 120
 MARKS = 8
 CLOSE = 0.04  # of the picture's width: marks nearer than this are one
-LEAST = timedelta(minutes=1)  # of the clock: a single visit takes no time
+LEAST, MOMENT = timedelta(seconds=1), timedelta(minutes=1)  # of the clock; for a single visit
+SLIVER = 0.01  # of the picture's width: a last piece that took no time
 TURN = "policy changed its mind"
 
 Floats = NDArray[np.float64]
@@ -50,7 +51,7 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
     return Chart(
         "allocation",
         "Which share of the visits each variant got",
-        _summary(shares, own[0], labels[own[0]]),
+        _summary(shares, own[0], labels[own[0]], marks),
         (panel,),
         _table(shares),
     )
@@ -82,9 +83,8 @@ def _clock(
     """Bounds of the columns, their axis, and where each piece begins."""
     if shares.starts is not None and shares.ends is not None:
         begin, end = shares.starts, shares.ends[-1]
-        least = max(begin[groups[-1]] + timedelta(seconds=1), begin[0] + LEAST)
         return (
-            (*(begin[j] for j in groups), max(end, least)),
+            (*(begin[j] for j in groups), _end(begin[0], begin[groups[-1]], end)),
             Axis("time (UTC)", "time"),
             begin,
         )
@@ -92,6 +92,13 @@ def _clock(
     places = tuple(float(count) for count in before)
     end_at = max(float(shares.rounds.sum()), places[-1] + 1)
     return (*(places[j] for j in groups), end_at), Axis("visits"), places
+
+
+def _end(first: datetime, last: datetime, end: datetime) -> datetime:
+    """Where the data ends, or as much later as it takes to see the last piece."""
+    if end <= first:
+        return first + MOMENT
+    return max(end, last + SLIVER * (end - first), first + LEAST)
 
 
 def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
@@ -108,15 +115,42 @@ def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
     return tuple(Mark(starts[j], TURN) for j in reversed(kept))
 
 
-def _summary(shares: Shares, top: int, label: str) -> str:
+def _summary(shares: Shares, top: int, label: str, marks: tuple[Mark, ...]) -> str:
     turns = int(np.count_nonzero(shares.turns[1:]))
     total = int(shares.given.sum())
-    first_last = shares.planned[[0, -1], top]
     return (
-        f"{counted(total, 'visit')} so far. {shown(label, 60)} has the largest share at last, "
-        f"{percent(first_last[1])}, after {percent(first_last[0])} at first. The policy changed "
-        f"its mind {counted(turns, 'time')}."
+        f"{counted(total, 'visit')} so far. {_largest(shares, top, label)} The policy changed "
+        f"its mind {counted(turns, 'time')}{_marked(shares, turns, marks)}."
     )
+
+
+def _largest(shares: Shares, top: int, label: str) -> str:
+    """Who has the largest share; no name where several have."""
+    planned, K = shares.planned.round(4), len(shares.names)
+    first, last = (percent(share) for share in shares.planned[[0, -1], top])
+    tied = int(np.count_nonzero(planned[-1] == planned[-1].max()))
+    if tied == 1:
+        return f"{shown(label, 60)} has the largest share at last, {last}, after {first} at first."
+    if tied < K:
+        return f"{tied:,} variants have the largest share at last, {last} each."
+    when = "at last" if np.ptp(planned) else "all the time"
+    return f"All variants have the same share {when}, {last} each."
+
+
+def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...]) -> str:
+    """What to say where fewer marks are drawn than there were turns."""
+    drawn = len(marks)
+    if drawn in (0, turns):
+        return ""
+    if shares.starts is not None:
+        begin: tuple[Any, ...] = shares.starts
+    else:
+        begin = tuple(np.cumsum(shares.rounds) - shares.rounds)
+    newest = [begin[int(j)] for j in np.flatnonzero(shares.turns)[-drawn:]]
+    if newest == [mark.x for mark in marks]:
+        return f"; the last {drawn} are marked"
+    which = "the latest have" if drawn == MARKS else "they have"
+    return f"; {which} {counted(drawn, 'mark')}, one for those close together"
 
 
 def _table(shares: Shares) -> Table:

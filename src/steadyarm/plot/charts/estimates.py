@@ -12,7 +12,7 @@ from steadyarm.looks.look import Course
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.picks import colours, nearest, others, thinned, wanted
 from steadyarm.plot.charts.words import known, shown
-from steadyarm.wording import counted, number, percent
+from steadyarm.wording import counted, listed, number, percent
 
 __all__ = ["clock_axis", "estimates", "likely"]
 
@@ -45,6 +45,7 @@ def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
         for k in sorted(tint, key=lambda k: (k != leader, k))
     ]
     quiet = others(x, course.estimates, left, counted(len(left), "other"), early)
+    owners = [shown(labels[k], 40) for k in sorted(banded & set(tint), key=chosen.index)]
     marks = _leader_marks(course, x, labels)
     panel = Panel(clock, Axis("estimated reward"), (*quiet, *lines), marks=marks)
     return Chart(
@@ -53,8 +54,17 @@ def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
         _summary(course, labels),
         (panel,),
         _table(course),
-        f"Bands: {percent(course.level)} intervals that hold for all variants and at all times "
-        f"at once.{' Early ones may leave the picture.' if early.any() else ''}",
+        _note(course.level, owners, bool(early.any())),
+    )
+
+
+def _note(level: float, owners: Sequence[str], early: bool) -> str:
+    """Whose the bands are: colours so pale are hard to tell apart."""
+    if not owners:
+        return ""
+    return (
+        f"Bands: {percent(level)} intervals of {listed(owners)} that hold for all variants and at "
+        f"all times at once.{' Early ones may leave the picture.' if early else ''}"
     )
 
 
@@ -87,7 +97,7 @@ def _summary(course: Course, labels: Sequence[str]) -> str:
         f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
         f"with an estimate of {number(course.estimates[-1, k])}{reach}; not ruled out: "
         f"{alive:,} of {counted(len(course.names), 'variant')}. The leader changed "
-        f"{counted(changes, 'time')}."
+        f"{counted(changes, 'time')}{f'; the last {MARKS} are marked' * (changes > MARKS)}."
     )
 
 
