@@ -59,7 +59,7 @@ ARMS = {
     "bundles": sa.ArmSet.bundles(["n", "s", "w", "g"], 2),
     "features": sa.ArmSet.from_features([[0.1, 1 / 3], [1.0, 1e-7], [2.5, -3.0]]),
 }
-FACTORIAL = {"pairs": 2, "alone": 1, "triples": 3, "no constant": 1}
+FACTORIAL = {"pairs": 2, "alone": 1, "triples": 3, "no constant": 1, "commas": 1}
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"direction": "minimize", "missing": "drop", "sticky": "none", "reward_window": 0.25},

@@ -100,7 +100,10 @@ def _factorial(arms: ArmSet) -> dict[str, Any] | None:
             }
             if not constant:
                 found["constant"] = False
-            made = ArmSet.factorial(factors, interactions=order, constant=constant)
+            try:
+                made = ArmSet.factorial(factors, interactions=order, constant=constant)
+            except InvalidInputError:  # names may look like factors that nobody could create
+                return None
             return found if made == arms else None
     return None
 

@@ -30,7 +30,14 @@ from steadyarm.storages.records import (
     place_of,
 )
 
-__all__ = ["Source", "csv_lines", "export_experiment", "read_export", "write_parquet"]
+__all__ = [
+    "Source",
+    "csv_lines",
+    "description_beside",
+    "export_experiment",
+    "read_export",
+    "write_parquet",
+]
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
 COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at")
@@ -132,6 +139,12 @@ def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]]]:
     path = Path(path)
     snapshot, counts = _read_description(_beside(path))
     return snapshot, _checked(path, _read(path, snapshot), counts)
+
+
+def description_beside(path: str | Path) -> Snapshot | None:
+    """The experiment and its segments, if the file is an export with its description beside it."""
+    description = _beside(Path(path))
+    return _read_description(description)[0] if description.is_file() else None
 
 
 def _columns(experiment: Source) -> list[str]:

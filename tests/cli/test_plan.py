@@ -150,3 +150,16 @@ def test_what_takes_long_is_heard_of(
             bar.show(Progress(done, 10, "searching"))
     said = capsys.readouterr().err.splitlines()
     assert said == ["  0 %: searching", " 30 %: searching", " 50 %: searching"]
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    options = ["--arms", "2", "--sd", "1", "--gap", "0.5", "--traffic", "100", "--trials", "100"]
+    report = str(tmp_path / "file" / "plan.html")
+    assert main(["plan", *options, "--policies", "g-bai", "--report", report]) == 1
+    printed = capsys.readouterr()
+    assert "Take G-BAI: " in printed.out
+    assert "The report is in" not in printed.out
+    assert "cannot be written" in printed.err

@@ -5,6 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy
+from hypothesis import given
+from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.factors import factors_of, labels_of
@@ -40,15 +42,68 @@ def test_factors_are_told_from_names() -> None:
         ["a=1, b=1", "a=1, b=2", "a=2, b=1", "b=2, a=2"],  # not in order
         ["a=1, b=1", "a=1, b=2", "a=2, b=1"],  # one is missing
         ["a=1", "a=2"],  # a single factor is a plain test
+        ["a=1, b=1", "a=1, b=2"],  # a factor has two levels
+        [],
     ],
 )
 def test_other_names_are_no_factors(names: list[str]) -> None:
     assert factors_of(names) is None
 
 
-def test_levels_that_look_like_several_are_not_guessed_at() -> None:
-    arms = sa.ArmSet.factorial({"a": ["1, b=2", "3"], "c": ["1", "2"]})
-    assert factors_of(arms.names) is None
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {"text": ("short, sweet", "long"), "hat": ("no", "yes, please", "a=b, c")},
+        {"text": ("long", "short, sweet"), "hat": ("yes, please", "no")},
+        {"size, in cm": ("1", "2, 3"), "hat": ("no", "yes")},
+        {"a": ("1, b=2", "3"), "c": ("1", "2")},
+        {"a": ("x, b", "y"), "b": ("1", "2"), "c": ("x, c", "y, b, c", "z")},
+    ],
+)
+def test_commas_in_names_and_levels(factors: dict[str, tuple[str, ...]]) -> None:
+    assert factors_of(sa.ArmSet.factorial(factors).names) == factors
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {"size": ("S", "L"), "hat, colour": ("no", "yes")},  # or sizes "S, hat" and "L, hat"
+        {"text": ("a, x=1", "b, x=1"), "hat": ("no", "yes")},  # or x is "1, hat=no"
+        {"a": ("x, b=1", "y"), "b": ("1", "2")},  # b twice in one name
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_not_guessed_at(
+    factors: dict[str, tuple[str, ...]],
+) -> None:
+    assert factors_of(sa.ArmSet.factorial(factors).names) is None
+
+
+@given(
+    st.dictionaries(
+        st.text("ab,= ", min_size=1, max_size=6).filter(str.strip),
+        st.lists(
+            st.text("ab,= ", min_size=1, max_size=6).filter(str.strip),
+            min_size=2,
+            max_size=3,
+            unique=True,
+        ),
+        min_size=2,
+        max_size=3,
+    )
+)
+def test_factors_found_always_make_the_names_again(factors: dict[str, list[str]]) -> None:
+    names = tuple(
+        ", ".join(f"{factor}={level}" for factor, level in zip(factors, row, strict=True))
+        for row in product(*factors.values())
+    )
+    found = factors_of(names)
+    if found is not None:
+        assert len(found) >= 2
+        assert all(len(levels) >= 2 for levels in found.values())
+        assert names == tuple(
+            ", ".join(f"{factor}={level}" for factor, level in zip(found, row, strict=True))
+            for row in product(*found.values())
+        )
 
 
 def test_means_are_averages_over_the_other_factors() -> None:

@@ -54,6 +54,19 @@ def test_the_file_asks_the_same(calm: sa.Plan) -> None:
     assert again.to_dict() == calm.question
 
 
+def test_the_file_asks_the_same_with_the_usual_policies() -> None:
+    usual = {key: value for key, value in QUESTION.items() if key != "policies"}
+    found = sa.plan(usual, trials=100, seed=3)
+    (text,) = (
+        block.text
+        for block in plan_report(found).blocks
+        if isinstance(block, Code) and block.language == "toml"
+    )
+    again = sa.Question.from_settings(tomllib.loads(text))
+    assert len(again.candidates) > 2
+    assert again.to_dict() == found.question
+
+
 def test_a_rhythm_has_its_own_table() -> None:
     moving = sa.plan(QUESTION | {"rhythm": {"kind": "weekend"}}, trials=100, seed=3)
     tables = [block.caption for block in plan_report(moving).blocks if isinstance(block, Table)]

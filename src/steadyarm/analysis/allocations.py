@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,18 +11,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.analysis.check import Fault
-from steadyarm.analysis.source import PREFIX
+from steadyarm.analysis.source import PREFIX, Log
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.logged import LoggedSegment
 from steadyarm.segments import Direction, Segment, SegmentStats
 
-__all__ = ["Piece", "allocation_evidence", "allocation_pieces", "vector_of"]
+__all__ = [
+    "KNOWN_ORDER",
+    "UNKNOWN_ORDER",
+    "Piece",
+    "allocation_evidence",
+    "allocation_pieces",
+    "check_vector",
+    "piece_labels",
+    "vector_arms",
+    "vector_of",
+]
 
 Floats = NDArray[np.float64]
 SUM_TO_ONE = 1e-6
 MOST_PIECES = 400  # of evidence; more are put together
+KNOWN_ORDER = "in order of the arms or by name"
+UNKNOWN_ORDER = (
+    "by name, or in order of the arms, which is taken to be that of the alphabet; if it is another "
+    "one, give the arms in it (on the command line --arms FILE). A log that SteadyArm exported "
+    "needs its description, LOG.experiment.json, beside it instead"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +112,23 @@ def vector_of(row: dict[str, Any], arms: ArmSet) -> tuple[Floats | None, str]:
     return weights / weights.sum(), ""
 
 
-def vector_fault(row: dict[str, Any], problem: str) -> Fault:
-    """The fault that names the rows with this vector and arm."""
+def vector_arms(log: Log) -> ArmSet | None:
+    """The arms that columns p_NAME name, or None."""
+    names = [name.removeprefix(PREFIX) for name in log.vector]
+    return ArmSet.one_hot(names) if len(names) > 1 and not log.has("probabilities") else None
+
+
+def check_vector(log: Log, arms: ArmSet) -> None:
+    """Columns p_NAME must be there for every arm."""
+    lacking = [PREFIX + name for name in arms.names if PREFIX + name not in log.vector]
+    if lacking:
+        raise InvalidInputError(
+            f"{log.name} has no column {', '.join(lacking[:8])}; expected one for every arm."
+        )
+
+
+def vector_fault(row: dict[str, Any], problem: str, order: str) -> Fault:
+    """The fault that names the rows with this vector and arm, and says which order is expected."""
     keys = [key for key in row if key == "probabilities" or key.startswith(PREFIX)]
 
     def where(t: Any) -> Any:
@@ -110,16 +141,24 @@ def vector_fault(row: dict[str, Any], problem: str) -> Fault:
     return Fault(
         f"the probabilities {text[:60]}{' ' if text else ''}".replace("{", "{{").replace("}", "}}")
         + problem,
-        "expected one probability for every arm, in order of the arms or by name",
+        f"expected one probability for every arm, {order}",
         "probabilities",
         where,
     )
 
 
 def allocation_pieces(
-    rows: list[dict[str, Any]], arms: ArmSet, segments: bool
+    rows: list[dict[str, Any]],
+    arms: ArmSet,
+    segments: bool,
+    shares: Mapping[str, Floats] | None = None,
+    order: str = KNOWN_ORDER,
 ) -> tuple[list[Piece], list[tuple[Fault, int]]]:
-    """Pieces in order of time, and the faults of vectors found on the way."""
+    """Pieces in order of time, and the faults of vectors found on the way.
+
+    shares : allocations that are known from elsewhere, by the segment's number as text
+    order : of the entries of vectors, for messages
+    """
     groups: dict[Any, list[dict[str, Any]]] = {}
     faults: list[tuple[Fault, int]] = []
     vectors: dict[Any, Floats] = {}
@@ -129,19 +168,27 @@ def allocation_pieces(
         if with_vector:
             weights, problem = vector_of(row, arms)
             if weights is None:
-                faults.append((vector_fault(row, problem), int(row["n"])))
+                faults.append((vector_fault(row, problem, order), int(row["n"])))
                 continue
             key += (tuple(weights),)
             vectors[key] = weights
         groups.setdefault(key, []).append(row)
     if faults:
         return [], faults
-    pieces = [_piece(key, group, arms, vectors.get(key), segments) for key, group in groups.items()]
+    pieces = [
+        _piece(key, group, arms, vectors.get(key), segments, shares or {})
+        for key, group in groups.items()
+    ]
     return sorted(pieces, key=lambda piece: (piece.first, piece.order)), []
 
 
 def _piece(
-    key: Any, group: list[dict[str, Any]], arms: ArmSet, weights: Floats | None, segments: bool
+    key: Any,
+    group: list[dict[str, Any]],
+    arms: ArmSet,
+    weights: Floats | None,
+    segments: bool,
+    shares: Mapping[str, Floats],
 ) -> Piece:
     K = arms.size
     n, m = np.zeros(K, dtype=np.int64), np.zeros(K, dtype=np.int64)
@@ -155,7 +202,7 @@ def _piece(
         if weights is None:
             least[k], largest[k] = min(least[k], row["least"]), max(largest[k], row["largest"])
     if weights is None:
-        weights = _recovered(key[0], arms, n, least, largest)
+        weights = _recovered(key[0], arms, n, least, largest, shares.get(str(key[0])))
     first = min(row["first"] for row in group)
     blocks = {int(row.get("block") or 1) for row in group}
     if len(blocks) > 1 or min(blocks) < 1:
@@ -167,9 +214,14 @@ def _piece(
 
 
 def _recovered(
-    segment: Any, arms: ArmSet, n: NDArray[np.int64], least: Floats, largest: Floats
+    segment: Any,
+    arms: ArmSet,
+    n: NDArray[np.int64],
+    least: Floats,
+    largest: Floats,
+    known: Floats | None,
 ) -> Floats:
-    """The allocation of a segment from the probabilities of its rows."""
+    """The allocation of a segment from the probabilities of its rows, or the known one."""
     seen = n > 0
     for k in np.flatnonzero(seen & (largest - least > SUM_TO_ONE)):
         raise InvalidInputError(
@@ -178,6 +230,15 @@ def _recovered(
             "segment, or the whole vector in a column probabilities."
         )
     weights = np.where(seen, largest, 0.0)
+    if known is not None:
+        for k in np.flatnonzero(seen & (np.abs(weights - known) > SUM_TO_ONE)):
+            raise InvalidInputError(
+                f"segment {segment}: the probability of {arms.names[k]!r} is {weights[k]:g} in the "
+                f"log, but {known[k]:g} in the description beside it; they do not belong together. "
+                "Export the test again, or give the variants (arms, on the command line --arms "
+                "FILE)."
+            )
+        return known
     if abs(weights.sum() - 1) > SUM_TO_ONE:
         unseen = [name for name, there in zip(arms.names, seen, strict=True) if not there]
         raise InvalidInputError(
@@ -185,7 +246,8 @@ def _recovered(
             f"{weights.sum():.6g}, not to 1"
             + (f" (not seen: {', '.join(unseen[:8])})" if unseen else "")
             + "; give the whole vector in a column probabilities, or one column p_NAME for every "
-            "arm."
+            "arm. A log that SteadyArm exported needs its description, LOG.experiment.json, beside "
+            "it, and no other arms."
         )
     return np.asarray(weights / weights.sum())
 

@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 
 from steadyarm.analysis import check
 from steadyarm.analysis.allocations import (
+    KNOWN_ORDER,
+    UNKNOWN_ORDER,
     Piece,
     allocation_evidence,
     allocation_pieces,
+    check_vector,
     piece_labels,
+    vector_arms,
 )
 from steadyarm.analysis.columns import as_number, readable
+from steadyarm.analysis.described import Described, described
 from steadyarm.analysis.duplicates import duplicate_finding, order_finding
 from steadyarm.analysis.periods import Plan, plan_periods
 from steadyarm.analysis.propensities import (
@@ -26,7 +31,7 @@ from steadyarm.analysis.propensities import (
     tally_rows,
 )
 from steadyarm.analysis.result import Analysis
-from steadyarm.analysis.source import PREFIX, Log, open_log
+from steadyarm.analysis.source import Log, open_log
 from steadyarm.analysis.sums import FEW, SAMPLE, allocation_sums, propensity_sums
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
@@ -57,6 +62,7 @@ class _Question:
     plan: Plan
     rows: int
     arms: ArmSet | None
+    described: Described | None
     faults: Faults
     direction: Direction
     level: float
@@ -88,7 +94,8 @@ def analyze(
     ----------
     source : a CSV or Parquet file, a folder or pattern or list of them, a SQLite or DuckDB file,
         the URL of a database, or an Ibis table
-    arms : the variants; by default every arm in the log, each by itself. Arms with features need
+    arms : the variants; by default those of the test whose export this is, if its description
+        stands beside it, else every arm in the log, each by itself. Arms with features need
         the whole allocation of every row: a column `probabilities` (JSON or a list), a column
         p_NAME for every arm, or a column `segment` within which probabilities are fixed
     table, query : what to read from a database; a query on files calls them log
@@ -126,8 +133,12 @@ def analyze(
     span = _range(reward_range)
     given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
     log = open_log(source, table=table, query=query, columns=columns, memory=memory)
+    as_it_is = given is None and query is None and not columns
     try:
-        return _answer(log, given, period, direction, level, span, missing, reference, thorough)
+        told = described(source) if as_it_is else None
+        return _answer(
+            log, given, told, period, direction, level, span, missing, reference, thorough
+        )
     finally:
         log.close()
 
@@ -135,6 +146,7 @@ def analyze(
 def _answer(
     log: Log,
     given: ArmSet | None,
+    told: Described | None,
     period: str,
     direction: Direction,
     level: float,
@@ -145,12 +157,14 @@ def _answer(
 ) -> Analysis:
     frame = readable(log, log.table, missing == "zero")
     rows, plan, faults = _look(log, frame, period)
+    given = told.arms if told is not None else given
     asked = _Question(
         log,
         frame,
         plan,
         rows,
         given,
+        told,
         faults,
         direction,
         level,
@@ -235,10 +249,12 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
         )
     faults = asked.faults + _faults(asked, rows)
     check.refuse(log, faults)
-    arms = asked.arms or _vector_arms(log) or _arms_of(rows, log)
+    arms = asked.arms or vector_arms(log) or _arms_of(rows, log)
     if vector and not log.has("probabilities"):
-        _check_vector(log, arms)
-    pieces, wrong = allocation_pieces(rows, arms, segments)
+        check_vector(log, arms)
+    shares = None if asked.described is None else asked.described.shares
+    order = UNKNOWN_ORDER if asked.arms is None else KNOWN_ORDER
+    pieces, wrong = allocation_pieces(rows, arms, segments, shares, order)
     check.refuse(log, wrong[: check.SHOWN])
     evidence, told = allocation_evidence(arms, pieces, asked.direction, asked.reference)
     _check_size(evidence.rounds.shape[1], arms)
@@ -266,6 +282,8 @@ def _analysis(
     if asked.span is not None:
         findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.span)
     notes = [_period_note(asked.plan)]
+    if asked.described is not None:
+        notes += asked.described.notes(asked.direction)
     missing = asked.rows - sum(int(row["given"] if "given" in row else row["m"]) for row in rows)
     if missing:
         how = "left out" if asked.missing == "drop" else "counted as 0"
@@ -351,20 +369,6 @@ def _arms_of(rows: Rows, log: Log) -> ArmSet:
             f"{MOST_ARMS:,}. Is {log.theirs['arm']} the right column?"
         )
     return ArmSet.one_hot(names)
-
-
-def _vector_arms(log: Log) -> ArmSet | None:
-    """The arms that columns p_NAME name, or None."""
-    names = [name.removeprefix(PREFIX) for name in log.vector]
-    return ArmSet.one_hot(names) if len(names) > 1 and not log.has("probabilities") else None
-
-
-def _check_vector(log: Log, arms: ArmSet) -> None:
-    lacking = [PREFIX + name for name in arms.names if PREFIX + name not in log.vector]
-    if lacking:
-        raise InvalidInputError(
-            f"{log.name} has no column {', '.join(lacking[:8])}; expected one for every arm."
-        )
 
 
 def _check_size(pieces: int, arms: ArmSet) -> None:

@@ -115,19 +115,20 @@ def run(args: argparse.Namespace) -> None:
     names = RUNNING if args.file is not None else RUNNING | OPTIONS
     with _naming(names), _Bar() as bar:
         found = plan(question, args.trials, args.seed, args.jobs, progress=bar.show)
+    # first, so that a picture or report that cannot be written does not cost the answer
+    print(json.dumps(found.to_dict()) if args.format == "json" else found, flush=True)
     if draw is not None:
         draw(found, args.plot)
+        _say(f"The picture is in {args.plot}.", args.format)
     if args.report is not None:
         command = shlex.join(["steadyarm", *args.typed])
         write_report(plan_report(found, command), args.report)
-    if args.format == "json":
-        print(json.dumps(found.to_dict()))
-        return
-    print(found)
-    if args.plot is not None:
-        print(f"\nThe picture is in {args.plot}.")
-    if args.report is not None:
-        print(f"\nThe report is in {args.report}.")
+        _say(f"The report is in {args.report}.", args.format)
+
+
+def _say(text: str, kind: str) -> None:
+    if kind == "text":
+        print(f"\n{text}")
 
 
 def _question(args: argparse.Namespace) -> Question:

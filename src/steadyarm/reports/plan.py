@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from steadyarm import __version__
 from steadyarm.description import toml_of
 from steadyarm.planning.answer import Line, Plan, Point
@@ -139,7 +142,14 @@ def _name(line: Line) -> str:
 
 def _file(plan: Plan) -> str:
     """The question in TOML; a question has no name."""
-    return toml_of("", plan.question).partition("\n")[2].strip()
+    return toml_of("", _known(plan.question)).partition("\n")[2].strip()
+
+
+def _known(value: Any) -> Any:
+    """The settings without those that are None, as usual ones of policies are."""
+    if isinstance(value, Mapping):
+        return {key: _known(entry) for key, entry in value.items() if entry is not None}
+    return list(map(_known, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _foot(plan: Plan) -> str:
