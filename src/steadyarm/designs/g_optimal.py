@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -9,16 +11,20 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.active import solve_volume
 from steadyarm.designs.checks import check_among, check_tolerance
 from steadyarm.designs.design import Design
+from steadyarm.designs.large_g import solve_g
+from steadyarm.designs.rows import DenseRows, Rows
 from steadyarm.designs.solve import whiten
 from steadyarm.designs.support import with_few_arms
+from steadyarm.errors import InvalidInputError
 
 __all__ = ["g_optimal"]
 
 RANK_TOLERANCE = 1e-9  # in whitened coordinates; smaller singular values of a subset are rounding
+LARGE = 2**18  # numbers in the matrix of arms from which passes over them pay
 
 
 def g_optimal(
-    arms: ArmSet, tol: float = 1e-6, *, among: ArrayLike | None = None, sparse: bool = False
+    arms: ArmSet | Rows, tol: float = 1e-6, *, among: ArrayLike | None = None, sparse: bool = False
 ) -> Design:
     """Design that makes the worst-known arm known as well as possible.
 
@@ -27,7 +33,7 @@ def g_optimal(
 
     Parameters
     ----------
-    arms : the arm set
+    arms : the arm set, or rows of arms that need not be stored (then without the options below)
     tol : relative gap between value and lower bound to reach
     among : indices of arms. If given, the design of these arms alone, in their own span: other
         arms have weight zero, and the lower bound is the rank of these arms.
@@ -41,7 +47,20 @@ def g_optimal(
     2.0000 [0, 1]
     """
     check_tolerance(tol)
+    if not isinstance(arms, ArmSet):
+        if among is not None or sparse:
+            raise InvalidInputError(
+                "among and sparse are not available for rows that are not an ArmSet; take the "
+                "rows you want first."
+            )
+        return solve_g(arms, tol).design()
     chosen = check_among(arms, among)
+    if chosen.size * arms.rank > LARGE and not sparse:
+        X = arms.coordinates if among is None else arms.coordinates[chosen]
+        design = solve_g(DenseRows(X), tol).design()
+        weights = np.zeros(arms.size)
+        weights[chosen] = design.weights
+        return replace(design, weights=weights)
     X, _ = whiten(arms.coordinates)
     if among is not None:
         X = own_span(X[chosen])

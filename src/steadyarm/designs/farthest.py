@@ -1,0 +1,201 @@
+"""The farthest pair of many points, without looking at every pair.
+
+With a centre and the distances of all points from it, a pair can only be farther apart than the
+best one known if its two distances add up to more. Points are put in blocks by that distance (in
+few dimensions by place), pairs of blocks are taken in the order of their bounds, and the search
+ends when the next bound is below the best pair. Where all points are about equally far from every
+centre, as on a sphere in many dimensions, nothing can be left out: the search then ends with its
+allowance of work, and the bound of the next pair of blocks is what is proven.
+
+Factorial sets do not get a short cut here: for a general A the farthest pair of them is a
+quadratic problem in binary unknowns, also with main effects only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.designs.far_blocks import best_of_rows, in_blocks, upper_bounds
+from steadyarm.designs.passes import blocks
+from steadyarm.designs.rows import Rows
+
+__all__ = ["FarthestPair", "farthest_pair", "partners"]
+
+EFFORT = 1100.0  # passes: enough for every pair of 10^5 points in 50 dimensions
+LEAST_WORK = 1e10  # multiplications, a second or less: in few dimensions passes are cheap
+STARTS = 16  # points from which to alternate
+ROUNDING = 1e-12  # bounds this close to the best pair are not worth a look
+SAMPLE = 1000  # outermost points that are enclosed to find a better centre
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class FarthestPair(NamedTuple):
+    """Two points far apart, and a proof of how much farther apart two others can be.
+
+    Attributes
+    ----------
+    first, second : indices of the pair
+    value : its squared distance
+    upper_bound : no pair has a larger squared distance; the value itself if exact, to rounding
+    exact : whether no pair is farther apart
+    passes : multiplications made, in passes: as many as it takes to map all rows once
+    others : (m, 2) further pairs found above the level asked for, the farthest first
+    """
+
+    first: int
+    second: int
+    value: float
+    upper_bound: float
+    exact: bool
+    passes: float
+    others: Indices
+
+
+def farthest_pair(
+    rows: Rows,
+    to: Floats,
+    *,
+    centre: Floats | None = None,
+    radius: Floats | None = None,
+    known: tuple[int, int] | None = None,
+    effort: float | None = None,
+    above: float = np.inf,
+    enough: int = 0,
+) -> FarthestPair:
+    """Farthest pair of the points x @ to for the rows x.
+
+    Parameters
+    ----------
+    rows : the points, before the map
+    to : (columns, r) the map; L^-T for distances in the norm of the inverse of LL'
+    centre : (columns,) a row to measure distances from; the mean by default
+    radius : (K,) distances of the points from the centre, if known
+    known : a pair known to be far apart; by default alternating steps look for one
+    effort : passes after which to stop with an upper bound; by default 1,100, and more where
+        they take less than a second
+    above : collect pairs with a squared distance above this level
+    enough : stop, without a proof, when so many pairs were collected; 0 for never
+
+    Examples
+    --------
+    >>> from steadyarm.designs.rows import DenseRows
+    >>> points = DenseRows(np.array([[0.0, 0.0], [3.0, 0.0], [3.0, 4.0], [1.0, 1.0]]))
+    >>> farthest_pair(points, np.eye(2))[:5]
+    (0, 2, 25.0, 25.0, True)
+    """
+    K = rows.shape[0]
+    one = float(K) * to.size  # multiplications of one pass
+    allowed = max(EFFORT * one, LEAST_WORK) if effort is None else effort * one
+    centre = mean_row(rows) if centre is None else centre
+    middle = centre @ to
+    work = 0.0
+    if radius is None:
+        radius, work = radii(rows, to, middle), one
+    if known is None:
+        known, extra = _alternate(rows, to, radius)
+        work += extra
+    first, second = sorted(known)
+    value = _apart(rows, to, first, second)
+    rest, bound = in_blocks(rows, to, middle, radius, value), 0.0
+    if allowed > rest.pairs_left * to.shape[1] > 4 * one:  # a second centre may pay
+        moved = _enclosing_centre(rows.take(np.argsort(-radius)[:SAMPLE]) @ to, middle)
+        radius = radii(rows, to, moved)
+        work += one
+        other = in_blocks(rows, to, moved, radius, value)
+        rest = other if other.pairs_left < rest.pairs_left else rest
+    best = (value, first, second)
+    collected: dict[tuple[int, int], float] = {}
+    a, b, bounds = upper_bounds(rest, value)
+    for i, j, limit in zip(a.tolist(), b.tolist(), bounds.tolist(), strict=True):
+        if limit <= best[0] * (1 + ROUNDING):
+            break
+        if work > allowed or (enough and len(collected) >= enough):
+            bound = limit
+            break
+        work += rest.work(i, j)
+        for pair in best_of_rows(rest, i, j, min(best[0], above)):
+            best = max(best, pair)
+            if pair[0] > above:
+                collected[pair[1:]] = pair[0]
+    value, first, second = best
+    exact = bound <= value * (1 + ROUNDING)
+    others = np.array(sorted(collected, key=lambda pair: -collected[pair]), dtype=np.int64)
+    return FarthestPair(
+        first,
+        second,
+        value,
+        value if exact else bound,
+        exact,
+        work / one,
+        others.reshape(-1, 2),
+    )
+
+
+def mean_row(rows: Rows) -> Floats:
+    """Mean of the rows: one reading."""
+    total = np.zeros(rows.shape[1])
+    for start, stop in blocks(*rows.shape):
+        total += rows.block(start, stop).sum(axis=0)
+    return total / rows.shape[0]
+
+
+def radii(rows: Rows, to: Floats, middle: Floats) -> Floats:
+    """Distances of the points x @ to from the middle: one pass."""
+    answer = np.empty(rows.shape[0])
+    for start, stop in blocks(*rows.shape):
+        Y = rows.block(start, stop) @ to - middle
+        answer[start:stop] = np.sqrt(np.einsum("ij,ij->i", Y, Y))
+    return answer
+
+
+def partners(rows: Rows, to: Floats, starts: Indices) -> tuple[Indices, Floats]:
+    """For each start the point farthest from it, and their squared distance: a pass and more."""
+    S = rows.take(starts) @ to
+    best, where = np.full(starts.size, -1.0), np.zeros(starts.size, dtype=np.int64)
+    columns = np.arange(starts.size)
+    for start, stop in blocks(*rows.shape):
+        Y = rows.block(start, stop) @ to
+        part = Y @ (-2.0 * S.T)
+        part += np.einsum("ij,ij->i", Y, Y)[:, None]
+        row = part.argmax(axis=0)
+        found = part[row, columns]
+        better = found > best
+        best[better], where[better] = found[better], start + row[better]
+    D = rows.take(where) @ to - S
+    return where, np.einsum("ij,ij->i", D, D)
+
+
+def _alternate(rows: Rows, to: Floats, radius: Floats) -> tuple[tuple[int, int], float]:
+    """A pair by steps to the farthest point, from the outermost points; and the work."""
+    K, r = radius.size, to.shape[1]
+    starts = np.argsort(-radius, kind="stable")[: min(STARTS, K)].astype(np.int64)
+    pair, value, work = (int(starts[0]), int(starts[0])), 0.0, 0.0
+    for _ in range(4):
+        where, apart = partners(rows, to, starts)
+        work += float(K) * to.size * (1 + starts.size / r)
+        top = int(apart.argmax())
+        if apart[top] <= value:
+            break
+        value, pair = float(apart[top]), (int(starts[top]), int(where[top]))
+        starts = np.unique(where)
+    return pair, work
+
+
+def _apart(rows: Rows, to: Floats, first: int, second: int) -> float:
+    ends = rows.take(np.array([first, second], dtype=np.int64)) @ to
+    return float(np.square(ends[0] - ends[1]).sum())
+
+
+def _enclosing_centre(Y: Floats, middle: Floats) -> Floats:
+    """About the centre of the least ball around Y (m, r): steps to the farthest point."""
+    centre = middle.copy()
+    for step in range(1, 200):
+        D = Y - centre
+        far = int(np.einsum("ij,ij->i", D, D).argmax())
+        centre += D[far] / (step + 1)
+    return centre

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from steadyarm.designs import far_blocks
+from steadyarm.designs.farthest import farthest_pair, partners
+from steadyarm.designs.rows import DenseRows, FactorialRows
+
+Floats = NDArray[np.float64]
+KINDS = ("gaussian", "clustered", "sphere", "grid", "line", "off-centre", "same")
+
+
+def points_of(kind: str, K: int, r: int, rng: np.random.Generator) -> Floats:
+    X = rng.normal(size=(K, r))
+    if kind == "clustered":
+        X = 5 * rng.normal(size=(3, r))[rng.integers(0, 3, size=K)] + 0.01 * X
+    if kind == "sphere":
+        X /= np.linalg.norm(X, axis=1)[:, None]
+    if kind == "grid":
+        return np.sign(X)
+    if kind == "line":
+        return np.outer(X[:, 0], np.ones(r)) + 1e6
+    if kind == "off-centre":
+        X[: K // 2] *= 0.01
+        X[K // 2 :] += 3
+        return X
+    if kind == "same":
+        return np.ones((K, r))
+    return X
+
+
+def all_distances(Y: Floats) -> Floats:
+    """Squared distances by differences, without the products the search uses."""
+    D: Floats = np.square(Y[:, None, :] - Y[None, :, :]).sum(axis=2)
+    return D
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(KINDS),
+    st.integers(1, 300),
+    st.integers(1, 14),
+    st.integers(0, 10_000),
+)
+def test_finds_the_pair_that_brute_force_finds(kind: str, K: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = points_of(kind, K, r, rng)
+    to = rng.normal(size=(r, r)) if seed % 2 else np.eye(r)
+    far = farthest_pair(DenseRows(X), to)
+    D = all_distances(X @ to)
+    # products of points of size m leave errors of m² units in a squared distance
+    error = 1e-12 * D.max() + 1e-14 * np.square(X @ to).sum(axis=1).max()
+    assert far.exact
+    assert far.value == pytest.approx(D.max(), abs=error)
+    assert D[far.first, far.second] == pytest.approx(far.value, abs=error)
+    assert far.upper_bound == far.value
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(KINDS), st.integers(2, 300), st.integers(11, 14), st.integers(0, 10_000))
+def test_many_small_blocks_find_the_same(kind: str, K: int, r: int, seed: int) -> None:
+    X = points_of(kind, K, r, np.random.default_rng(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(far_blocks, "BLOCK", 7)
+        patch.setattr(far_blocks, "CACHE_FLOATS", 500)
+        known = (0, 1)
+        far = farthest_pair(DenseRows(X), np.eye(r), known=known)
+    D = all_distances(X)
+    error = 1e-12 * D.max() + 1e-14 * np.square(X).sum(axis=1).max()
+    assert far.exact
+    assert far.value == pytest.approx(D.max(), abs=error)
+
+
+@pytest.mark.parametrize("r", [4, 30])
+def test_without_effort_the_bound_is_honest(r: int) -> None:
+    X = points_of("sphere", 3000, r, np.random.default_rng(r))
+    truth = max(all_distances(X[k : k + 100]).max() for k in range(0, 3000, 100))
+    far = farthest_pair(DenseRows(X), np.eye(r), effort=0.0, known=(0, 1))
+    complete = farthest_pair(DenseRows(X), np.eye(r))
+    assert not far.exact
+    assert far.value <= complete.value <= far.upper_bound
+    assert truth <= complete.value
+    assert complete.exact
+
+
+def test_more_effort_gives_a_better_bound() -> None:
+    X = np.random.default_rng(0).normal(size=(20_000, 20))
+    bounds = [
+        farthest_pair(DenseRows(X), np.eye(20), effort=effort).upper_bound
+        for effort in (0.0, 8.0, 1000.0)
+    ]
+    assert bounds[0] > bounds[1] > bounds[2]
+
+
+def test_gaussian_points_need_a_small_part_of_all_pairs() -> None:
+    K, r = 30_000, 30
+    far = farthest_pair(DenseRows(np.random.default_rng(1).normal(size=(K, r))), np.eye(r))
+    assert far.exact
+    assert far.passes < 0.1 * K / (2 * r)  # of the passes that all pairs take
+
+
+def test_points_on_a_sphere_in_the_plane_need_a_part_of_all_pairs() -> None:
+    K = 20_000
+    X = points_of("sphere", K, 2, np.random.default_rng(2))
+    far = farthest_pair(DenseRows(X), np.eye(2), effort=np.inf)
+    assert far.exact
+    assert far.passes < 0.2 * K / 4
+
+
+def test_opposite_corners_of_a_cube_need_no_search() -> None:
+    rows = FactorialRows([2] * 14, interactions=1)
+    far = farthest_pair(rows, np.eye(15))
+    assert far.value == 4 * 14
+    assert far.exact
+    assert far.passes < 10
+
+
+def test_pairs_above_a_level_are_collected() -> None:
+    X = np.random.default_rng(3).normal(size=(500, 12))
+    D = all_distances(X)
+    level = float(np.sort(D[np.triu_indices(500, 1)])[-20:-18].mean())
+    far = farthest_pair(DenseRows(X), np.eye(12), above=level, known=(0, 1))
+    values = D[far.others[:, 0], far.others[:, 1]]
+    assert len(far.others) > 1
+    assert (values > level).all()
+    assert (np.diff(values) <= 0).all()
+    assert tuple(far.others[0]) == (far.first, far.second)
+    few = farthest_pair(DenseRows(X), np.eye(12), above=0.0, known=(0, 1), enough=1)
+    assert len(few.others) >= 1
+
+
+def test_single_precision_does_not_decide() -> None:
+    """Pairs closer to each other than single precision can tell."""
+    rng = np.random.default_rng(4)
+    X = points_of("sphere", 400, 20, rng)
+    X[200:] = -X[:200] * (1 + 1e-10 * rng.random((200, 1)))
+    far = farthest_pair(DenseRows(X), np.eye(20), known=(0, 1))
+    D = all_distances(X)
+    assert far.value == pytest.approx(D.max(), rel=1e-13)
+    assert [far.first, far.second] == list(map(int, np.unravel_index(D.argmax(), D.shape)))
+
+
+def test_partners_are_the_farthest_points() -> None:
+    X = np.random.default_rng(5).normal(size=(300, 6))
+    where, apart = partners(DenseRows(X), np.eye(6), np.array([0, 7, 299]))
+    D = all_distances(X)[[0, 7, 299]]
+    assert where.tolist() == D.argmax(axis=1).tolist()
+    np.testing.assert_allclose(apart, D.max(axis=1), rtol=1e-13)

@@ -1,0 +1,301 @@
+"""G-optimal designs of many arms: the proof holds, and the small solver agrees."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from steadyarm.arms import ArmSet
+from steadyarm.designs import Status, g_optimal
+from steadyarm.designs.active import solve_volume
+from steadyarm.designs.large_g import LargeDesign, may_carry, solve_g
+from steadyarm.designs.rows import BundleRows, DenseRows, FactorialRows
+from steadyarm.designs.solve import whiten
+from steadyarm.errors import InvalidInputError
+from tests.designs.armsets import COUNT, random_arm_set
+from tests.designs.test_rows import bundle_arms, factorial_arms
+
+TOL = 1e-6
+
+Floats = NDArray[np.float64]
+
+
+def random_arms(kind: str, K: int, d: int, seed: int) -> Floats:
+    rng = np.random.default_rng([11, seed])
+    X = rng.normal(size=(K, d))
+    if kind == "sphere":
+        X /= np.linalg.norm(X, axis=1)[:, None]
+    if kind == "simplex":
+        X = rng.dirichlet(np.full(d, 0.5), size=K)
+    if kind == "heavy-tailed":
+        X = rng.standard_t(2, size=(K, d))
+    if kind == "binary":
+        X = rng.integers(0, 2, size=(K, d)).astype(np.float64)
+    if kind == "repeated directions":
+        X = X[rng.integers(0, K // 10, size=K)] * rng.choice([1.0, 1.0 + 1e-9, 0.5], (K, 1))
+    if kind == "columns of many scales":
+        X *= 10.0 ** rng.integers(-6, 6, size=d)
+    if kind == "one rare direction":
+        X[:, -1] = 0.0
+        X[K // 2, -1] = 1e-3
+    if kind == "dependent columns":
+        X = X @ rng.normal(size=(d, d + 5))
+    return X
+
+
+KINDS = (
+    "gaussian",
+    "sphere",
+    "simplex",
+    "heavy-tailed",
+    "binary",
+    "repeated directions",
+    "columns of many scales",
+    "one rare direction",
+    "dependent columns",
+)
+
+
+def check_proof(X: Floats, answer: LargeDesign, tol: float) -> None:
+    """Everything the answer says, from its definition, by other means."""
+    rank = np.linalg.matrix_rank(X / np.maximum(np.abs(X).max(axis=0), 1e-300))
+    assert answer.status is Status.OPTIMAL
+    assert answer.lower_bound == rank
+    assert answer.weights.min() > 0.0
+    assert answer.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (np.diff(answer.indices) > 0).all()
+    left = np.linalg.svd(X / np.maximum(np.abs(X).max(axis=0), 1e-300), full_matrices=False)[0]
+    left = left[:, :rank]
+    chosen = left[answer.indices]
+    P = np.linalg.inv((chosen.T * answer.weights) @ chosen)
+    value = np.einsum("ij,ij->i", left @ P, left).max()
+    assert answer.value == pytest.approx(value, rel=1e-7)
+    assert -1e-9 <= answer.gap <= tol
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("K", "d"), [(300, 4), (3000, 12)])
+def test_small_solver_agrees(kind: str, K: int, d: int) -> None:
+    X = random_arms(kind, K, d, seed=K)
+    answer = solve_g(DenseRows(X), TOL)
+    check_proof(X, answer, TOL)
+    scaled = X / np.maximum(np.abs(X).max(axis=0), 1e-300)
+    left, singular, _ = np.linalg.svd(scaled, full_matrices=False)
+    small = solve_volume(whiten(left[:, singular > 1e-9 * singular[0]])[0], TOL)
+    assert small.lower_bound == answer.lower_bound
+    assert answer.value <= small.value * (1 + TOL)
+    assert small.value <= answer.value * (1 + TOL)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "sphere", "simplex", "binary"])
+def test_twenty_thousand_arms(kind: str) -> None:
+    X = random_arms(kind, 20_000, 20, seed=0)
+    answer = solve_g(DenseRows(X), 1e-5)
+    check_proof(X, answer, 1e-5)
+    assert answer.passes <= 15
+
+
+@pytest.mark.parametrize("seed", range(0, COUNT, 4))
+def test_arm_sets_of_many_kinds(seed: int) -> None:
+    _, arms = random_arm_set(seed)
+    answer = solve_g(DenseRows(arms.coordinates), TOL)
+    check_proof(arms.coordinates, answer, TOL)
+
+
+def test_closer_tolerances_are_met() -> None:
+    X = random_arms("gaussian", 4000, 8, seed=3)
+    for tol in (1e-2, 1e-4, 1e-6, 1e-8):
+        check_proof(X, solve_g(DenseRows(X), tol), tol)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "simplex", "heavy-tailed", "sphere"])
+def test_screening_keeps_what_an_optimal_design_uses(kind: str) -> None:
+    X = random_arms(kind, 2000, 6, seed=5)
+    close = solve_g(DenseRows(X), 1e-10)
+    carrying = close.indices[close.weights > 1e-4]
+    assert _scores(X, close.indices, close.weights)[carrying] == pytest.approx(6.0, rel=1e-8)
+    rng = np.random.default_rng(6)
+    removed = 0
+    for spread in (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0):
+        for _ in range(20):  # designs near the best one and far from it
+            other = rng.dirichlet(np.full(close.indices.size, 1.0))
+            weights = (1 - spread) * close.weights + spread * other
+            kept = may_carry(_scores(X, close.indices, weights), 6)
+            assert kept[carrying].all()
+            removed += int((~kept).sum())
+    assert removed > 0 or kind == "sphere"  # where all arms are alike
+
+
+@pytest.mark.parametrize("r", [2, 5, 50])
+@pytest.mark.parametrize("excess", [1e-4, 0.1, 3.0])
+def test_screening_bound_is_that_of_the_theorem(r: int, excess: float) -> None:
+    """The bound is r times the least eigenvalue of B^-1 A*, B the design's matrix, A* the best.
+
+    Its trace is at most r + excess and that of its inverse at most r, with equality at the least.
+    """
+
+    def trace_of_inverse(least: float) -> float:
+        return 1 / least + (r - 1) ** 2 / (r + excess - least) - r
+
+    bound = r * brentq(trace_of_inverse, 1e-9, 1.0, xtol=1e-15)
+    scores = np.array([r + excess, bound * (1 - 1e-6), bound * (1 + 1e-6)])
+    assert may_carry(scores, r).tolist() == [True, False, True]
+
+
+def _scores(X: Floats, indices: NDArray[np.int64], weights: Floats) -> Floats:
+    P = np.linalg.inv((X[indices].T * weights) @ X[indices])
+    return np.asarray(np.einsum("ij,ij->i", X @ P, X))
+
+
+def test_a_start_from_the_answer_needs_no_sweeps() -> None:
+    X = random_arms("gaussian", 5000, 10, seed=7)
+    cold = solve_g(DenseRows(X), TOL)
+    warm = solve_g(DenseRows(X), TOL, start=(cold.indices, cold.weights))
+    assert warm.sweeps == 0
+    assert warm.passes == 2
+    np.testing.assert_array_equal(warm.indices, cold.indices)
+    np.testing.assert_allclose(warm.weights, cold.weights, rtol=1e-12)
+
+
+def test_a_start_from_a_subset_saves_sweeps() -> None:
+    X = random_arms("gaussian", 6000, 15, seed=8)
+    kept = np.flatnonzero(np.random.default_rng(0).random(6000) < 0.97)
+    before = solve_g(DenseRows(X), TOL)
+    known = np.isin(before.indices, kept)
+    start = (np.searchsorted(kept, before.indices[known]), before.weights[known])
+    cold, warm = solve_g(DenseRows(X[kept]), TOL), solve_g(DenseRows(X[kept]), TOL, start=start)
+    check_proof(X[kept], warm, TOL)
+    assert warm.sweeps < cold.sweeps
+
+
+@pytest.mark.parametrize("start", [([3], [1.0]), ([5, 3, 9], [1.0, 0.0, 1e-12])])
+def test_a_start_that_does_not_span_is_completed(start: tuple[list[int], list[float]]) -> None:
+    X = random_arms("gaussian", 2000, 7, seed=9)
+    check_proof(X, solve_g(DenseRows(X), TOL, start=start), TOL)
+
+
+def test_arms_in_a_memory_mapped_file(tmp_path: Path) -> None:
+    X = random_arms("gaussian", 8000, 9, seed=10)
+    np.save(tmp_path / "arms.npy", X)
+    mapped = np.load(tmp_path / "arms.npy", mmap_mode="r")
+    ours, theirs = solve_g(DenseRows(mapped), TOL), solve_g(DenseRows(X), TOL)
+    np.testing.assert_array_equal(ours.indices, theirs.indices)
+    np.testing.assert_array_equal(ours.weights, theirs.weights)
+
+
+@dataclass
+class Part:
+    """Some rows of others, and how many at most were asked for at once."""
+
+    rows: FactorialRows | BundleRows
+    kept: NDArray[np.int64]
+    most: int = field(default=0)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.kept.size, self.rows.shape[1]
+
+    def block(self, start: int, stop: int) -> Floats:
+        return self.take(np.arange(start, stop))
+
+    def take(self, indices: NDArray[np.int64]) -> Floats:
+        self.most = max(self.most, indices.size)
+        return self.rows.take(self.kept[indices])
+
+
+@pytest.mark.parametrize("rows", [FactorialRows([2] * 10), FactorialRows([3, 4, 3, 2, 3], 2)])
+def test_implicit_factorial_sets_agree_with_explicit_ones(rows: FactorialRows) -> None:
+    arms = factorial_arms(rows.levels, rows.interactions, rows.constant)
+    whole = solve_g(rows, TOL)
+    assert whole.gap == pytest.approx(0.0, abs=1e-12)  # equal weights, by symmetry
+    kept = np.flatnonzero(np.random.default_rng(3).random(arms.size) < 0.7)
+    implicit = solve_g(Part(rows, kept), TOL)
+    explicit = solve_g(DenseRows(arms.features[kept]), TOL)
+    check_proof(arms.features[kept], implicit, TOL)
+    np.testing.assert_array_equal(implicit.indices, explicit.indices)
+    np.testing.assert_array_equal(implicit.weights, explicit.weights)
+
+
+def test_implicit_bundles_agree_with_explicit_ones() -> None:
+    rows = BundleRows(11, 4)
+    arms = bundle_arms(rows)
+    whole = solve_g(rows, TOL)
+    assert whole.lower_bound == arms.rank
+    assert whole.gap == pytest.approx(0.0, abs=1e-12)
+    kept = np.flatnonzero(np.random.default_rng(4).random(arms.size) < 0.8)
+    implicit = solve_g(Part(rows, kept), TOL)
+    check_proof(arms.features[kept], implicit, TOL)
+    explicit = solve_g(DenseRows(arms.features[kept]), TOL)  # with its dependent columns
+    assert implicit.value == pytest.approx(explicit.value, rel=2 * TOL)
+
+
+def test_implicit_rows_are_never_made_all_at_once() -> None:
+    part = Part(FactorialRows([2] * 15), np.arange(3, 2**15))
+    answer = solve_g(part, 0.02)
+    assert answer.gap <= 0.02
+    assert part.most < part.kept.size / 4
+
+
+def test_no_arms_that_span_among_the_likeliest() -> None:
+    """A direction in which every arm is short is found by looking for it."""
+    rng = np.random.default_rng(12)
+    X = np.zeros((20_000, 12))
+    X[:, :11] = 100.0 * rng.normal(size=(20_000, 11))
+    X[10:, :11] *= 1e-6
+    X[:, 11] = 1.0 + 1e-3 * rng.normal(size=20_000)
+    check_proof(X, solve_g(DenseRows(X), TOL), TOL)
+
+
+def test_g_optimal_takes_many_arms_and_rows() -> None:
+    X = random_arms("gaussian", 15_000, 20, seed=13)
+    arms = ArmSet.from_features(X)
+    design = g_optimal(arms)
+    assert design.status is Status.OPTIMAL
+    assert design.gap <= 1e-6
+    of_rows = g_optimal(DenseRows(X))
+    np.testing.assert_allclose(of_rows.weights, design.weights, atol=1e-12)
+    among = np.arange(1, 15_000)
+    of_some = g_optimal(arms, among=among)
+    assert of_some.gap <= 1e-6
+    assert of_some.weights[0] == 0.0
+    assert of_some.weights.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_most_passes_end_it_with_an_honest_gap() -> None:
+    X = random_arms("binary", 6000, 12, seed=14)
+    answer = solve_g(DenseRows(X), 1e-9, most_passes=1)
+    assert answer.status is Status.STEP_LIMIT
+    assert answer.passes <= 3
+    assert answer.value == pytest.approx(_scores(X, answer.indices, answer.weights).max(), rel=1e-9)
+
+
+def test_rounding_ends_it_with_an_honest_gap() -> None:
+    X = random_arms("gaussian", 500, 5, seed=15)
+    answer = solve_g(DenseRows(X), 1e-300)
+    assert answer.status in (Status.STALLED, Status.OPTIMAL)
+    assert answer.gap <= 1e-9
+    assert answer.value == pytest.approx(_scores(X, answer.indices, answer.weights).max(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (([0, 1], [1.0]), "one integer index"),
+        (([0.5], [1.0]), "one integer index"),
+        (([0, 40], [1.0, 1.0]), "distinct arms from 0 to 29"),
+        (([2, 2], [1.0, 1.0]), "distinct arms"),
+        (([2, 3], [1.0, -1.0]), "none of them negative"),
+    ],
+)
+def test_starts_that_cannot_be(start: tuple[list[int], list[float]], message: str) -> None:
+    X = random_arms("gaussian", 30, 3, seed=16)
+    with pytest.raises(InvalidInputError, match=message):
+        solve_g(DenseRows(X), start=start)
+
+
+def test_rows_have_no_options() -> None:
+    with pytest.raises(InvalidInputError, match="not available for rows"):
+        g_optimal(FactorialRows([2, 2]), among=[0])
