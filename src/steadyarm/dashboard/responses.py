@@ -107,6 +107,9 @@ def not_modified(request: Request, etag: str) -> Response | None:
 def wants_json(scope: Scope) -> bool:
     """Whether a script asks, not a person."""
     accepted = header_of(scope, b"accept")
-    return header_of(scope, b"sec-fetch-dest") == "empty" or (
-        "json" in accepted and "text/html" not in accepted
+    route = getattr(scope.get("route"), "path", "")  # not the address: names may end so, too
+    return (
+        route.endswith(".json")
+        or header_of(scope, b"sec-fetch-dest") == "empty"
+        or ("json" in accepted and "text/html" not in accepted)
     )
