@@ -1,3 +1,5 @@
+"""The farthest pair against brute force, and honest bounds when work runs out."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,3 +1,5 @@
+"""XY designs of many arms against the small solver, cvxpy and certificates computed anew."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

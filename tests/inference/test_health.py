@@ -400,7 +400,7 @@ def fair(counts: list[int], **other: Any) -> LoggedSegment:
         (lambda: srm_from_propensities(ABC, np.array([0, 3]), np.ones(2)), "from 0 to 2"),
         (lambda: srm_from_propensities(ABC, np.array([0, 1]), np.array([0.5, 0])), "above 0"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table reads better so
 def test_errors_say_what_is_wrong(call: Callable[[], object], says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         call()

@@ -1,3 +1,5 @@
+"""The data step: numbers and tables of charts against their sources."""
+
 from __future__ import annotations
 
 import math

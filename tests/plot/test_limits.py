@@ -1,3 +1,5 @@
+"""Ranges of axes: little data does not set the scale."""
+
 from __future__ import annotations
 
 from dataclasses import replace

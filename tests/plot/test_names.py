@@ -1,3 +1,5 @@
+"""Names of variants in charts: short, and still different."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""The matplotlib drawer: every chart, the same bytes every time."""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,5 @@
+"""The Plotly drawer: plain values, hostile names as text."""
+
 from __future__ import annotations
 
 import json

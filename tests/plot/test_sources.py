@@ -1,3 +1,5 @@
+"""What may be plotted, and what is said if it may not."""
+
 from __future__ import annotations
 
 import builtins

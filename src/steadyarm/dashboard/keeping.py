@@ -108,7 +108,7 @@ class Looks:
                 task = self._renewed(name, experiment)
                 kept = await asyncio.wait_for(asyncio.shield(task), PATIENCE)
         if kept.mark.state != mark.state:  # one that began before somebody stopped it, say
-            with suppress(Exception):
+            with suppress(Exception):  # the next one tells what is wrong
                 await asyncio.shield(self._renewed(name, experiment))
             kept = await asyncio.shield(self._renewed(name, experiment))
         if name in self._kept:

@@ -12,7 +12,7 @@ FIRST = "DejaVu Sans"  # comes with matplotlib
 WORLD = (
     "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Microsoft YaHei", "PingFang SC",
     "Hiragino Sans", "Malgun Gothic", "Arial Unicode MS", "Noto Sans Devanagari", "Noto Emoji",
-)  # fmt: skip
+)  # fmt: skip  # a table reads better so
 
 
 @cache

@@ -32,7 +32,7 @@ LIGHT = Ground(
     text="#1f2430",
     faint="#5a6270",
     grid="#dfe2e7",
-)  # fmt: skip
+)  # fmt: skip  # a table reads better so
 DARK = Ground(
     ground="#14181f",
     lines=(
@@ -42,7 +42,7 @@ DARK = Ground(
     text="#e6e9ef",
     faint="#a9b1be",
     grid="#333a46",
-)  # fmt: skip
+)  # fmt: skip  # a table reads better so
 
 DASHES: tuple[tuple[float, ...], ...] = (
     (),

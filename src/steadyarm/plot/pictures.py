@@ -58,7 +58,7 @@ def draw(chart: Chart) -> Figure:
             loc="outside lower left", ncols=columns_below, frameon=False, handlelength=3.2,
             title=small, alignment="left", prop=_font() | {"size": SMALL},
             title_fontproperties=_font() | {"size": SMALL},
-        )  # fmt: skip
+        )  # fmt: skip  # a table reads better so
         legend.get_title().set_color(LIGHT.faint)
         for text in legend.get_texts():
             text.set_color(LIGHT.text)
@@ -190,7 +190,7 @@ def _areas(axes: Axes, panel: Panel, areas: list[Series]) -> None:
         axes.fill_between(
             _x(panel, series), base, top, step="post", color=_color(series), linewidth=0.4,
             edgecolor="white", alpha=0.5 if series.color is None else 0.85,
-        )  # fmt: skip
+        )  # fmt: skip  # a table reads better so
         base = top
 
 
@@ -216,7 +216,7 @@ def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
             linewidth=1.2 if series.low is None else 1.9,
             marker=_marker(series) if few else "", zorder=2.5,
             drawstyle="steps-post" if series.kind == "steps" else "default",
-        )  # fmt: skip
+        )  # fmt: skip  # a table reads better so
         for run in frame.band_runs(series):
             assert series.low is not None
             assert series.high is not None
@@ -238,7 +238,7 @@ def _points(
     axes.plot(
         *across, color=color, marker=_marker(series), markersize=4, linewidth=0.7,
         linestyle=line, zorder=2.6, markerfacecolor="white" if hollow else color,
-    )  # fmt: skip
+    )  # fmt: skip  # a table reads better so
     reach = frame.reaches(series)
     if reach is None:
         return
@@ -266,7 +266,7 @@ def _marks(axes: Axes, panel: Panel) -> int:
                 _text(mark.text), (x, 1), (0, 2 + 10 * row), size=SMALL, color=LIGHT.faint,
                 xycoords=axes.get_xaxis_transform(), textcoords="offset points",
                 ha=end, annotation_clip=False, **_font(),
-            )  # fmt: skip
+            )  # fmt: skip  # a table reads better so
     return max((row + 1 for row in rows if row is not None), default=0)
 
 

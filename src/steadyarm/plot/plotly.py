@@ -128,7 +128,7 @@ def _lines(panel: Panel, i: int, look: palette.Ground) -> list[dict[str, Any]]:
             "line": {"color": look.faint, "width": 1, "dash": "dash"}, "layer": "above",
         }
         for at in (_place(panel, mark.x) for mark in panel.marks)
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table reads better so
     if panel.level is None:
         return marks
     along, across = ("x", "y") if panel.sideways else ("y", "x")
@@ -137,7 +137,7 @@ def _lines(panel: Panel, i: int, look: palette.Ground) -> list[dict[str, Any]]:
         "type": "line", f"{along}ref": own, f"{across}ref": f"{other} domain",
         f"{along}0": panel.level, f"{along}1": panel.level, f"{across}0": 0, f"{across}1": 1,
         "line": {"color": look.faint, "width": 1}, "layer": "above",
-    }  # fmt: skip
+    }  # fmt: skip  # a table reads better so
     return [*marks, level]
 
 
@@ -181,7 +181,7 @@ def _heading(panel: Panel, cell: Cell, look: palette.Ground, margin: int) -> lis
             "xshift": 0 if cell.left else LEAST_LEFT - margin,
             "font": {"size": 12, "color": look.faint},
         }
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table reads better so
 
 
 def _add_title(layout: dict[str, Any], chart: Chart, look: palette.Ground) -> None:

@@ -30,7 +30,7 @@ from steadyarm.segments import Direction
 from steadyarm.session import Session
 from steadyarm.verdict import Verdict
 
-__all__ = ["CHARTS", "Test", "chart_for", "chart_of_plan"]
+__all__ = ["CHARTS", "Test", "chart_for", "chart_of_plan", "verdict_on"]
 
 Test = Experiment | Look | Session | Analysis
 Seen = Look | Session | Analysis
@@ -208,20 +208,25 @@ def _verdict(test: Seen) -> tuple[Verdict, tuple[str, ...], Direction]:
         judgement = test.judgement()
         anytime = test.policy.unbiased and not judgement.ended
         return judgement.recommend(anytime=anytime), test.arms.names, test.direction
-    i, k = test.intervals, int(test.intervals.recommended[0])
-    verdict = Verdict(
-        arm=k,
-        name=test.arms.names[k],
+    return verdict_on(test), test.arms.names, test.evidence.direction
+
+
+def verdict_on(found: Analysis) -> Verdict:
+    """The same as a verdict on a live test, which is what leaderboards draw."""
+    i = found.intervals
+    return Verdict(
+        arm=int(i.recommended[0]),
+        name=found.recommended,
         estimates=i.estimates[0],
         standard_errors=i.standard_errors[0],
         intervals=np.column_stack([i.low[0], i.high[0]]),
         gaps=i.gaps[0],
         gap_intervals=np.column_stack([i.gap_low[0], i.gap_high[0]]),
-        plausible=test.plausible,
+        plausible=found.plausible,
         level=i.level,
         anytime=False,
         method=i.method,
         assumption=i.assumption,
-        rewards=test.rewards,
+        rewards=found.rewards,
+        missing=found.rows - found.rewards,
     )
-    return verdict, test.arms.names, test.evidence.direction

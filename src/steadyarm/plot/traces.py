@@ -48,7 +48,7 @@ def traces_of(
                 "xaxis": f"x{n}", "yaxis": f"y{n}", "hoverinfo": "skip", "showlegend": True,
                 "line": {"color": look.faint, "width": 1, "dash": "dash"},
             }
-        )  # fmt: skip
+        )  # fmt: skip  # a table reads better so
     return traces
 
 
@@ -99,7 +99,7 @@ def _points(panel: Panel, series: Series, color: str) -> Trace:
         trace["error_x" if panel.sideways else "error_y"] = {
             "type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": color,
             "thickness": 1.5, "width": 0 if panel.sideways else 3,
-        }  # fmt: skip
+        }  # fmt: skip  # a table reads better so
     return trace
 
 
@@ -133,7 +133,7 @@ def _band(panel: Panel, series: Series, look: palette.Ground) -> Trace | None:
     return {
         "type": "scatter", "mode": "lines", "x": xs[:-1], "y": ys[:-1], "fill": "toself",
         "fillcolor": fill, "line": {"width": 0}, "hoverinfo": "skip",
-    }  # fmt: skip
+    }  # fmt: skip  # a table reads better so
 
 
 def _x(panel: Panel, series: Series, shift: float) -> list[Any]:

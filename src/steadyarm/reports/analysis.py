@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from steadyarm import __version__
 from steadyarm.analysis import Analysis
 from steadyarm.plot import charts
+from steadyarm.plot.sources import verdict_on
 from steadyarm.reports.document import (
     Block,
     Code,
@@ -26,7 +25,6 @@ from steadyarm.reports.parts import (
     period_table,
     rest_note,
 )
-from steadyarm.verdict import Verdict
 from steadyarm.wording import number, percent, reach
 
 __all__ = ["analysis_report"]
@@ -43,7 +41,7 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
             f"{found.log}: {found.rows:,} rows, {found.rewards:,} rewards. A good reward is {good}."
         ),
         Heading("Estimates"),
-        Picture(charts.leaderboard(_verdict(found), found.arms.names, direction)),
+        Picture(charts.leaderboard(verdict_on(found), found.arms.names, direction)),
         _estimates(found, order),
         Heading(f"Can the log be trusted? {found.health.status}"),
         health_table(found.health, "What was checked"),
@@ -98,25 +96,4 @@ def _assumptions(found: Analysis) -> tuple[str, ...]:
         found.intervals.assumption,
         f"Variance: {found.intervals.method}; of periods: {found.drift.method}.",
         *found.notes,
-    )
-
-
-def _verdict(found: Analysis) -> Verdict:
-    """The same as a verdict on a live test, which is what leaderboards draw."""
-    i = found.intervals
-    return Verdict(
-        arm=int(i.recommended[0]),
-        name=found.recommended,
-        estimates=i.estimates[0],
-        standard_errors=i.standard_errors[0],
-        intervals=np.column_stack([i.low[0], i.high[0]]),
-        gaps=i.gaps[0],
-        gap_intervals=np.column_stack([i.gap_low[0], i.gap_high[0]]),
-        plausible=found.plausible,
-        level=i.level,
-        anytime=False,
-        method=i.method,
-        assumption=i.assumption,
-        rewards=found.rewards,
-        missing=found.rows - found.rewards,
     )

@@ -157,7 +157,7 @@ def _table(shares: Shares) -> Table:
     header = (
         "start", "end", "visits", "variant", "given", "share", "planned share",
         "policy changed its mind",
-    )  # fmt: skip
+    )  # fmt: skip  # a table reads better so
     J = len(shares.rounds)
     starts, ends = shares.starts or (None,) * J, shares.ends or (None,) * J
     totals = shares.given.sum(axis=1)

@@ -83,7 +83,7 @@ def _table(report: DriftReport, reach: np.ndarray[tuple[int, ...], np.dtype[np.f
     header = (
         "period", "visits", "best variant", "rival", "lead", "low", "high",
         "average of all variants",
-    )  # fmt: skip
+    )  # fmt: skip  # a table reads better so
     common = _common(report)
     rows = tuple(
         (

@@ -75,7 +75,7 @@ def _table(effects: Effects) -> Table:
     header = (
         "first factor", "its level", "second factor", "its level", "mean", "standard error",
         "strength of the pair", "p-value of the pair",
-    )  # fmt: skip
+    )  # fmt: skip  # a table reads better so
     rows = tuple(
         (
             pair.first,

@@ -78,7 +78,7 @@ def _table(
     header = (
         "rank", "variant", "estimate", "standard error", "low", "high", "behind by",
         "behind by, low", "behind by, high", "not ruled out",
-    )  # fmt: skip
+    )  # fmt: skip  # a table reads better so
     alive = set(verdict.plausible)
     rows = tuple(
         (

@@ -100,7 +100,7 @@ def _table(plan: Plan) -> Table:
     header = (
         "world", "policy", "stays unbiased", "visits", "wrong", "simulated tests", "share wrong",
         "low", "high", "enough",
-    )  # fmt: skip
+    )  # fmt: skip  # a table reads better so
     rows = []
     for world, moving in (("nothing moves", False), ("with this rhythm", True)):
         for line in plan.lines:
