@@ -1,12 +1,18 @@
 """How far do designs scale: time, memory, support and proven gap, up to a million arms?
 
 Every cell runs in a process of its own. Time is given in seconds and as a multiple of one pass,
-the computation of all leverage scores once, timed before and after in the same process. Memory is
-the peak above what the process had before the arms were made, also as a multiple of the arms' own
-size where these are stored.
+the computation of all leverage scores once, timed before and after in the same process; "made" is
+the work the solver counted, in passes. Memory is the peak above what the process had before the
+arms were made, also as a multiple of the arms' own size where these are stored. The last column
+says whether the value is that of the worst arm or pair, or a proven bound above it. "front" asks
+for XY designs to compare the best 1,000 of 2^16 layouts, to a gap of 0.1. A cell that takes longer
+than the limit is stopped and said to be.
 
-    python -m benchmarks.how_far_does_it_scale [--arms 1000 1000000] [--features 50]
-        [--sets gaussian factorial bundles] [--plot passes.png]
+On a busy machine set OPENBLAS_NUM_THREADS=1: threads that wait for each other make small products
+many times slower.
+
+    python -m benchmarks.how_far_does_it_scale [--designs XY] [--arms 1000 1000000]
+        [--features 50] [--sets gaussian factorial bundles] [--limit 600] [--plot passes.png]
 """
 
 from __future__ import annotations
@@ -25,16 +31,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows
 from steadyarm.designs.large_g import solve_g
+from steadyarm.designs.large_xy import solve_xy
 from steadyarm.designs.passes import leverages, span_of
-from steadyarm.designs.rows import BundleRows, DenseRows, FactorialRows, Rows
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.matplotlib import png
 
 ARMS = (1_000, 10_000, 100_000, 1_000_000)
 FEATURES = (10, 50, 200)
 DENSE = ("gaussian", "sphere", "binary")
-IMPLICIT = ("factorial", "bundles")
+IMPLICIT = ("factorial", "bundles", "front")
+TOLERANCES = {"G": 1e-4, "XY": 1e-3}
+FRONT, FRONT_TOLERANCE = 1000, 0.1
 ROOM = 20 * 2**30  # bytes of arms above which a cell is left out
 MEGABYTE = 2**20
 LONG = 2.0  # seconds of passes after which no further one is timed
@@ -64,6 +73,7 @@ class Measured:
     support: int
     gap: float
     passes: float
+    exact: bool
 
 
 def dense(kind: str, K: int, d: int) -> DenseRows:
@@ -85,16 +95,32 @@ def rows_of(cell: Cell) -> Rows:
         return FactorialRows([2] * 20)
     if cell.arms == "bundles":
         return BundleRows(30, 6)
+    if cell.arms == "front":
+        return FactorialRows([2] * 16)
     return dense(cell.arms, cell.size, cell.features)
 
 
-def solve_in_g(rows: Rows, tol: float) -> tuple[int, float, float]:
-    """Support, gap and passes of the G-optimal design."""
-    answer = solve_g(rows, tol)
-    return answer.indices.size, answer.gap, answer.passes
+Outcome = tuple[int, float, float, bool]
 
 
-SOLVERS: dict[str, Callable[[Rows, float], tuple[int, float, float]]] = {"G": solve_in_g}
+def solve_in_g(rows: Rows, cell: Cell) -> Outcome:
+    """Support, gap, passes and exactness of the G-optimal design."""
+    answer = solve_g(rows, cell.tol)
+    return answer.indices.size, answer.gap, answer.passes, True
+
+
+def solve_in_xy(rows: Rows, cell: Cell) -> Outcome:
+    """The same of the XY-optimal design."""
+    among = None
+    if cell.arms == "front":
+        K, columns = rows.shape
+        means = rows.block(0, K) @ np.random.default_rng(0).normal(size=columns)
+        among = np.argsort(-means)[:FRONT]
+    answer = solve_xy(rows, cell.tol, among=among)
+    return answer.indices.size, answer.gap, answer.passes, answer.exact
+
+
+SOLVERS: dict[str, Callable[[Rows, Cell], Outcome]] = {"G": solve_in_g, "XY": solve_in_xy}
 
 
 def peak() -> int:
@@ -103,8 +129,10 @@ def peak() -> int:
 
 def measure(cell: Cell) -> Measured:
     solve = SOLVERS[cell.design]
-    solve(dense("gaussian", 200, 3), cell.tol)  # compiles
-    FactorialRows([2, 2]).block(0, 4)
+    small = Cell("gaussian", 200, 3, cell.design, cell.tol)
+    solve(dense("gaussian", 200, 3), small)  # compiles
+    solve(FactorialRows([2] * 4), small)
+    solve_xy(FactorialRows([2] * 4), 0.5, among=[0, 5, 9])
     BundleRows(3, 2).block(0, 3)
     before = peak()
     rows = rows_of(cell)
@@ -112,7 +140,7 @@ def measure(cell: Cell) -> Measured:
     to = span_of(rows).map
     passes = timed_passes(rows, to)
     start = time.perf_counter()
-    support, gap, made = solve(rows, cell.tol)
+    support, gap, made, exact = solve(rows, cell)
     seconds = time.perf_counter() - start
     memory = peak() - before
     passes += timed_passes(rows, to)
@@ -126,6 +154,7 @@ def measure(cell: Cell) -> Measured:
         support=support,
         gap=gap,
         passes=made,
+        exact=exact,
     )
 
 
@@ -139,11 +168,19 @@ def timed_passes(rows: Rows, to: NDArray[np.float64]) -> list[float]:
     return times
 
 
-def in_own_process(cell: Cell) -> Measured:
+def in_own_process(cell: Cell, limit: float) -> Measured | None:
+    """What came of the cell, or None if it took longer than the limit in seconds."""
     command = [sys.executable, "-m", "benchmarks.how_far_does_it_scale", "--cell"]
-    answer = subprocess.run(
-        [*command, json.dumps(asdict(cell))], capture_output=True, text=True, check=True
-    )
+    try:
+        answer = subprocess.run(
+            [*command, json.dumps(asdict(cell))],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return None
     return Measured(**json.loads(answer.stdout))
 
 
@@ -153,8 +190,21 @@ def row(cell: Cell, found: Measured) -> str:
         f"{cell.design:>3} {cell.arms:>10} {found.size:>10,} {found.rank:>5} "
         f"{found.seconds:>9.3f} s {found.one_pass * 1e3:>9.2f} ms "
         f"{found.seconds / found.one_pass:>8.1f}x {found.passes:>6.1f} "
-        f"{found.memory / MEGABYTE:>8.0f} MB {own} {found.support:>9,} {max(found.gap, 0):>9.1e}"
+        f"{found.memory / MEGABYTE:>8.0f} MB {own} {found.support:>9,} {max(found.gap, 0):>9.1e} "
+        f"{'exact' if found.exact else 'bound':>6}"
     )
+
+
+def slopes(found: Sequence[tuple[Cell, Measured]]) -> list[str]:
+    """Growth of the cost of a pass with the number of arms: slopes on logarithmic axes."""
+    lines = []
+    measured = [m for cell, m in found if cell.arms in DENSE]
+    for d in sorted({m.rank for m in measured}):
+        sizes, seconds = zip(*((m.size, m.one_pass) for m in measured if m.rank == d), strict=True)
+        if len(set(sizes)) > 1:
+            slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+            lines.append(f"one pass, d = {d}: grows with K to the power of {slope:.2f}")
+    return lines
 
 
 def draw(found: Sequence[tuple[Cell, Measured]], path: Path) -> None:
@@ -179,11 +229,15 @@ def cells(options: argparse.Namespace) -> list[Cell]:
     chosen = []
     for design in options.designs:
         for arms in options.sets:
+            tol = options.tol or TOLERANCES[design]
+            if arms == "front":
+                chosen += [Cell(arms, 0, 0, design, FRONT_TOLERANCE)] if design == "XY" else []
+                continue
             if arms in IMPLICIT:
-                chosen.append(Cell(arms, 0, 0, design, options.tol))
+                chosen.append(Cell(arms, 0, 0, design, tol))
                 continue
             chosen += [
-                Cell(arms, K, d, design, options.tol)
+                Cell(arms, K, d, design, tol)
                 for d in options.features
                 for K in options.arms
                 if 8 * K * d <= ROOM and d < K
@@ -199,7 +253,8 @@ def main() -> None:
         "--sets", nargs="+", choices=(*DENSE, *IMPLICIT), default=("gaussian", *IMPLICIT)
     )
     parser.add_argument("--designs", nargs="+", choices=tuple(SOLVERS), default=tuple(SOLVERS))
-    parser.add_argument("--tol", type=float, default=1e-4, help="relative gap to reach")
+    parser.add_argument("--tol", type=float, help="relative gap to reach; G 1e-4, XY 1e-3")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for a cell")
     parser.add_argument("--plot", type=Path, help="where to draw the cost of a pass")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -207,12 +262,18 @@ def main() -> None:
         print(json.dumps(asdict(measure(Cell(**json.loads(options.cell))))))
         return
     titles = ("", "arms", "K", "rank", "time", "one pass", "passes'", "made", "memory", "of own")
-    layout = "{:>3} {:>10} {:>10} {:>5} {:>11} {:>12} {:>9} {:>6} {:>11} {:>7} {:>9} {:>9}"
-    print(layout.format(*titles, "support", "gap"))
+    layout = "{:>3} {:>10} {:>10} {:>5} {:>11} {:>12} {:>9} {:>6} {:>11} {:>7} {:>9} {:>9} {:>6}"
+    print(layout.format(*titles, "support", "gap", "value"))
     found = []
     for cell in cells(options):
-        found.append((cell, in_own_process(cell)))
-        print(row(*found[-1]), flush=True)
+        measured = in_own_process(cell, options.limit)
+        if measured is None:
+            size = f"{cell.size:>10,} {cell.features:>5}"
+            print(f"{cell.design:>3} {cell.arms:>10} {size} stopped after {options.limit:.0f} s")
+            continue
+        found.append((cell, measured))
+        print(row(cell, measured), flush=True)
+    print(*slopes(found), sep="\n")
     if options.plot:
         draw(found, options.plot)
 

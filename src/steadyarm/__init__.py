@@ -20,6 +20,7 @@ from steadyarm.environments import (
     BoundedNoise,
     Environment,
     GaussianNoise,
+    ParametricEnvironment,
     Replay,
     RewardSource,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "P1",
     "P1Peace",
     "P1RAGE",
+    "ParametricEnvironment",
     "Peace",
     "Policy",
     "Segment",

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, kernel
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
 

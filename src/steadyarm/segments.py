@@ -2,7 +2,8 @@
 
 A segment is a run of consecutive rounds during which one allocation over the arms is fixed; its
 statistics are sums per arm. Both are written over a batch of independent trials (leading axis n);
-a live test is a batch of one. `arms_between` says which arm each position of a live segment plays.
+a live test is a batch of one. `columns_between` says what each position of a live segment plays.
+A segment has a column for every arm, or, of a large set, for those that it plays.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["Direction", "Order", "Segment", "SegmentStats", "arms_between"]
+__all__ = ["Direction", "Order", "Segment", "SegmentStats", "arms_between", "columns_between"]
 
 Order = Literal["iid", "shuffled", "blocks"]
 Direction = Literal["maximize", "minimize"]
@@ -27,7 +28,7 @@ class Segment:
 
     Attributes
     ----------
-    weights : (n, K) probabilities of the arms in any one round
+    weights : (n, m) probabilities of the arms in any one round, m = K unless `arms` is given
     rounds : (n,) number of rounds; a trial that has ended has 0
     order : "iid" draws every round independently; "shuffled" plays each arm exactly
         ``weights * rounds`` times (whole numbers) in uniformly random order; "blocks" cuts the
@@ -36,6 +37,7 @@ class Segment:
     block : length of a block; the last one may be cut off
     reference : (n, r) parameter that rewards are compared with, fixed when the segment opens;
         None for zero
+    arms : (m,) which arms the columns are, in rising order; None for all of them
     """
 
     weights: NDArray[np.float64]
@@ -43,6 +45,7 @@ class Segment:
     order: Order = "iid"
     block: int = 1
     reference: NDArray[np.float64] | None = None
+    arms: NDArray[np.int64] | None = None
 
     @classmethod
     def shuffled(cls, counts: NDArray[np.int64]) -> Segment:
@@ -70,9 +73,29 @@ class Segment:
         """The batch size n."""
         return len(self.rounds)
 
+    @property
+    def columns(self) -> int:
+        """How many arms it has numbers for."""
+        return int(self.weights.shape[1])
+
+    def arm_at(self, column: int) -> int:
+        """The arm of a column."""
+        return column if self.arms is None else int(self.arms[column])
+
+    def column_of(self, arm: int) -> int:
+        """The column of an arm; InvalidInputError if it has none."""
+        if self.arms is None:
+            return arm
+        column = int(np.searchsorted(self.arms, arm))
+        if column == self.arms.size or self.arms[column] != arm:
+            raise InvalidInputError(f"the segment does not play arm {arm}.")
+        return column
+
     def checked(self, arms: int) -> Segment:
         """The segment itself, if it is a proper one; to be asked of what anybody's policy makes."""
-        shape = (self.trials, arms)
+        if self.arms is not None:
+            _check_arms(self.arms, arms)
+        shape = (self.trials, arms if self.arms is None else len(self.arms))
         if self.weights.shape != shape or not np.issubdtype(self.rounds.dtype, np.integer):
             raise InvalidInputError(
                 f"the policy's segment has weights of shape {self.weights.shape} and rounds of "
@@ -136,7 +159,15 @@ class SegmentStats:
 def arms_between(
     segment: Segment, seed: int, index: int, start: int, stop: int
 ) -> NDArray[np.int64]:
-    """Arms played at positions start..stop-1 of a live segment (a batch of one).
+    """Arms played at positions start..stop-1 of a live segment: see `columns_between`."""
+    columns = columns_between(segment, seed, index, start, stop)
+    return columns if segment.arms is None else segment.arms[columns]
+
+
+def columns_between(
+    segment: Segment, seed: int, index: int, start: int, stop: int
+) -> NDArray[np.int64]:
+    """Columns of the arms played at positions start..stop-1 of a live segment (a batch of one).
 
     A pure function of (seed, index of the segment in its test, position): the whole test can be
     replayed from its seed, and any range of positions can be drawn without those before it.
@@ -144,9 +175,9 @@ def arms_between(
     Examples
     --------
     >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([6]))
-    >>> arms_between(fair, seed=7, index=0, start=0, stop=6).tolist()
+    >>> columns_between(fair, seed=7, index=0, start=0, stop=6).tolist()
     [0, 1, 0, 0, 0, 0]
-    >>> arms_between(fair, seed=7, index=0, start=1, stop=3).tolist()
+    >>> columns_between(fair, seed=7, index=0, start=1, stop=3).tolist()
     [1, 0]
     """
     if segment.trials != 1:
@@ -156,7 +187,7 @@ def arms_between(
     key = _sequence(seed, index).generate_state(2, np.uint64)
     if segment.order == "blocks":
         first, last = start // segment.block, -(-stop // segment.block)
-        blocks = [_block_arms(segment, seed, index, b) for b in range(first, last)]
+        blocks = [_block_columns(segment, seed, index, b) for b in range(first, last)]
         return np.concatenate([*blocks, []]).astype(np.int64)[start - first * segment.block :][
             : stop - start
         ]
@@ -174,7 +205,7 @@ def arms_between(
     return np.asarray(np.minimum(arms, last), dtype=np.int64)
 
 
-def _block_arms(segment: Segment, seed: int, index: int, block: int) -> NDArray[np.int64]:
+def _block_columns(segment: Segment, seed: int, index: int, block: int) -> NDArray[np.int64]:
     """One block by systematic sampling with a random start, in random order."""
     generator = np.random.Generator(np.random.Philox(_sequence(seed, index, block)))
     ends = np.cumsum(segment.weights[0])
@@ -182,6 +213,14 @@ def _block_arms(segment: Segment, seed: int, index: int, block: int) -> NDArray[
     arms = np.searchsorted(ends / ends[-1], ticks, side="right")
     last = np.flatnonzero(segment.weights[0])[-1]
     return generator.permutation(np.minimum(arms, last).astype(np.int64))
+
+
+def _check_arms(arms: NDArray[np.int64], count: int) -> None:
+    rising = arms.ndim == 1 and bool((np.diff(arms) > 0).all())
+    if not rising or not arms.size or arms[0] < 0 or arms[-1] >= count:
+        raise InvalidInputError(
+            f"the policy's segment plays arms that are no rising indices from 0 to {count - 1}."
+        )
 
 
 def _sequence(seed: int, *place: int) -> np.random.SeedSequence:

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from steadyarm.arms.rows import DenseRows, FactorialRows
 from steadyarm.designs import far_blocks
 from steadyarm.designs.farthest import farthest_pair, partners
-from steadyarm.designs.rows import DenseRows, FactorialRows
 
 Floats = NDArray[np.float64]
 KINDS = ("gaussian", "clustered", "sphere", "grid", "line", "off-centre", "same")

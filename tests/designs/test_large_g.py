@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from steadyarm.arms import ArmSet
+from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows
 from steadyarm.designs import Status, g_optimal
 from steadyarm.designs.active import solve_volume
 from steadyarm.designs.large_g import LargeDesign, may_carry, solve_g
-from steadyarm.designs.rows import BundleRows, DenseRows, FactorialRows
 from steadyarm.designs.solve import whiten
 from steadyarm.errors import InvalidInputError
 from tests.designs.armsets import COUNT, random_arm_set

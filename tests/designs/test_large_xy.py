@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows
 from steadyarm.designs import xy_optimal
 from steadyarm.designs.design import Status
 from steadyarm.designs.large_xy import LargeXYDesign, solve_xy
-from steadyarm.designs.rows import BundleRows, DenseRows, FactorialRows
 from steadyarm.designs.saddle_steps import first_point, improve
 from steadyarm.errors import InvalidInputError
 from tests.designs.armsets import random_arm_set

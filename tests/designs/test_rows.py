@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steadyarm.arms import ArmSet
+from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows
 from steadyarm.designs.passes import leverages, span_of
-from steadyarm.designs.rows import BundleRows, DenseRows, FactorialRows, Rows
 from steadyarm.designs.stacked import lengths, times, weighted_gram
 from steadyarm.errors import InvalidInputError
 

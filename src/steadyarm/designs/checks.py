@@ -9,6 +9,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 
 SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
+MOST_RANK = 5000  # a matrix of 200 MB, whose factors take seconds
 
 
 def check_tolerance(tol: float) -> None:
@@ -44,6 +45,15 @@ def check_among(arms: ArmSet, among: ArrayLike | None) -> NDArray[np.intp]:
             f"among names arm {indices[counts.argmax()]} more than once; name each arm once."
         )
     return indices.astype(np.intp)
+
+
+def check_rank(arms: ArmSet) -> None:
+    """Not more parameters than a matrix of them by them may have in memory and time."""
+    if arms.rank > MOST_RANK:
+        raise InvalidInputError(
+            f"the arms have {arms.rank:,} parameters; designs are found for up to {MOST_RANK:,}. "
+            "Describe the arms by fewer features."
+        )
 
 
 def check_directions(arms: ArmSet, directions: ArrayLike) -> NDArray[np.float64]:

@@ -6,26 +6,15 @@ costs more than the work. Matrices of factors are lower triangular; the upper pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from steadyarm.compiled import kernel
+
 # Above this many rows a BLAS call pays. Products stay below BLOCK**3 multiplications, up to which
 # OpenBLAS uses one thread: waking others costs milliseconds on a busy machine.
 BLOCK = 64
-
-Compiled = TypeVar("Compiled", bound=Callable[..., Any])
-
-
-def kernel(function: Compiled) -> Compiled:
-    """Compile without the GIL; sums may vectorise, NaN and infinity keep their meaning."""
-    fast = {"reassoc", "contract", "nsz", "arcp"}
-    compile_it: Any = njit(cache=True, nogil=True, fastmath=fast, error_model="numpy")
-    compiled: Compiled = compile_it(function)
-    return compiled
 
 
 @kernel

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.rows import Rows
+from steadyarm.arms.rows import Rows
 
 BLOCK = 1024  # points in a block
 LEAF = 128  # points in a block in few dimensions, where place tells more than distance
 MOST_BLOCKS = 2048  # bounds between all blocks are kept
 FEW_DIMENSIONS = 10
 CACHE_FLOATS = 2**25  # single-precision numbers of blocks that are kept: 128 MB
+NEAR_BAR = 1e-9  # of the bar: squared distances this close are computed again without rounding
 UNIT = 2.0**-24  # relative rounding error in single precision
 
 Floats = NDArray[np.float64]
@@ -46,6 +47,11 @@ class Blocks:
     high: Floats | None
     pairs_left: float
     kept: dict[int, Singles] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of points in all blocks."""
+        return sum(block.size for block in self.members)
 
     def points(self, block: int) -> Floats:
         """The points of a block, seen from the middle: (m, r)."""
@@ -110,8 +116,12 @@ def upper_bounds(rest: Blocks, value: float) -> tuple[Indices, Indices, Floats]:
     return first[order], second[order], bound[order]
 
 
-def best_of_rows(rest: Blocks, i: int, j: int, bar: float) -> list[tuple[float, int, int]]:
+def best_of_rows(
+    rest: Blocks, i: int, j: int, bar: float, every: bool = False
+) -> list[tuple[float, int, int]]:
     """For each point of block i that has one, its farthest partner in block j above the bar.
+
+    With `every`, all of its partners above the bar.
 
     With |y| at most one and r + 1 products added up, what single precision makes of
     |y|² + |z|² - 2yz differs by less than 8 (r + 8) units: 4 in sum of the terms, times two.
@@ -133,10 +143,13 @@ def best_of_rows(rest: Blocks, i: int, j: int, bar: float) -> list[tuple[float, 
     D = Y @ (-2.0 * Z.T)
     D += np.einsum("ij,ij->i", Z, Z)
     D += np.einsum("ij,ij->i", Y, Y)[:, None]
-    where = D.argmax(axis=1)
-    gaps = Y - Z[where]
+    if every:
+        row, where = np.nonzero(bar * (1 - NEAR_BAR) < D)
+    else:
+        row, where = np.arange(len(D)), D.argmax(axis=1)
+    gaps = Y[row] - Z[where]
     found = np.einsum("ij,ij->i", gaps, gaps)
-    first, second = rest.members[i][near], rest.members[j][where]
+    first, second = rest.members[i][near[row]], rest.members[j][where]
     answers = zip(found.tolist(), first.tolist(), second.tolist(), strict=True)
     return [(v, min(a, b), max(a, b)) for v, a, b in answers if v > bar]
 

@@ -18,14 +18,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.arms.rows import Rows
 from steadyarm.designs.far_blocks import best_of_rows, in_blocks, upper_bounds
-from steadyarm.designs.passes import blocks
-from steadyarm.designs.rows import Rows
+from steadyarm.designs.passes import blocks, radii
 
 __all__ = ["FarthestPair", "farthest_pair", "partners"]
 
 EFFORT = 1100.0  # passes: enough for every pair of 10^5 points in 50 dimensions
 LEAST_WORK = 1e10  # multiplications, a second or less: in few dimensions passes are cheap
+FEW_POINTS = 2048
 STARTS = 16  # points from which to alternate
 ROUNDING = 1e-12  # bounds this close to the best pair are not worth a look
 SAMPLE = 1000  # outermost points that are enclosed to find a better centre
@@ -66,6 +67,8 @@ def farthest_pair(
     effort: float | None = None,
     above: float = np.inf,
     enough: int = 0,
+    goal: float = 0.0,
+    every: bool = False,
 ) -> FarthestPair:
     """Farthest pair of the points x @ to for the rows x.
 
@@ -80,10 +83,14 @@ def farthest_pair(
         they take less than a second
     above : collect pairs with a squared distance above this level
     enough : stop, without a proof, when so many pairs were collected; 0 for never
+    goal : leave pairs alone that are proven not to be above this level. If no pair is, the upper
+        bound is at most the goal, and `exact` may be False
+    every : collect every pair above the level; otherwise at least the farthest of each point.
+        Pairs below the level are then left alone
 
     Examples
     --------
-    >>> from steadyarm.designs.rows import DenseRows
+    >>> from steadyarm.arms.rows import DenseRows
     >>> points = DenseRows(np.array([[0.0, 0.0], [3.0, 0.0], [3.0, 4.0], [1.0, 1.0]]))
     >>> farthest_pair(points, np.eye(2))[:5]
     (0, 2, 25.0, 25.0, True)
@@ -101,28 +108,33 @@ def farthest_pair(
         work += extra
     first, second = sorted(known)
     value = _apart(rows, to, first, second)
-    rest, bound = in_blocks(rows, to, middle, radius, value), 0.0
+    goal = goal if K > FEW_POINTS else 0.0  # the exact pair is as quick
+    floor = min(max(value, goal), above) if every else max(value, goal)
+    rest, bound = in_blocks(rows, to, middle, radius, floor), 0.0
     if allowed > rest.pairs_left * to.shape[1] > 4 * one:  # a second centre may pay
         moved = _enclosing_centre(rows.take(np.argsort(-radius)[:SAMPLE]) @ to, middle)
         radius = radii(rows, to, moved)
         work += one
-        other = in_blocks(rows, to, moved, radius, value)
+        other = in_blocks(rows, to, moved, radius, floor)
         rest = other if other.pairs_left < rest.pairs_left else rest
     best = (value, first, second)
     collected: dict[tuple[int, int], float] = {}
-    a, b, bounds = upper_bounds(rest, value)
+    a, b, bounds = upper_bounds(rest, floor)
     for i, j, limit in zip(a.tolist(), b.tolist(), bounds.tolist(), strict=True):
-        if limit <= best[0] * (1 + ROUNDING):
+        if limit <= min(max(best[0] * (1 + ROUNDING), goal), above if every else np.inf):
+            bound = min(limit, goal)
             break
         if work > allowed or (enough and len(collected) >= enough):
             bound = limit
             break
         work += rest.work(i, j)
-        for pair in best_of_rows(rest, i, j, min(best[0], above)):
+        for pair in best_of_rows(rest, i, j, min(best[0], above), every):
             best = max(best, pair)
             if pair[0] > above:
                 collected[pair[1:]] = pair[0]
     value, first, second = best
+    if a.size < len(rest.members) * (len(rest.members) + 1) // 2 or rest.size < K or bound:
+        bound = max(bound, goal)  # something was left alone
     exact = bound <= value * (1 + ROUNDING)
     others = np.array(sorted(collected, key=lambda pair: -collected[pair]), dtype=np.int64)
     return FarthestPair(
@@ -142,15 +154,6 @@ def mean_row(rows: Rows) -> Floats:
     for start, stop in blocks(*rows.shape):
         total += rows.block(start, stop).sum(axis=0)
     return total / rows.shape[0]
-
-
-def radii(rows: Rows, to: Floats, middle: Floats) -> Floats:
-    """Distances of the points x @ to from the middle: one pass."""
-    answer = np.empty(rows.shape[0])
-    for start, stop in blocks(*rows.shape):
-        Y = rows.block(start, stop) @ to - middle
-        answer[start:stop] = np.sqrt(np.einsum("ij,ij->i", Y, Y))
-    return answer
 
 
 def partners(rows: Rows, to: Floats, starts: Indices) -> tuple[Indices, Floats]:

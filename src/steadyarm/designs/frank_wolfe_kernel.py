@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import (
-    cholesky,
-    farthest,
-    information,
-    kernel,
-    whiten_rows,
-)
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, farthest, information, whiten_rows
 
 TABLE = 1024  # up to this many points the variances of all pairs are kept and updated
 

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.arms.rows import Rows
 from steadyarm.designs.active import solve_volume
-from steadyarm.designs.checks import check_among, check_tolerance
-from steadyarm.designs.design import Design
+from steadyarm.designs.checks import check_among, check_rank, check_tolerance
+from steadyarm.designs.design import Design, Status
 from steadyarm.designs.large_g import solve_g
-from steadyarm.designs.rows import DenseRows, Rows
 from steadyarm.designs.solve import whiten
+from steadyarm.designs.subset_rows import subset_of
 from steadyarm.designs.support import with_few_arms
 from steadyarm.errors import InvalidInputError
 
@@ -55,9 +56,12 @@ def g_optimal(
             )
         return solve_g(arms, tol).design()
     chosen = check_among(arms, among)
+    if arms.large and arms.rank == arms.size:
+        return independent_arms(arms.size, chosen, 1.0)
+    check_rank(arms)
     if chosen.size * arms.rank > LARGE and not sparse:
-        X = arms.coordinates if among is None else arms.coordinates[chosen]
-        design = solve_g(DenseRows(X), tol).design()
+        rows = subset_of(arms.rows, None if among is None else chosen)
+        design = solve_g(rows, tol).design()
         weights = np.zeros(arms.size)
         weights[chosen] = design.weights
         return replace(design, weights=weights)
@@ -70,6 +74,17 @@ def g_optimal(
     weights = np.zeros(arms.size)
     weights[chosen] = solution.weights
     return Design(*solution._replace(weights=weights))
+
+
+def independent_arms(size: int, chosen: NDArray[np.intp], times: float) -> Design:
+    """Equal weights, optimal for arms none of which tells anything about another.
+
+    times : how many of them each thing to be known is made of
+    """
+    weights = np.zeros(size)
+    weights[chosen] = 1.0 / chosen.size
+    value = times * chosen.size
+    return Design(weights, value, value, Status.OPTIMAL, 0)
 
 
 def own_span(X: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm.designs.checks import check_tolerance, check_weights
+from steadyarm.arms.rows import Rows
+from steadyarm.designs.checks import check_tolerance
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import leverages, span_of
 from steadyarm.designs.pools import first_pool, next_pool, started_pool
-from steadyarm.designs.rows import Rows
+from steadyarm.designs.row_checks import checked_start
 from steadyarm.designs.volume_ascent import ascend, inverse_root
-from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number
 
 __all__ = ["LargeDesign", "solve_g"]
@@ -93,7 +93,7 @@ def solve_g(
 
     Examples
     --------
-    >>> from steadyarm.designs.rows import DenseRows
+    >>> from steadyarm.arms.rows import DenseRows
     >>> arms = np.random.default_rng(0).normal(size=(10_000, 5))
     >>> answer = solve_g(DenseRows(arms))
     >>> answer.gap <= 1e-4, answer.indices.size < 30
@@ -102,7 +102,7 @@ def solve_g(
     check_tolerance(tol)
     whole_number(most_passes, "most_passes", least=1)
     K = rows.shape[0]
-    given = None if start is None else _checked_start(start, K)
+    given = None if start is None else checked_start(start, K)
     to, passes = span_of(rows)
     r, work, sweeps, stuck = to.shape[1], float(passes), 0, 0
     alive = np.arange(K)
@@ -160,20 +160,3 @@ def may_carry(scores: Floats, r: int) -> NDArray[np.bool_]:
     excess = max(float(scores.max()) - r, 0.0)
     bound = r * (1 + excess / 2 - np.sqrt(excess * (4 + excess - 4 / r)) / 2)
     return np.asarray(scores >= bound * (1 - ROUNDING) - ROUNDING)
-
-
-def _checked_start(start: tuple[ArrayLike, ArrayLike], K: int) -> tuple[Indices, Floats]:
-    indices, weights = np.asarray(start[0]), check_weights(start[1], axes=1)
-    if indices.shape != weights.shape or not np.issubdtype(indices.dtype, np.integer):
-        raise InvalidInputError(
-            f"start has indices of shape {indices.shape} and type {indices.dtype}, and weights of "
-            f"shape {weights.shape}; expected one integer index for each weight."
-        )
-    if indices.min() < 0 or indices.max() >= K or np.unique(indices).size < indices.size:
-        raise InvalidInputError(
-            f"start names arms {indices.min()} to {indices.max()}; expected distinct arms from 0 "
-            f"to {K - 1}."
-        )
-    carrying = np.flatnonzero(weights)
-    order = carrying[np.argsort(indices[carrying])]
-    return indices[order].astype(np.int64), weights[order]

@@ -9,13 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import (
-    cholesky,
-    cholesky_solve,
-    information,
-    kernel,
-    whiten_rows,
-)
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, whiten_rows
 
 __all__ = ["LEAST_SHARE", "whole_lists"]
 

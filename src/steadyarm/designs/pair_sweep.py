@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.passes import blocks
-from steadyarm.designs.rows import Rows
+from steadyarm.arms.rows import Rows
+from steadyarm.designs.passes import in_lanes, leverages, radii
+from steadyarm.designs.stacked import lengths, times
 
 Floats = NDArray[np.float64]
 
@@ -20,22 +21,30 @@ class Sweep:
     Attributes
     ----------
     g : (K,) |x @ proof|², how much each arm would help
-    radius : (K,) distance of x @ norm from the centre
+    radius : (m,) distance of x @ norm from the centre, for the arms compared
     """
 
     g: Floats
     radius: Floats
 
 
-def sweep_all(rows: Rows, norm: Floats, proof: Floats, centre: Floats) -> Sweep:
-    """Look at all arms x as points x @ norm, and at the lengths of x @ proof: two passes."""
+def sweep_all(rows: Rows, compared: Rows, norm: Floats, proof: Floats, centre: Floats) -> Sweep:
+    """Look at the arms compared as points x @ norm, and at the lengths of x @ proof: two passes.
+
+    Where all rows are compared they are read once.
+    """
     middle = centre @ norm
+    if compared is not rows:
+        return Sweep(leverages(rows, proof), radii(compared, norm, middle))
     g, square = np.empty(rows.shape[0]), np.empty(rows.shape[0])
-    for start, stop in blocks(*rows.shape):
-        X = rows.block(start, stop)
-        image = X @ proof
-        np.einsum("ij,ij->i", image, image, out=g[start:stop])
-        image = X @ norm
-        image -= middle
-        np.einsum("ij,ij->i", image, image, out=square[start:stop])
+
+    def look(lane: list[tuple[int, int]]) -> None:
+        for start, stop in lane:
+            X = rows.block(start, stop)
+            g[start:stop] = lengths(X, proof)
+            image = times(X, norm)
+            image -= middle
+            np.einsum("ij,ij->i", image, image, out=square[start:stop])
+
+    in_lanes(look, *rows.shape)
     return Sweep(g, np.sqrt(square))

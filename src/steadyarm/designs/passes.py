@@ -10,7 +10,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.rows import Rows
+from steadyarm.arms.rows import Rows
+from steadyarm.arms.walsh import walsh_of
+from steadyarm.designs.quick_forms import quick_forms
 from steadyarm.designs.stacked import height, lengths, times, weighted_gram
 from steadyarm.errors import InvalidInputError
 
@@ -46,6 +48,10 @@ def blocks(count: int, columns: int) -> list[tuple[int, int]]:
 
 def leverages(rows: Rows, to: Floats, among: Indices | None = None) -> Floats:
     """Squared lengths of x @ to for all rows x, or for those among: one pass."""
+    quick = quick_forms(rows, to @ to.T)
+    if quick is not None:
+        scores: Floats = np.maximum(quick, 0.0)
+        return scores if among is None else scores[among]
     count, columns = rows.shape
     count = count if among is None else among.size
     answer = np.empty(count)
@@ -55,7 +61,21 @@ def leverages(rows: Rows, to: Floats, among: Indices | None = None) -> Floats:
             X = rows.block(start, stop) if among is None else rows.take(among[start:stop])
             answer[start:stop] = lengths(X, to)
 
-    _in_lanes(score, blocks(count, columns), columns)
+    in_lanes(score, count, columns)
+    return answer
+
+
+def radii(rows: Rows, to: Floats, middle: Floats) -> Floats:
+    """Distances of the points x @ to from the middle: one pass."""
+    answer = np.empty(rows.shape[0])
+
+    def measure(lane: list[tuple[int, int]]) -> None:
+        for start, stop in lane:
+            Y = times(rows.block(start, stop), to)
+            Y -= middle
+            answer[start:stop] = np.sqrt(np.einsum("ij,ij->i", Y, Y))
+
+    in_lanes(measure, *rows.shape)
     return answer
 
 
@@ -65,7 +85,9 @@ def span_of(rows: Rows) -> Span:
     The eigenvectors of the Gram matrix show directions down to about 1e-7 of the largest. Where
     some are small, a second pass in coordinates that enlarge them tells small from dependent.
     """
-    K = rows.shape[0]
+    K, columns = rows.shape
+    if walsh_of(rows) is not None:  # the uniform design is the identity
+        return Span(np.eye(columns), 0)
     gram = _gram(rows, None)
     size = np.sqrt(np.diag(gram))
     if not np.isfinite(size).all():
@@ -111,15 +133,14 @@ def _gram(rows: Rows, to: Floats | None) -> Floats:
             total += weighted_gram(X, np.ones(len(X)))
         return total
 
-    return sum(_in_lanes(add, blocks(*rows.shape), columns), np.zeros((columns, columns)))
+    return sum(in_lanes(add, *rows.shape), np.zeros((columns, columns)))
 
 
-def _in_lanes(
-    work: Callable[[list[tuple[int, int]]], Answer],
-    every: list[tuple[int, int]],
-    columns: int,
+def in_lanes(
+    work: Callable[[list[tuple[int, int]]], Answer], count: int, columns: int
 ) -> list[Answer]:
-    """Work on the blocks in threads; always as many lanes, so that sums come out the same."""
+    """Work on blocks of rows in threads; always as many lanes, so that sums come out the same."""
+    every = blocks(count, columns)
     lanes = [every[lane::LANES] for lane in range(LANES)]
     workers = min(LANES, os.cpu_count() or 1) if height(columns) else 1  # or BLAS has threads
     if workers == 1 or len(every) < 2 * LANES:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
+from steadyarm.arms.rows import Rows
 from steadyarm.designs.passes import farthest_along
-from steadyarm.designs.rows import Rows
 
 MOST_ARMS = 5_000  # in a pool, or 40 times the rank if that is more
 FLAT = 1e-3  # pivots below this do not span well: along every direction some arm reaches 1

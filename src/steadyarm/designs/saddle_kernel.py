@@ -18,13 +18,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import (
     add_weighted_gram,
     cholesky,
     cholesky_solve,
     farthest,
     information,
-    kernel,
     value_on_range,
     whiten_rows,
 )

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import cholesky, kernel, whiten_rows
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, whiten_rows
 from steadyarm.designs.stacked import lengths, times, weighted_gram
 
 NEAR = 0.05  # gap below which Newton steps begin to pay

@@ -10,13 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import (
-    cholesky,
-    cholesky_solve,
-    information,
-    kernel,
-    whiten_rows,
-)
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, whiten_rows
 from steadyarm.designs.saddle_kernel import OPTIMAL, STALLED, STEP_LIMIT
 
 

@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.active import solve_pairs, solve_saddle
-from steadyarm.designs.checks import check_among, check_directions, check_tolerance
+from steadyarm.designs.checks import check_among, check_directions, check_rank, check_tolerance
 from steadyarm.designs.design import Design
+from steadyarm.designs.g_optimal import independent_arms
+from steadyarm.designs.large_xy import solve_xy
 from steadyarm.designs.solve import in_coordinates, whiten
 from steadyarm.designs.support import with_few_arms
 
@@ -44,6 +46,11 @@ def xy_optimal(
     """
     check_tolerance(tol)
     chosen = check_among(arms, among)
+    if arms.large and arms.rank == arms.size and chosen.size > 1:
+        return independent_arms(arms.size, chosen, 2.0)
+    check_rank(arms)
+    if arms.large and not sparse:
+        return solve_xy(arms.rows, tol, among=None if among is None else chosen).design()
     X, _ = whiten(arms.coordinates)
     solution = solve_pairs(X, chosen, tol)
     if sparse and solution.value > 0.0:

@@ -11,6 +11,7 @@ from steadyarm.environments.drifting import (
 from steadyarm.environments.environment import Environment, RewardSource
 from steadyarm.environments.multivariate import layouts, multivariate, published_multivariate
 from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
+from steadyarm.environments.parametric import ParametricEnvironment
 from steadyarm.environments.replay import Replay
 from steadyarm.environments.soare import (
     malicious_switch,
@@ -25,6 +26,7 @@ __all__ = [
     "Environment",
     "GaussianNoise",
     "Noise",
+    "ParametricEnvironment",
     "Replay",
     "RewardSource",
     "layouts",

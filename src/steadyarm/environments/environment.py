@@ -17,7 +17,10 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = ["Environment", "RewardSource", "best_and_gap"]
+__all__ = ["Environment", "RewardSource", "best_and_gap", "checked_table"]
+
+
+MOST_MEANS = 2**27  # 1 GB, that a table of means may have
 
 
 class RewardSource(Protocol):
@@ -89,8 +92,16 @@ class Environment:
         direction: Direction = "maximize",
     ) -> Environment:
         """Means x'θ_t from parameters in the user's features: (T, d), or (d,) with a budget."""
-        parameters = _table(thetas, arms.dimension, "thetas", "features", budget)
-        return cls._build(arms, parameters @ arms.features.T, noise, budget, direction)
+        parameters = checked_table(thetas, arms.dimension, "thetas", "features", budget)
+        if not arms.large:
+            return cls._build(arms, parameters @ arms.features.T, noise, budget, direction)
+        if len(parameters) * arms.size > MOST_MEANS:
+            raise InvalidInputError(
+                f"a table of means of {arms.size:,} arms in {len(parameters):,} rounds does not "
+                "fit in memory; use ParametricEnvironment(arms, thetas), which needs none."
+            )
+        means = np.stack([arms.values(theta @ arms.basis) for theta in parameters])
+        return cls._build(arms, means, noise, budget, direction)
 
     @classmethod
     def from_means(
@@ -102,7 +113,7 @@ class Environment:
         direction: Direction = "maximize",
     ) -> Environment:
         """Means given directly: (T, K), or (K,) with a budget."""
-        table = _table(means, arms.size, "means", "arms", budget)
+        table = checked_table(means, arms.size, "means", "arms", budget)
         return cls._build(arms, table, noise, budget, direction)
 
     def __post_init__(self) -> None:
@@ -196,15 +207,20 @@ class Environment:
         spread = self.noise.sd * np.sqrt(stats.counts)
         return replace(stats, sums=stats.sums + spread * rng.standard_normal(spread.shape))
 
+    def _means_of(self, segment: Segment) -> NDArray[np.float64]:
+        """(T, m) or (1, m) means of the segment's arms."""
+        return self.table if segment.arms is None else self.table[:, segment.arms]
+
     def _play_still(self, segment: Segment, rng: np.random.Generator) -> SegmentStats:
         """Nothing moves: the numbers of plays are enough, drawn or planned."""
+        means = self._means_of(segment)
         if segment.order == "shuffled":
             counts = segment.counts
         else:
             counts = rng.multinomial(segment.rounds, segment.weights)
         if isinstance(self.noise, BernoulliReward):
-            return SegmentStats(counts, rng.binomial(counts, self.table).astype(np.float64))
-        return SegmentStats(counts, counts * self.table)
+            return SegmentStats(counts, rng.binomial(counts, means).astype(np.float64))
+        return SegmentStats(counts, counts * means)
 
     def _play_rounds(
         self,
@@ -218,7 +234,7 @@ class Environment:
         counts = np.zeros(shape, dtype=np.int64)
         sums, squared = np.zeros(shape), np.zeros(shape if squares else (0, 0))
         kernels.play_table(
-            self.table,
+            self._means_of(segment),
             segment.weights,
             segment.planned,
             segment.block_code,
@@ -250,7 +266,7 @@ def _check_probabilities(table: NDArray[np.float64], arms: ArmSet) -> None:
         )
 
 
-def _table(
+def checked_table(
     values: ArrayLike, columns: int, what: str, of: str, budget: int | None
 ) -> NDArray[np.float64]:
     """Checked (T, columns) table, or (1, columns) if one row stands for `budget` rounds."""

@@ -27,6 +27,10 @@ class AdjacentBAI(Policy[TallyState]):
     ordinary least squares on all rounds names the best. If the budget is smaller than the
     design's support the heavier arms are played, and the shortest least-squares solution counts.
 
+    Parameters
+    ----------
+    ties : which of arms with equal estimates counts as better: "random", "first" or "last"
+
     Examples
     --------
     >>> import steadyarm as sa

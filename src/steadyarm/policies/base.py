@@ -7,6 +7,7 @@ are pure: `observe` returns a new state. All arrays have a leading axis of n ind
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import (
@@ -42,6 +43,9 @@ __all__ = [
 ]
 
 Ties = Literal["random", "first", "last"]
+FIRST, LAST = -1, -2  # how equal estimates of a large set are ordered; else by a seed
+MOST_NUMBERS = 2**22  # in the table of arms of a policy that does not scale
+LONG = 1024  # numbers from which an array is written in base64
 StateT = TypeVar("StateT", bound="State")
 
 
@@ -53,7 +57,8 @@ class State:
     ----------
     arms, budget : as given to `Policy.start`
     played : (n,) rounds observed so far
-    ties : (n, K) rank of each arm among arms with equal estimates, lowest first
+    ties : (n, K) rank of each arm among arms with equal estimates, lowest first; of a large set
+        that is played with few arms at a time (n, 1): FIRST, LAST, or a seed
     """
 
     arms: ArmSet
@@ -76,8 +81,7 @@ class State:
     def to_dict(self) -> dict[str, Any]:
         """Numbers and lists only: everything but the arms."""
         return {"budget": self.budget} | {
-            name: {"dtype": array.dtype.name, "values": array.tolist()}
-            for name, array in self._arrays().items()
+            name: _written(array) for name, array in self._arrays().items()
         }
 
     @classmethod
@@ -87,7 +91,7 @@ class State:
         values |= {"arms": arms, "budget": data["budget"]}
         for name, entry in data.items():
             if name != "budget":
-                values[name] = np.array(entry["values"], dtype=entry["dtype"])
+                values[name] = _read(entry)
         return cls(**values)
 
     def resembles(self, other: State) -> bool:
@@ -136,11 +140,14 @@ class Policy(ABC, Generic[StateT]):
         False if the current allocation may simply go on meanwhile
     unbiased : True if every allocation reaches all directions of the arms, so that scores by
         inverse propensities exist and intervals can hold under drift
+    scales : True if large sets (`ArmSet.large`) are played with few arms at a time, one trial at
+        a time, and a state that does not grow with the number of arms
     """
 
     name: ClassVar[str]
     waits: ClassVar[bool]
     unbiased: ClassVar[bool] = False
+    scales: ClassVar[bool] = False
     state_type: ClassVar[type[State]]
 
     def __post_init__(self) -> None:
@@ -175,17 +182,30 @@ class Policy(ABC, Generic[StateT]):
         return {"name": self.name} | asdict(self)
 
 
-def start_values(arms: ArmSet, budget: int, trials: int, seed: int, ties: Ties) -> dict[str, Any]:
-    """Checked fields of `State` before the first round."""
+def start_values(
+    arms: ArmSet, budget: int, trials: int, seed: int, ties: Ties, few: bool = False
+) -> dict[str, Any]:
+    """Checked fields of `State` before the first round; few if nothing may grow with the arms."""
     if not isinstance(arms, ArmSet):
         raise InvalidInputError(
             f'arms is {arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'
         )
     budget = whole_number(budget, "budget", least=1)
     trials = whole_number(trials, "trials", least=1)
-    K = arms.size
+    if few and trials > 1:
+        raise InvalidInputError(
+            f"trials is {trials}; large arm sets are played one trial at a time."
+        )
+    if not few and arms.large and arms.size * arms.rank > MOST_NUMBERS:
+        raise InvalidInputError(
+            f"there are {arms.size:,} variants, and this policy keeps numbers for every one of "
+            "them; use Steady(), P1RAGE() or GBAI(), which play few of them at a time."
+        )
+    K = 1 if few else arms.size
     rank = np.tile(np.arange(K, dtype=np.int64), (trials, 1))
-    if ties == "last":
+    if few:
+        rank[:] = {"first": FIRST, "last": LAST, "random": seed % 2**62}[ties]
+    elif ties == "last":
         rank = rank[:, ::-1].copy()
     elif ties == "random":
         rank = np.random.default_rng(seed).permuted(rank, axis=1)
@@ -208,14 +228,45 @@ def rank_arms(estimates: NDArray[np.float64], ties: NDArray[np.int64]) -> NDArra
     return np.lexsort((ties, -key), axis=-1)
 
 
+def best_of_many(estimates: NDArray[np.float64], ties: int) -> int:
+    """The best of many arms (K,); ties is FIRST, LAST or a seed for the order of equal ones."""
+    scale = max(float(np.abs(estimates).max()), np.finfo(np.float64).tiny)
+    key = np.rint(estimates / scale * 2.0**40)
+    best = np.flatnonzero(key == key.max())
+    if ties < 0:
+        return int(best[0 if ties == FIRST else -1])
+    return int(np.random.default_rng(ties).choice(best))
+
+
 def best_arm(
     estimates: NDArray[np.float64],
     ties: NDArray[np.int64],
     among: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """(n,) arm with the highest estimate, of those in the mask `among` (n, K) if given."""
+    if ties.shape != estimates.shape:
+        assert among is None
+        pairs = zip(estimates, ties[:, 0].tolist(), strict=True)
+        return np.array([best_of_many(row, tie) for row, tie in pairs], dtype=np.int64)
     order = rank_arms(estimates, ties)
     if among is None:
         return order[:, 0]
     first = np.take_along_axis(among, order, axis=1).argmax(axis=1)
     return np.take_along_axis(order, first[:, None], axis=1)[:, 0]
+
+
+def _written(array: NDArray[Any]) -> dict[str, Any]:
+    """An array as JSON has it; a long one in base64, which is shorter and read back bit for bit."""
+    if array.size < LONG:
+        return {"dtype": array.dtype.name, "values": array.tolist()}
+    little = array.astype(array.dtype.newbyteorder("<"))
+    text = b64encode(little.tobytes()).decode()
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "base64": text}
+
+
+def _read(entry: Mapping[str, Any]) -> NDArray[Any]:
+    dtype = np.dtype(entry["dtype"])
+    if "values" in entry:
+        return np.array(entry["values"], dtype=dtype)
+    little = np.frombuffer(b64decode(entry["base64"], validate=True), dtype.newbyteorder("<"))
+    return little.astype(dtype).reshape(entry["shape"])

@@ -8,6 +8,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.designs.few_arms import FewArms
+from steadyarm.designs.nested import large_g
 from steadyarm.policies.ips import IPSPolicy, IPSState, g_weights
 
 __all__ = ["GBAI"]
@@ -30,6 +32,7 @@ class GBAI(IPSPolicy[IPSState]):
     """
 
     name: ClassVar[str] = "G-BAI"
+    scales: ClassVar[bool] = True
 
     @classmethod
     def published(cls) -> Self:
@@ -39,6 +42,10 @@ class GBAI(IPSPolicy[IPSState]):
     def allocation(self, state: IPSState) -> NDArray[np.float64]:
         """λ* for every trial."""
         return np.tile(g_weights(state.arms, self.solver), (state.trials, 1))
+
+    def few_arms(self, state: IPSState) -> FewArms:
+        """λ* of a large set."""
+        return large_g(state.arms)
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """The whole budget is one segment."""

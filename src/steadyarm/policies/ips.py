@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.designs.dense_kernels import information
+from steadyarm.designs.few_arms import FewArms
+from steadyarm.designs.lists_of_many import whole_list_of_many
 from steadyarm.designs.memo import TOLERANCE, designs_for
+from steadyarm.designs.nested import large_g, nested_xy
+from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
 from steadyarm.policies.base import (
     Policy,
@@ -40,6 +45,8 @@ __all__ = [
 ]
 
 LOOK = 2  # blocks after which a fitted reference is looked at again
+IN_PLAY = 8  # times the rank: arms of a large set that an allocation may play
+MOST_NUMBERS = 2**28  # 2 GB, in the tables of a state
 SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 EpochLength = Literal["text", "published"]
 IPSStateT = TypeVar("IPSStateT", bound="IPSState")
@@ -53,13 +60,15 @@ class IPSState(State):
     ----------
     scores : (n, r) sum of A(λ_t)⁻¹ x_t r_t
     squares : (n, r, r) sum of each score times itself; None if squares were not recorded
-    weights : (n, K) the allocation in force
+    weights : (n, K) the allocation in force; (1, m) of a large set
+    support : (1, m) arms of a large set that it plays; None for all
     gram, moment, references, losses : what `reference.py` remembers; None without it
     """
 
     scores: NDArray[np.float64]
     squares: NDArray[np.float64] | None
     weights: NDArray[np.float64]
+    support: NDArray[np.int64] | None
     gram: NDArray[np.float64] | None
     moment: NDArray[np.float64] | None
     references: NDArray[np.float64] | None
@@ -69,6 +78,16 @@ class IPSState(State):
     def theta(self) -> NDArray[np.float64]:
         """(n, r) the paper's θ̂; zero before the first round."""
         return self.scores / np.maximum(self.played, 1)[:, None]
+
+    def resembles(self, other: State) -> bool:
+        """As for other states; of a large set any allocation will do."""
+        if not isinstance(other, IPSState) or (self.support is None) != (other.support is None):
+            return False
+        if other.support is None:
+            return super().resembles(other)
+        fits = other.support.shape == other.weights.shape and other.support.dtype == np.int64
+        same = replace(other, weights=self.weights, support=self.support)
+        return fits and super().resembles(same)
 
 
 @dataclass(frozen=True)
@@ -80,7 +99,7 @@ class IPSPolicy(Policy[IPSStateT]):
     Parameters
     ----------
     solver : of the designs; "frank-wolfe" is the paper's
-    ties : how equal estimates are ordered
+    ties : which of arms with equal estimates counts as better: "random", "first" or "last"
     order : "iid" draws every round independently, as in the paper; "blocks" draws permuted
         blocks, which keeps every estimate unbiased in a world that does not react to the
         assignments, and takes away the luck of which arm is drawn when
@@ -106,13 +125,21 @@ class IPSPolicy(Policy[IPSStateT]):
     def allocation(self, state: IPSStateT) -> NDArray[np.float64]:
         """(n, K) probabilities for the next segment."""
 
+    def few_arms(self, state: IPSStateT) -> FewArms:
+        """The same for a large set, on few arms; for policies that scale."""
+        raise NotImplementedError
+
     @abstractmethod
     def segment_end(self, state: IPSStateT) -> NDArray[np.int64]:
         """(n,) round up to which that allocation is kept; may lie beyond the budget."""
 
-    def features(self, arms: ArmSet) -> NDArray[np.float64]:
-        """(K, r) vectors in which rewards are taken to be linear."""
-        return arms.coordinates
+    def features(self, arms: ArmSet, among: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """(K, r) vectors in which rewards are taken to be linear; (m, r) of the arms among."""
+        return arms.coordinates_of(among)
+
+    def parameters(self, arms: ArmSet) -> int:
+        """How many parameters r that are."""
+        return arms.rank
 
     def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
         """What the leaf's own state holds before the first round."""
@@ -124,15 +151,20 @@ class IPSPolicy(Policy[IPSStateT]):
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> IPSStateT:
         """No round played, no score."""
-        values = start_values(arms, budget, trials, seed, self.ties)
-        r = self.features(arms).shape[1]
+        few = self.scales and isinstance(arms, ArmSet) and arms.large
+        values = start_values(arms, budget, trials, seed, self.ties, few)
+        r = self.parameters(arms)
+        _check_parameters(r, trials)
         values |= {"scores": np.zeros((trials, r)), "squares": np.zeros((trials, r, r))}
         values |= dict.fromkeys(("gram", "moment", "references", "losses"))
         if self.control_variate:
             values |= new_memory(trials, r)
-        values["weights"] = np.full((trials, arms.size), 1.0 / arms.size)
+        K = 1 if few else arms.size
+        values |= {"weights": np.full((trials, K), 1.0 / K), "support": None}
         state: IPSStateT = self.state_type(**values, **self.extra(arms, trials))  # type: ignore[assignment]  # state_type is the leaf's own
-        return replace(state, weights=self.allocation(state))
+        if few:
+            state = replace(state, support=np.zeros((1, 1), dtype=np.int64))
+        return replace(state, **self._redesigned(state, np.ones(trials, dtype=bool)))
 
     def next_segment(self, state: IPSStateT) -> Segment | None:
         """The allocation in force, up to the segment's end or the next look at the reference."""
@@ -143,7 +175,8 @@ class IPSPolicy(Policy[IPSStateT]):
         look = self.look(state)
         if look is not None:
             rounds = np.minimum(rounds, look)
-        return Segment(state.weights, rounds, self.order, block, self.reference(state))
+        arms = None if state.support is None else state.support[0]
+        return Segment(state.weights, rounds, self.order, block, self.reference(state), arms)
 
     def look(self, state: IPSStateT) -> int | None:
         """Rounds after which sums are looked at although the allocation stays; None for never."""
@@ -163,7 +196,7 @@ class IPSPolicy(Policy[IPSStateT]):
 
     def observe(self, state: IPSStateT, segment: Segment, stats: SegmentStats) -> IPSStateT:
         """Add the segment's scores; choose a new allocation where the old one has ended."""
-        X = self.features(state.arms)
+        X = self.features(state.arms, segment.arms)
         squares = None
         if state.squares is not None and stats.squares is not None:
             squares = state.squares + ips_squares(X, segment, stats, stats.squares)
@@ -176,34 +209,62 @@ class IPSPolicy(Policy[IPSStateT]):
             names = ("gram", "moment", "references", "losses")
             blocks = segment.rounds / self.block_length(state.arms, state.budget)
             memory = {name: getattr(state, name) for name in names}
-            changed |= remember(X, self._g(state.arms), stats, blocks, memory)
+            changed |= remember(X, self._prior(state.arms), stats, blocks, memory)
         after = self.advance(state, replace(state, **changed))
         ended = (after.played >= self.segment_end(state)) & (after.played < after.budget)
         if not ended.any():
             return after
-        weights = np.where(ended[:, None], self.allocation(after), after.weights)
-        return replace(after, weights=weights)
+        return replace(after, **self._redesigned(after, ended))
 
-    def _g(self, arms: ArmSet) -> NDArray[np.float64]:
-        """The design that references are first fitted with."""
-        return g_weights(arms, self.solver)
+    def _redesigned(self, state: IPSStateT, ended: NDArray[np.bool_]) -> dict[str, Any]:
+        """The allocation of the state's fields, chosen anew where a trial's old one has ended."""
+        if state.support is None:
+            return {"weights": np.where(ended[:, None], self.allocation(state), state.weights)}
+        design = self.few_arms(state)
+        length = IN_PLAY * state.arms.rank
+        if design.arms.size > length:
+            X = state.arms.coordinates_of(design.arms)
+            design = whole_list_of_many(X, design, length)
+        return {"weights": design.weights[None], "support": design.arms[None]}
+
+    def _prior(self, arms: ArmSet) -> NDArray[np.float64]:
+        """(r, r) information of a round of the design that references are first fitted with."""
+        if self.scales and arms.large:
+            design = large_g(arms)
+            return _information(arms.coordinates_of(design.arms), design.weights)
+        return _information(self.features(arms), g_weights(arms, self.solver))
 
     def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
         """(n, K) estimated time-averaged value of every arm."""
+        if state.support is not None:
+            return state.arms.values(state.theta[0])[None]
         return arm_values(self.features(state.arms), state.theta)
 
     def recommend(self, state: IPSStateT) -> Recommendations:
         """The arm with the highest estimate."""
-        X = self.features(state.arms)
         estimates = self.estimates(state)
         errors = None
-        if state.squares is not None:
+        if state.squares is not None and state.support is None:
             T = state.played[:, None, None].astype(np.float64)
             mean = state.theta[:, :, None]
             with np.errstate(all="ignore"):  # unknown before two rounds: nan
                 covariance = (state.squares - T * mean * mean.swapaxes(1, 2)) / (T * (T - 1))
-            errors = standard_errors(X, covariance)
+            errors = standard_errors(self.features(state.arms), covariance)
         return Recommendations(best_arm(estimates, state.ties), estimates, errors)
+
+
+def _information(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    A = np.empty((X.shape[1], X.shape[1]))
+    information(X, weights, A)
+    return A
+
+
+def _check_parameters(r: int, trials: int) -> None:
+    if trials * r * r > MOST_NUMBERS:
+        raise InvalidInputError(
+            f"the variants have {r:,} parameters to estimate, and policies keep a table of "
+            f"{r:,} by {r:,} for each of {trials} trials; describe the variants by fewer features."
+        )
 
 
 def automatic_block(arms: ArmSet, budget: int) -> int:
@@ -223,6 +284,8 @@ def _log2_rho(arms: ArmSet, solver: Solver) -> float:
 
     At least 1/2, so that ρ ≤ 1, undefined in the paper, is one epoch.
     """
+    if arms.large:
+        return max(log2(nested_xy(arms, [])[0].value), 0.5)
     everything = np.ones((1, arms.size), dtype=bool)
     logarithm = log2(designs_for(arms, everything, kind="xy", solver=solver).values[0])
     if solver == "exact" and abs(logarithm - round(logarithm)) < SLACK:

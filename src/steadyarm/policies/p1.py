@@ -38,12 +38,16 @@ class P1(IPSPolicy[IPSState]):
 
     name: ClassVar[str] = "P1"
 
-    def features(self, arms: ArmSet) -> NDArray[np.float64]:
+    def features(self, arms: ArmSet, among: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """Every arm is its own dimension."""
-        return np.eye(arms.size)
+        return np.eye(arms.size) if among is None else np.eye(arms.size)[among]
 
-    def _g(self, arms: ArmSet) -> NDArray[np.float64]:
-        return np.full(arms.size, 1.0 / arms.size)
+    def parameters(self, arms: ArmSet) -> int:
+        """One for every arm."""
+        return arms.size
+
+    def _prior(self, arms: ArmSet) -> NDArray[np.float64]:
+        return np.eye(arms.size) / arms.size
 
     def allocation(self, state: IPSState) -> NDArray[np.float64]:
         """1/(k H_K) for the arm of rank k."""

@@ -8,8 +8,11 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.designs.few_arms import FewArms, mixed
+from steadyarm.designs.nested import large_g
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.elimination import rage_elimination
+from steadyarm.policies.elimination_of_many import rage_elimination_of_many
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end, g_weights
 from steadyarm.validation import finite_number, whole_number
 
@@ -42,6 +45,7 @@ class P1RAGE(IPSPolicy[IPSState]):
     """
 
     name: ClassVar[str] = "P1-RAGE"
+    scales: ClassVar[bool] = True
 
     max_phases: int = 16
     first_cut: float = 1.0
@@ -74,6 +78,15 @@ class P1RAGE(IPSPolicy[IPSState]):
             state.arms, self.estimates(state), self.max_phases, self.first_cut, self.solver
         )
         return (virtual + g) / 2
+
+    def few_arms(self, state: IPSState) -> FewArms:
+        """The same for a large set."""
+        g = large_g(state.arms)
+        if not state.played.any():
+            return g
+        values = self.estimates(state)[0]
+        virtual = rage_elimination_of_many(state.arms, values, self.max_phases, self.first_cut)
+        return mixed([(0.5, virtual), (0.5, g)])
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """The next round of redesign."""

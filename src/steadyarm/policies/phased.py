@@ -53,7 +53,13 @@ class PhasedState(State):
 
 @dataclass(frozen=True)
 class PhasedPolicy(Policy[PhasedState]):
-    """A policy that plays fixed counts in random order, then drops arms for good."""
+    """A policy that plays fixed counts in random order, then drops arms for good.
+
+    Parameters
+    ----------
+    solver : of the designs; "frank-wolfe" is the paper's
+    ties : which of arms with equal estimates counts as better: "random", "first" or "last"
+    """
 
     waits: ClassVar[bool] = True
     state_type: ClassVar[type[State]] = PhasedState

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, kernel
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information
 from steadyarm.segments import SegmentStats
 
 __all__ = ["MEMORIES", "best_reference", "new_memory", "remember"]
@@ -48,14 +49,15 @@ def best_reference(references: Floats, losses: Floats) -> Floats:
 
 def remember(
     X: Floats,
-    g: Floats,
+    prior: Floats,
     stats: SegmentStats,
     blocks: Floats,
     memory: dict[str, Any],
 ) -> dict[str, Any]:
-    """The memory after a segment of `blocks` (n,) block lengths; g is the G-optimal design."""
-    prior = np.empty((X.shape[1], X.shape[1]))
-    information(X, g, prior)
+    """The memory after a segment of `blocks` (n,) block lengths.
+
+    X : (m, r) arms of the segment; prior : (r, r) information of a round of the G-optimal design
+    """
     after = {name: array.copy() for name, array in memory.items()}
     decay = np.exp(-blocks[:, None] / np.array([*MEMORIES, LATELY]))
     _remember_kernel(

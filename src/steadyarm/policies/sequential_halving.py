@@ -48,6 +48,10 @@ class SequentialHalving(Policy[HalvingState]):
     below K ⌈log2 K⌉ is too small for the first round: the rounds without a single play halve
     the arms at random, and if even two arms cannot be compared the recommendation is a random arm.
 
+    Parameters
+    ----------
+    ties : which of arms with equal estimates counts as better: "random", "first" or "last"
+
     Examples
     --------
     >>> import steadyarm as sa

@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.dense_kernels import kernel
+from steadyarm.compiled import kernel
+from steadyarm.designs.few_arms import FewArms, mixed
 from steadyarm.designs.lists import whole_lists
+from steadyarm.designs.lists_of_many import whole_list_of_many
+from steadyarm.designs.nested import large_g
 from steadyarm.errors import InvalidInputError
-from steadyarm.policies.base import State
+from steadyarm.policies.base import State, best_of_many
 from steadyarm.policies.elimination import noise_elimination
+from steadyarm.policies.elimination_of_many import least_gap_error, noise_elimination_of_many
 from steadyarm.policies.ips import LOOK, IPSPolicy, IPSState, g_weights
 from steadyarm.validation import finite_number, whole_number
 
@@ -63,6 +67,7 @@ class Steady(IPSPolicy[SteadyState]):
     """
 
     name: ClassVar[str] = "Steady"
+    scales: ClassVar[bool] = True
     state_type: ClassVar[type[State]] = SteadyState
 
     order: Literal["iid", "blocks"] = "blocks"
@@ -79,7 +84,7 @@ class Steady(IPSPolicy[SteadyState]):
 
     def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
         """Nothing seen yet."""
-        r = self.features(arms).shape[1]
+        r = self.parameters(arms)
         return {"spread": np.zeros((trials, r, r)), "pieces": np.zeros(trials, dtype=np.int64)}
 
     def advance(self, before: SteadyState, after: SteadyState) -> SteadyState:
@@ -105,6 +110,20 @@ class Steady(IPSPolicy[SteadyState]):
         counts, good = whole_lists(self.features(state.arms), weights, block)
         return np.where(good[:, None], counts / block, weights)
 
+    def few_arms(self, state: SteadyState) -> FewArms:
+        """The same for a large set."""
+        design = large_g(state.arms)
+        if self.robustness < 1 and state.pieces[0] >= 2:
+            values = self.estimates(state)[0]
+            best = best_of_many(values, int(state.ties[0, 0]))
+            noise = least_gap_error(state.arms, values, best, self._covariance(state)[0])
+            virtual = noise_elimination_of_many(state.arms, values, noise)
+            design = mixed([(self.robustness, design), (1 - self.robustness, virtual)])
+        if self.order == "iid":
+            return design
+        block = self.block_length(state.arms, state.budget)
+        return whole_list_of_many(state.arms.coordinates_of(design.arms), design, block)
+
     def segment_end(self, state: SteadyState) -> NDArray[np.int64]:
         """The next of `updates` equal parts of the budget, rounded to whole blocks."""
         block = self.block_length(state.arms, state.budget)
@@ -125,13 +144,19 @@ class Steady(IPSPolicy[SteadyState]):
     def _gap_errors(self, state: SteadyState) -> NDArray[np.float64]:
         """(n, K) standard errors of each arm's gap to the leader, from the spread of segments."""
         X = self.features(state.arms)
+        errors = np.empty((state.trials, len(X)))
+        _gap_errors_kernel(X, state.theta, self._covariance(state), errors)
+        return errors
+
+    def _covariance(self, state: SteadyState) -> NDArray[np.float64]:
+        """(n, r, r) of the estimated parameter, from the spread of segments."""
         T = np.maximum(state.played, 1)[:, None, None]
         mean = state.theta[:, :, None]
         scatter = state.spread - T * mean * mean.swapaxes(1, 2)
-        covariance = scatter / np.maximum(state.pieces - 1, 1)[:, None, None] / T
-        errors = np.empty((state.trials, len(X)))
-        _gap_errors_kernel(X, state.theta, covariance, errors)
-        return errors
+        covariance: NDArray[np.float64] = (
+            scatter / np.maximum(state.pieces - 1, 1)[:, None, None] / T
+        )
+        return covariance
 
 
 @kernel

@@ -55,6 +55,7 @@ class ThompsonPolicy(Policy[ThompsonState]):
     ridge : of the prior N(0, v²/ridge I)
     samples : posterior draws that estimate an allocation
     batch : rounds between updates; by default a hundredth of the budget, rounded up
+    ties : which of arms with equal estimates counts as better: "random", "first" or "last"
     """
 
     waits: ClassVar[bool] = False

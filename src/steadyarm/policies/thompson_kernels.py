@@ -7,13 +7,8 @@ from math import erfc, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import (
-    cholesky,
-    cholesky_solve,
-    information,
-    kernel,
-    whiten_rows,
-)
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, whiten_rows
 
 __all__ = ["best_shares", "fill_normal", "posterior", "top_two"]
 

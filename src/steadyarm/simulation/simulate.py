@@ -84,6 +84,15 @@ def run_chunk(
 ) -> NDArray[np.int64]:
     """(trials,) arms recommended in one chunk: a pure function, wherever it runs."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
+    if policy.scales and environment.arms.large:  # one at a time
+        runs = [_recommended(policy, environment, 1, rng) for _ in range(trials)]
+        return np.concatenate(runs)
+    return _recommended(policy, environment, trials, rng)
+
+
+def _recommended(
+    policy: Policy[Any], environment: RewardSource, trials: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     state = policy.start(
         environment.arms, environment.budget, trials, seed=int(rng.integers(2**63))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import kernel
+from steadyarm.compiled import kernel
 
 
 @kernel

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm.designs.row_kernels import products, unrank
+from steadyarm.arms.row_kernels import products, unrank
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number
 

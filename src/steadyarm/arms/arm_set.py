@@ -1,0 +1,393 @@
+"""ArmSet: the finite set of variants, their names and their features, validated once.
+
+Every later part works on coordinates, the arms written in a basis of their own span, and speaks
+to the user in `features`, the columns the user gave. Few arms are stored as tables; of large sets
+`rows` gives the coordinates of those that are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import eye_array, sparray, spmatrix
+
+from steadyarm.arms.checks import LARGE, check_names, is_large, listing, name_list
+from steadyarm.arms.names import CountedNames
+from steadyarm.arms.recipes import Bundles, Factorial, Recipe, recipe_from_dict
+from steadyarm.arms.rows import DenseRows, Rows
+from steadyarm.arms.span import Span, check_apart, check_distinct, frozen, span_of
+from steadyarm.arms.sparse import (
+    SparseRows,
+    given_rows,
+    packed,
+    sparse_from_dict,
+    sparse_to_dict,
+)
+from steadyarm.arms.values import row_blocks, values_of
+from steadyarm.errors import InvalidInputError
+
+__all__ = ["ArmSet"]
+
+MOST_NUMBERS = 2**27  # 1 GB, that a table of arms may have which nobody gave
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArmSet:
+    """A finite set of arms: K names and a (K, d) feature matrix, immutable.
+
+    Build one with `from_features`, `from_formula`, `one_hot`, `factorial` or `bundles`.
+
+    Attributes
+    ----------
+    names : K distinct strings; of large sets made from the index
+    feature_names : d strings
+    span : the arms in a basis of their span
+    given : (K, d) features as the user gave them; None if a recipe makes them
+    recipe : of a large factorial or bundle set; else None
+
+    Examples
+    --------
+    >>> arms = ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]})
+    >>> arms
+    ArmSet(6 arms, 6 features)
+    >>> arms.names[1]
+    'headline=short, image=dog'
+    """
+
+    names: Sequence[str]
+    feature_names: tuple[str, ...]
+    span: Span
+    given: Rows | None = None
+    recipe: Recipe | None = None
+
+    @classmethod
+    def from_features(
+        cls,
+        X: ArrayLike | sparray | spmatrix,
+        names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> ArmSet:
+        """Arms given by their feature vectors, one row an arm.
+
+        A large array of float64, or a memory map, is not copied: it must not change later. A
+        large sparse table of SciPy stays sparse.
+
+        names, feature_names : of its rows and columns; numbered if they are not given
+
+        Examples
+        --------
+        >>> arms = ArmSet.from_features([[1, 0], [0, 1], [1, 1]], names=["a", "b", "both"])
+        >>> arms.size, arms.rank
+        (3, 2)
+        """
+        given = given_rows(X)
+        K, d = given.shape
+        if names is not None:
+            names = name_list(names, "names")
+            check_names(names, K, "arm", "rows")
+        if feature_names is None:
+            feature_names = tuple(f"x{j}" for j in range(d))
+        feature_names = name_list(feature_names, "feature_names")
+        check_names(feature_names, d, "feature", "columns")
+        check_distinct(given, names or CountedNames(K))
+        span = span_of(given)
+        if span.rows is not given:
+            check_apart(span.rows, names or CountedNames(K))
+        if names is None:
+            names = CountedNames(K) if is_large(*span.rows.shape) else CountedNames(K)[:]
+        return cls(names, feature_names, span, given)
+
+    @classmethod
+    def from_formula(
+        cls, formula: str, frame: Any, names: str | Sequence[str] | None = None
+    ) -> ArmSet:
+        """Arms given by a table with one row an arm, and a formula that says what matters.
+
+        The formula is Wilkinson's, as in R; formulaic reads it: ``a + b`` for effects, ``a:b``
+        for their interaction, ``a * b`` for both, ``C(n)`` for numbers that are categories,
+        ``log(x)``, ``poly(x, 2)``. It may have any Python in it: take none from strangers.
+
+        Parameters
+        ----------
+        formula : such as "C(headline) * C(image) + price"
+        frame : of pandas, Polars, PyArrow or whatever Narwhals reads, or a mapping of columns
+        names : of the arms, or the column with them; else made of the categories that vary
+
+        Examples
+        --------
+        >>> frame = {"headline": ["short", "short", "long", "long"], "price": [3, 5, 3, 5]}
+        >>> arms = ArmSet.from_formula("headline * price", frame)
+        >>> arms.feature_names
+        ('(constant)', 'headline=short', 'price', 'headline=short:price')
+        >>> arms.features[1].tolist()
+        [1.0, 1.0, 5.0, 5.0]
+        """
+        from steadyarm.arms.formula import read_formula
+
+        return cls.from_features(*read_formula(formula, frame, names))
+
+    @classmethod
+    def one_hot(cls, names: Sequence[str]) -> ArmSet:
+        """Arms that share nothing: the classic A/B/n test.
+
+        Examples
+        --------
+        >>> ArmSet.one_hot(["A", "B", "C"]).features[1].tolist()
+        [0.0, 1.0, 0.0]
+        """
+        names = name_list(names, "names")
+        K = len(names)
+        X = np.eye(K) if K * K <= LARGE else eye_array(K, format="csr")
+        return cls.from_features(X, names=names, feature_names=names)
+
+    @classmethod
+    def factorial(
+        cls, factors: Mapping[str, Sequence[str]], interactions: int = 2, constant: bool = True
+    ) -> ArmSet:
+        """Every combination of the factors' levels, with effects up to order `interactions`.
+
+        A factor of L levels has L - 1 columns: its first level is -1 in all of them, level l is
+        +1 in column l. Two levels are thus coded -1 and +1, and D two-level factors give the
+        features of the paper's multivariate example. Interactions are products of columns. Arms
+        are ordered with the last factor varying fastest.
+
+        Parameters
+        ----------
+        factors : name of each factor and its levels
+        interactions : 1 for main effects only, 2 adds pairs, and so on
+        constant : whether the first column is the constant one
+
+        Examples
+        --------
+        >>> arms = ArmSet.factorial({"a": ["lo", "hi"], "b": ["lo", "hi"]}, interactions=2)
+        >>> arms.features.astype(int).tolist()
+        [[1, -1, -1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, 1, 1, 1]]
+        >>> arms.feature_names
+        ('(constant)', 'a=hi', 'b=hi', 'a=hi:b=hi')
+        """
+        return cls._made(Factorial(factors, interactions, constant))
+
+    @classmethod
+    def bundles(cls, items: Sequence[str], size: int, interactions: int = 2) -> ArmSet:
+        """Every bundle of `size` of the items: "the best 6 of n pieces of content".
+
+        Features are a constant, 0/1 inclusion of each item, and for interactions of order two
+        and more the products of inclusions. Since every bundle has the same size these columns
+        are linearly dependent; the arm set works in their span and answers in these columns.
+
+        size : items of a bundle
+        interactions : 1 for what each item adds, 2 adds what pairs of them do, and so on
+
+        Examples
+        --------
+        >>> arms = ArmSet.bundles(["news", "sport", "weather", "games"], size=2)
+        >>> arms
+        ArmSet(6 arms, 11 features of rank 6)
+        >>> arms.names[0]
+        'news + sport'
+        """
+        return cls._made(Bundles.of(items, size, interactions))
+
+    @classmethod
+    def _made(cls, recipe: Recipe) -> ArmSet:
+        """The set of a recipe; only the recipe is kept if there are many arms."""
+        names, feature_names = recipe.names, recipe.feature_names
+        K, rows = len(names), recipe.rows
+        if rows is None or not is_large(*rows.shape):
+            _check_room(K, len(feature_names))
+            return cls.from_features(recipe.features(), names[:], feature_names)
+        names.check()
+        check_names(feature_names, len(feature_names), "feature", "columns")
+        return cls(names, feature_names, Span(rows), recipe=recipe)
+
+    @property
+    def size(self) -> int:
+        """Number of arms, the paper's K."""
+        return len(self.names)
+
+    @property
+    def dimension(self) -> int:
+        """Number of features the user gave, d."""
+        return len(self.feature_names)
+
+    @property
+    def rank(self) -> int:
+        """Dimension of the span of the arms; the paper's d when the features are independent."""
+        return self.rows.shape[1]
+
+    @property
+    def rows(self) -> Rows:
+        """(K, r) the arms in a basis of their span, by index or in blocks."""
+        return self.span.rows
+
+    @cached_property
+    def basis(self) -> Floats:
+        """(d, r) read-only array, that basis: ``features = coordinates @ basis.T``."""
+        return self._table_of("basis")
+
+    @cached_property
+    def dual(self) -> Floats:
+        """(d, r) read-only array, its inverse: ``coordinates = features @ dual``."""
+        return self._table_of("dual")
+
+    def _table_of(self, what: Literal["basis", "dual"]) -> Floats:
+        stored: Floats | None = getattr(self.span, what)
+        if stored is not None:
+            return stored
+        _check_room(self.dimension, self.rank, "features", "coordinates")
+        return frozen(np.eye(self.dimension) if self.plain else getattr(self.recipe, what))
+
+    @property
+    def plain(self) -> bool:
+        """Whether coordinates are the features themselves."""
+        return self.span.basis is None and self.rank == self.dimension
+
+    @property
+    def large(self) -> bool:
+        """Whether policies work with few arms at a time, and in passes over all of them."""
+        return is_large(*self.rows.shape)
+
+    @cached_property
+    def coordinates(self) -> Floats:
+        """(K, r) read-only array: the arms in a basis of their span."""
+        if isinstance(self.rows, DenseRows):
+            return np.asarray(self.rows.array)
+        _check_room(*self.rows.shape)
+        return frozen(self.rows.block(0, self.size))
+
+    @cached_property
+    def features(self) -> Floats:
+        """(K, d) read-only array, as the user gave them."""
+        if isinstance(self.given, DenseRows):
+            return np.asarray(self.given.array)
+        if self.plain:
+            return self.coordinates
+        _check_room(self.size, self.dimension)
+        if self.given is not None:
+            return frozen(self.given.block(0, self.size))
+        return frozen(self.coordinates @ self.basis.T)
+
+    def coordinates_of(self, arms: Indices | None) -> Floats:
+        """(m, r) coordinates of some arms, in their order; of all if None."""
+        return self.coordinates if arms is None else self.rows.take(arms)
+
+    def features_of(self, arms: Indices) -> Floats:
+        """(m, d) features of some arms, in their order."""
+        if self.given is not None:
+            return self.given.take(arms)
+        rows = self.rows.take(arms)
+        return rows if self.plain else rows @ self.basis.T
+
+    def values(self, theta: ArrayLike) -> Floats:
+        """(K,) values x'θ of all arms, for a parameter (r,) in coordinates."""
+        return values_of(self.rows, np.asarray(theta, dtype=np.float64))
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Where blocks of arms start and stop, each of a handy size."""
+        return row_blocks(*self.rows.shape)
+
+    def subset(self, arms: ArrayLike) -> ArmSet:
+        """Few of the arms, in the coordinates and features of the whole set.
+
+        Their span may be smaller than that of all, which coordinates do not show.
+
+        Examples
+        --------
+        >>> arms = ArmSet.factorial({f"slot {i}": ["off", "on"] for i in range(16)})
+        >>> arms.subset([0, 65535]).names[1][:18]
+        'slot 0=on, slot 1='
+        """
+        indices = np.asarray(arms, dtype=np.int64)
+        given = DenseRows(frozen(self.features_of(indices)))
+        rows = given if self.plain else DenseRows(frozen(self.rows.take(indices)))
+        names = tuple(self.names[k] for k in indices.tolist())
+        span = Span(rows) if self.plain else Span(rows, self.basis, self.dual)
+        return ArmSet(names, self.feature_names, span, given)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of names and features, or of the recipe: equal for arm sets of equal content."""
+        if self.recipe is not None:
+            return hashlib.sha256(json.dumps(self.recipe.to_dict()).encode()).hexdigest()
+        digest = hashlib.sha256("\x00".join((*self.names, "", *self.feature_names)).encode())
+        given = self.given
+        assert given is not None
+        if self.size * self.dimension > MOST_NUMBERS:
+            for part in packed(given):
+                digest.update(part)
+            return digest.hexdigest()
+        for start, stop in self.blocks():
+            digest.update(np.ascontiguousarray(given.block(start, stop)).tobytes())
+        return digest.hexdigest()
+
+    def parameters(self, theta: ArrayLike) -> Floats:
+        """Parameters in the user's features from parameters in coordinates (last axis).
+
+        Where the features are dependent this is one of the vectors that give the same values.
+        """
+        parameter = np.asarray(theta, dtype=np.float64)
+        return parameter.copy() if self.plain else parameter @ self.dual.T
+
+    def index(self, name: str) -> int:
+        """Position of the arm called `name`."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise InvalidInputError(
+                f"there is no arm {name!r}; the arms are {listing(self.names)}."
+            ) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and strings, from which `from_dict` makes the same arm set."""
+        if self.recipe is not None:
+            return self.recipe.to_dict()
+        counted = isinstance(self.names, CountedNames)
+        named = {
+            "names": None if counted else list(self.names),
+            "feature_names": list(self.feature_names),
+        }
+        if isinstance(self.given, SparseRows):
+            return {**named, "sparse": sparse_to_dict(self.given)}
+        return {**named, "features": self.features.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ArmSet:
+        """The arm set that `to_dict` described."""
+        recipe = recipe_from_dict(data)
+        if recipe is not None:
+            return cls._made(recipe)
+        names, feature_names = data["names"], data["feature_names"]
+        sparse = data.get("sparse")
+        X = sparse_from_dict(sparse, len(feature_names)) if sparse else data["features"]
+        return cls.from_features(X, names, feature_names)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArmSet) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        rank = "" if self.rank == self.dimension else f" of rank {self.rank}"
+        return f"ArmSet({self.size} arms, {self.dimension} features{rank})"
+
+
+def _check_room(rows: int, columns: int, of: str = "arms", by: str = "features") -> None:
+    if rows * columns > MOST_NUMBERS:
+        raise InvalidInputError(
+            f"a table of {rows:,} {of} and {columns:,} {by} does not fit in memory; take the "
+            "arms you need with features_of, coordinates_of or subset."
+        )

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import steadyarm as sa
+from steadyarm.arms.names import BundleNames, CountedNames, FactorialNames, LazyNames
+
+# Signs that stand between the parts of names are frequent, to make them hard to read.
+texts = st.text("ab=, +:0é", min_size=1, max_size=5).filter(lambda text: bool(text.strip()))
+
+
+@st.composite
+def factors(draw: st.DrawFn) -> dict[str, tuple[str, ...]]:
+    heads = draw(st.lists(texts, min_size=1, max_size=4, unique=True))
+    levels = st.lists(texts, min_size=2, max_size=3, unique=True).map(tuple)
+    return {head: draw(levels) for head in heads}
+
+
+def check(names: LazyNames, truth: list[str]) -> None:
+    assert len(names) == len(truth)
+    assert names[:] == tuple(truth)
+    assert list(names) == truth
+    assert names[-1] == truth[-1]
+    assert names[1::2] == tuple(truth[1::2])
+    for k, name in enumerate(truth):
+        assert names[k] == name
+        assert names.index(name) == k
+        assert name in names
+        assert f"{name}?" not in names
+        assert f" {name}" not in names
+    with pytest.raises(IndexError, match="there is no name"):
+        names[len(truth)]
+    with pytest.raises(ValueError, match="there is no name"):
+        names.index(truth[0], 1)
+
+
+@given(st.integers(1, 120))
+def test_counted_names_are_found_again(size: int) -> None:
+    check(CountedNames(size), [f"arm {k}" for k in range(size)])
+    assert f"arm {size}" not in CountedNames(size)
+    for other in ("arm -1", "arm 00", "arm ٣", "arm", "0", 0, None):
+        assert other not in CountedNames(size)
+
+
+@given(factors())
+def test_names_of_factorial_sets_are_found_again(levels: dict[str, tuple[str, ...]]) -> None:
+    names = FactorialNames(levels)
+    try:
+        names.check()
+    except sa.InvalidInputError:
+        assume(False)
+    truth = [
+        ", ".join(f"{head}={level}" for head, level in zip(levels, chosen, strict=True))
+        for chosen in product(*levels.values())
+    ]
+    check(names, truth)
+
+
+@given(st.lists(texts, min_size=2, max_size=6, unique=True), st.data())
+def test_names_of_bundles_are_found_again(items: list[str], data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, len(items) - 1))
+    names = BundleNames(tuple(items), size)
+    try:
+        names.check()
+    except sa.InvalidInputError:
+        assume(False)
+    check(names, [" + ".join(chosen) for chosen in combinations(items, size)])
+
+
+def test_items_of_a_bundle_have_one_order() -> None:
+    names = BundleNames(("a", "b", "c"), 2)
+    assert "b + a" not in names
+    assert "a + a" not in names
+    assert "a + b + c" not in names
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (FactorialNames({"a": ("1, b=2", "x"), "b": ("2", "3")}), "reads like a level of 'b'"),
+        (BundleNames(("a", "b + c", "d"), 2), "'b [+] c' has ' [+] ' in it"),
+    ],
+)
+def test_names_that_can_be_read_in_two_ways_are_refused(names: LazyNames, message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        names.check()
+
+
+@given(st.integers(0, 2**20 - 1), st.integers(0, 593_774), st.integers(0, 2**24 - 1))
+def test_names_of_a_million_arms_are_found_without_looking_at_all(f: int, b: int, c: int) -> None:
+    for names, k in (
+        (FactorialNames({f"s{i}": ("off", "on") for i in range(20)}), f),
+        (BundleNames(tuple(f"i{j}" for j in range(30)), 6), b),
+        (CountedNames(2**24), c),
+    ):
+        assert names.index(names[k]) == k
