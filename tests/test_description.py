@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.description import description_of, toml_of
+from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.lifecycle import create_from_description, load_experiment
 from steadyarm.policies import POLICIES
@@ -122,3 +123,24 @@ def test_the_command_line_takes_the_file(kind: str, tmp_path: Path) -> None:
     main(["experiment", "create", str(file), "--storage", storage])
     with load_experiment("test", storage) as made:
         assert made.settings.to_dict() == settings.to_dict()
+
+
+LARGE = {
+    "factorial": sa.ArmSet.factorial({f"slot {i}": ["off", "on, not off"] for i in range(16)}),
+    "alone": sa.ArmSet.factorial({f"{i}": list("abcdefgh") for i in range(5)}, 1, constant=False),
+    "bundles": sa.ArmSet.bundles([f"item {i}" for i in range(24)], 4),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_large_sets_are_described_by_their_recipe(kind: str) -> None:
+    arms = LARGE[kind]
+    assert arms.large
+    share = {arms.names[3]: 0.1}
+    settings = Settings(arms, sa.Uniform(), 10, seed=1, control=share)
+    text = toml_of("x", description_of(settings))
+    assert len(text) < 2_000
+    read = tomllib.loads(text)
+    assert read["control"] == share
+    assert arms_from_settings(read["arms"]) == arms
+    assert ("constant" in read["arms"]) == (kind == "alone")

@@ -38,7 +38,7 @@ def in_flight(storage: Storage, key: int) -> bool:
 
 def hand_over(storage: Storage, key: int, settings: Settings, now: int) -> None:
     """Hand segments that are over to the policy."""
-    while any(is_over(settings, part, now) for part in storage.progress(key)):
+    while any(is_over(settings, part, now) for part in storage.progress(key, exhausted=True)):
         snapshot = storage.snapshot(key)
         decision = decide(settings, snapshot, now, need=False)
         if decision is None:

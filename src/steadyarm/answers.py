@@ -61,9 +61,14 @@ class Status:
 
     Attributes
     ----------
+    name, state, created, budget : of the experiment
     assigned, rewarded : by variant
     segments, observed : opened, and of these handed to the policy
     leased : positions that are leased and not reported as used
+    arms : of which variants `assigned` and `rewarded` are, by index; None for all of them. Of very
+        many variants (`ArmSet.large`) only those that were handed out are counted
+    others : assignments and rewards of further variants, where a service tells of the most
+        frequent ones only
     """
 
     name: str
@@ -75,6 +80,18 @@ class Status:
     segments: int
     observed: int
     leased: int
+    arms: tuple[int, ...] | None = None
+    others: tuple[int, int] = (0, 0)
+
+    @property
+    def handed(self) -> int:
+        """Assignments in all."""
+        return sum(self.assigned) + self.others[0]
+
+    @property
+    def told(self) -> int:
+        """Rewards in all."""
+        return sum(self.rewarded) + self.others[1]
 
 
 def id_of(tag: str, number: int, unit: str) -> str:

@@ -64,7 +64,7 @@ class Books:
 
     def start(self, segment: Segment, carried_on: bool) -> None:
         """Open a segment and hand out from it from now on."""
-        stats = SegmentStats.empty(1, self.arms)
+        stats = SegmentStats.empty(1, segment.columns)
         self.current = OpenSegment(self.opened, segment, stats, carried_on)
         self.open[self.opened] = self.current
         self.opened += 1
@@ -72,11 +72,11 @@ class Books:
     def hand_out(self, seed: int) -> tuple[int, int, float]:
         """Number, arm and probability of the next assignment."""
         assert self.current is not None
-        arm = self.current.next_arm(seed)
+        arm, probability = self.current.next_arm(seed)
         number = self.asked
         self.asked += 1
         self.waiting[number] = (self.current.index, arm)
-        return number, arm, float(self.current.segment.weights[0, arm])
+        return number, arm, probability
 
     def arm_of(self, number: int) -> int:
         """The arm of an assignment that waits for its reward."""
@@ -161,15 +161,14 @@ class Books:
         return books
 
     def _check(self) -> None:
-        none = np.zeros(self.arms, dtype=np.int64)
-        waiting = {index: none.copy() for index in self.open}
+        waiting = {index: np.zeros_like(piece.assigned) for index, piece in self.open.items()}
         for number, (index, arm) in self.waiting.items():
             whole_number(arm, "a waiting arm")
             if not 0 <= whole_number(number, "a waiting number") < self.asked:
                 raise ValueError(f"assignment {number} waits but was never handed out")
             if arm >= self.arms:
                 raise ValueError(f"arm {arm} waits, but there are {self.arms} arms")
-            waiting[index][arm] += 1
+            waiting[index][self.open[index].segment.column_of(arm)] += 1
         pieces = [*self.open.values(), *self.closed]
         indices = [piece.index for piece in pieces]
         whole_number(self.opened, "opened", least=max(indices, default=-1) + 1)
@@ -188,17 +187,21 @@ class Books:
                 raise ValueError("the least reward exceeds the largest")
         for piece in pieces:
             piece.segment.checked(self.arms)
-            sums = (piece.stats.sums, piece.stats.squares, piece.stats.counts)
-            fits = piece.assigned.shape == piece.forgotten.shape == (self.arms,) and all(
-                part is not None and part.shape == (1, self.arms) and np.isfinite(part).all()
+            sums, m = (
+                (piece.stats.sums, piece.stats.squares, piece.stats.counts),
+                piece.segment.columns,
+            )
+            fits = piece.assigned.shape == piece.forgotten.shape == (m,) and all(
+                part is not None and part.shape == (1, m) and np.isfinite(part).all()
                 for part in sums
             )
+            pending = waiting.get(piece.index, 0)
             if not (
                 fits
                 and _can_be(piece.stats)
                 and (piece.forgotten >= 0).all()
                 and int(piece.assigned.sum()) == piece.handed
-                and np.array_equal(piece.missing, piece.forgotten + waiting.get(piece.index, none))
+                and np.array_equal(piece.missing, piece.forgotten + pending)
             ):
                 raise ValueError(f"the sums of segment {piece.index} do not fit its assignments")
 

@@ -16,7 +16,7 @@ from steadyarm.factors import factors_of
 from steadyarm.policies import POLICIES, Policy
 from steadyarm.settings import UNITS, Settings
 
-__all__ = ["description_of", "toml_of"]
+__all__ = ["arms_of", "description_of", "toml_of"]
 
 WIDTH = 88  # characters of a line, up to which lists and small tables stay in one
 BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -35,7 +35,7 @@ def description_of(settings: Settings) -> dict[str, Any]:
     {'arms': ['A', 'B'], 'budget': 1000, 'policy': 'steady', 'seed': 1, 'reward_window': '2d'}
     """
     found: dict[str, Any] = {
-        "arms": _arms(settings.arms),
+        "arms": arms_of(settings.arms),
         "budget": settings.budget,
         "policy": _policy(settings.policy),
         "seed": settings.seed,
@@ -69,11 +69,13 @@ def toml_of(name: str, description: Mapping[str, Any]) -> str:
     return "\n".join(_table({"name": name} | given, ())) + "\n"
 
 
-def _arms(arms: ArmSet) -> Any:
-    K = arms.size
-    if arms.feature_names == arms.names and np.array_equal(arms.features, np.eye(K)):
+def arms_of(arms: ArmSet) -> Any:
+    """The variants as a description has them: names, factors, items, or all features."""
+    if arms.recipe is not None:
+        return _recipe(arms.recipe.to_dict())
+    if arms.feature_names == arms.names and np.array_equal(arms.features, np.eye(arms.size)):
         return list(arms.names)
-    found = _factorial(arms)
+    found = None if arms.large else _factorial(arms)
     if found is not None:
         return found
     return {
@@ -81,6 +83,14 @@ def _arms(arms: ArmSet) -> Any:
         "names": list(arms.names),
         "feature_names": list(arms.feature_names),
     }
+
+
+def _recipe(found: dict[str, Any]) -> dict[str, Any]:
+    if "factorial" in found:
+        found["factorial"] = dict(found["factorial"])
+        if found["constant"]:
+            del found["constant"]
+    return found
 
 
 def _factorial(arms: ArmSet) -> dict[str, Any] | None:
@@ -130,9 +140,9 @@ def _window(seconds: float) -> float | str:
 
 
 def _min_share(settings: Settings) -> float | dict[str, float]:
-    others = set(settings.arms.names) - set(settings.control)
+    others = settings.arms.size - len(settings.control)  # the control is none of them
     shares = set(settings.min_share.values())
-    if len(shares) == 1 and set(settings.min_share) == others:
+    if len(shares) == 1 and len(settings.min_share) == others:
         return shares.pop()
     return dict(settings.min_share)
 

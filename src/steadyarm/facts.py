@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from steadyarm.answers import LiveAssignment, moment
+import numpy as np
+
+from steadyarm.answers import LiveAssignment, Status, moment
 from steadyarm.errors import (
     BudgetSpentError,
     ExperimentExistsError,
@@ -27,19 +29,24 @@ from steadyarm.errors import (
 from steadyarm.experiment import Experiment
 from steadyarm.inference.plain import plain
 from steadyarm.replay import Replay
-from steadyarm.storages.records import ExperimentRecord
+from steadyarm.settings import Settings, variants_in
+from steadyarm.storages.records import ExperimentRecord, SegmentRecord
 from steadyarm.verdict import Verdict
 
 __all__ = [
     "PROBLEM",
     "PROBLEMS",
+    "allocation_facts",
     "assignment_facts",
     "experiment_facts",
     "iso",
     "record_facts",
     "replay_facts",
+    "settings_facts",
     "verdict_facts",
 ]
+
+MOST = 500  # variants of very many that are told of
 
 PROBLEM = "urn:steadyarm:problem:"
 PROBLEMS: dict[str, type[SteadyArmError]] = {
@@ -66,23 +73,73 @@ def record_facts(record: ExperimentRecord) -> dict[str, Any]:
         "created": iso(moment(record.created)),
         "budget": config["budget"],
         "policy": config["policy"]["name"],
-        "arms": len(config["arms"]["names"]),
+        "arms": variants_in(config),
     }
 
 
 def experiment_facts(experiment: Experiment) -> dict[str, Any]:
     """All of one experiment, and where it stands."""
-    status, names = experiment.status(), experiment.arms.names
+    status = experiment.status()
+    indices, assigned, rewarded = _counts(status, experiment.arms.names)
     return {
         "name": status.name,
         "state": status.state,
         "created": iso(status.created),
-        "settings": plain(experiment.settings.to_dict()),
-        "assigned": dict(zip(names, status.assigned, strict=True)),
-        "rewarded": dict(zip(names, status.rewarded, strict=True)),
+        "settings": plain(settings_facts(experiment.settings)),
+        "assigned": assigned,
+        "rewarded": rewarded,
+        "indices": indices,
+        "totals": {
+            "variants": experiment.arms.size,
+            "handed_out": sum(count > 0 for count in status.assigned),
+            "assigned": status.handed,
+            "rewarded": status.told,
+        },
         "segments": status.segments,
         "observed": status.observed,
         "leased": status.leased,
+    }
+
+
+def settings_facts(settings: Settings) -> dict[str, Any]:
+    """What it was created with; of very many variants in a table not the table."""
+    arms = settings.arms
+    if not arms.large or arms.recipe is not None:
+        return settings.to_dict()
+    return settings.to_dict({"count": arms.size, "feature_names": list(arms.feature_names)})
+
+
+def _counts(
+    status: Status, names: Sequence[str]
+) -> tuple[dict[str, int] | None, dict[str, int], dict[str, int]]:
+    """Indices, assignments and rewards by name; None for indices if these are all variants."""
+    if status.arms is None:
+        pairs = dict(zip(names, status.assigned, strict=True))
+        return None, pairs, dict(zip(names, status.rewarded, strict=True))
+    rows = sorted(
+        zip(status.arms, status.assigned, status.rewarded, strict=True),
+        key=lambda row: (-row[1], row[0]),
+    )
+    named = [(names[row[0]], row) for row in rows[:MOST]]
+    indices, assigned, rewarded = ({name: row[i] for name, row in named} for i in range(3))
+    return indices, assigned, rewarded
+
+
+def allocation_facts(record: SegmentRecord, names: Sequence[str]) -> dict[str, Any]:
+    """What is handed out now; of very many variants the most likely."""
+    segment = record.segment
+    weights = segment.weights[0]
+    shown = np.arange(segment.columns)
+    if segment.arms is not None:
+        shown = np.argsort(-weights, kind="stable")[:MOST]
+    return {
+        "segment": record.index,
+        "policy_version": record.policy_version,
+        "weights": {names[segment.arm_at(c)]: float(weights[c]) for c in shown.tolist()},
+        "played": int((weights > 0).sum()),
+        "rounds": record.rounds,
+        "order": segment.order,
+        "block": segment.block,
     }
 
 
@@ -98,9 +155,13 @@ def assignment_facts(answer: LiveAssignment) -> dict[str, Any]:
 
 
 def verdict_facts(verdict: Verdict, names: Sequence[str]) -> dict[str, Any]:
-    """A verdict; None where a number is unknown or has no end."""
+    """A verdict; None where a number is unknown or has no end.
+
+    Of a large set `arms` are a short list, and `others` counts those beside it that are plausible.
+    """
     low, high = verdict.intervals.T
     gap_low, gap_high = verdict.gap_intervals.T
+    shown = range(len(names)) if verdict.shown is None else verdict.shown.tolist()
     columns = {
         "estimate": verdict.estimates,
         "standard_error": verdict.standard_errors,
@@ -121,9 +182,12 @@ def verdict_facts(verdict: Verdict, names: Sequence[str]) -> dict[str, Any]:
             "rewards": verdict.rewards,
             "missing": verdict.missing,
             "plausible": verdict.plausible,
+            "others": verdict.others,
+            "variants": verdict.variants,
             "arms": [
-                {"name": name} | {key: column[k] for key, column in columns.items()}
-                for k, name in enumerate(names)
+                {"name": names[k], "index": k}
+                | {key: column[row] for key, column in columns.items()}
+                for row, k in enumerate(shown)
             ],
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -87,19 +88,36 @@ def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | Non
 
 def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -> Status:
     """Where the test stands, in numbers."""
-    tallies = [tally for _, tally in snapshot.segments]
-    K = range(settings.arms.size)
+    arms, assigned, rewarded = _counts(settings, snapshot)
     return Status(
         name=snapshot.experiment.name,
         state=snapshot.experiment.state,
         created=moment(snapshot.experiment.created),
         budget=settings.budget,
-        assigned=tuple(sum(tally.assigned[k] for tally in tallies) for k in K),
-        rewarded=tuple(sum(tally.rewarded[k] for tally in tallies) for k in K),
-        segments=len(tallies),
+        assigned=assigned,
+        rewarded=rewarded,
+        segments=len(snapshot.segments),
         observed=snapshot.experiment.observed,
         leased=sum(len(lease) for lease in leases),
+        arms=arms,
     )
+
+
+def _counts(
+    settings: Settings, snapshot: Snapshot
+) -> tuple[tuple[int, ...] | None, tuple[int, ...], tuple[int, ...]]:
+    """Assignments and rewards of all variants, or of those of very many that were handed out."""
+    assigned, rewarded = Counter[int](), Counter[int]()
+    for record, tally in snapshot.segments:
+        for column, count in enumerate(tally.assigned):
+            if count:
+                arm = record.segment.arm_at(column)
+                assigned[arm] += count
+                rewarded[arm] += tally.rewarded[column]
+    large = settings.arms.large
+    arms = tuple(sorted(assigned)) if large else tuple(range(settings.arms.size))
+    counts = tuple(assigned[arm] for arm in arms), tuple(rewarded[arm] for arm in arms)
+    return arms if large else None, *counts
 
 
 def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, dict[int, bool]]:

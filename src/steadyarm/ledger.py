@@ -9,7 +9,7 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.segments import Order, Segment, SegmentStats, arms_between
+from steadyarm.segments import Order, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, whole_number
 
 __all__ = ["OpenSegment", "part_of"]
@@ -22,6 +22,8 @@ PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to s
 class OpenSegment:
     """A live segment: what was handed out, and what has come of it.
 
+    Numbers by arm have the segment's columns, m of them.
+
     Attributes
     ----------
     index : of the segment in its test
@@ -29,10 +31,10 @@ class OpenSegment:
     superseded : carried on, and they have come; it only finishes its block
     observed : its sums were handed to the policy
     handed : the next position to hand out
-    assigned : (K,) how often each arm was handed out
-    forgotten : (K,) of these, whose reward will never come
+    assigned : (m,) how often each arm was handed out
+    forgotten : (m,) of these, whose reward will never come
     zeros : rewards among those told that nobody told, since what is missing counts as zero
-    ahead : arms of the positions drawn ahead
+    ahead : columns of the positions drawn ahead
     """
 
     index: int
@@ -48,11 +50,11 @@ class OpenSegment:
     ahead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
-        arms = self.stats.counts.shape[1]
+        columns = self.stats.counts.shape[1]
         if not len(self.assigned):
-            self.assigned = np.zeros(arms, dtype=np.int64)
+            self.assigned = np.zeros(columns, dtype=np.int64)
         if not len(self.forgotten):
-            self.forgotten = np.zeros(arms, dtype=np.int64)
+            self.forgotten = np.zeros(columns, dtype=np.int64)
 
     @property
     def told(self) -> int:
@@ -61,7 +63,7 @@ class OpenSegment:
 
     @property
     def missing(self) -> NDArray[np.int64]:
-        """(K,) assignments without a reward: given up, or it may still come."""
+        """(m,) assignments without a reward: given up, or it may still come."""
         without: NDArray[np.int64] = self.assigned - self.stats.counts[0]
         return without
 
@@ -75,26 +77,27 @@ class OpenSegment:
         """Whether every position has been handed out."""
         return self.handed >= int(self.segment.rounds[0])
 
-    def next_arm(self, seed: int) -> int:
-        """Hand out the next position."""
+    def next_arm(self, seed: int) -> tuple[int, float]:
+        """Hand out the next position: its arm and probability."""
         rounds = int(self.segment.rounds[0])
         buffer = rounds if self.segment.order == "shuffled" else BUFFER
         position = self.handed % buffer
         if position == 0 or not len(self.ahead):
             first = self.handed - position
             last = min(first + buffer, rounds)
-            self.ahead = arms_between(self.segment, seed, self.index, first, last)
-        arm = int(self.ahead[position])
+            self.ahead = columns_between(self.segment, seed, self.index, first, last)
+        column = int(self.ahead[position])
         self.handed += 1
-        self.assigned[arm] += 1
-        return arm
+        self.assigned[column] += 1
+        return self.segment.arm_at(column), float(self.segment.weights[0, column])
 
     def add(self, arm: int, reward: float) -> None:
         """Count a reward."""
         assert self.stats.squares is not None
-        self.stats.counts[0, arm] += 1
-        self.stats.sums[0, arm] += reward
-        self.stats.squares[0, arm] += reward * reward
+        column = self.segment.column_of(arm)
+        self.stats.counts[0, column] += 1
+        self.stats.sums[0, column] += reward
+        self.stats.squares[0, column] += reward * reward
 
     def supersede(self) -> None:
         """Make way for a new allocation at the end of the block."""
@@ -104,14 +107,15 @@ class OpenSegment:
 
     def forget(self, arm: int) -> None:
         """Count a reward that will never come."""
-        self.forgotten[arm] += 1
+        self.forgotten[self.segment.column_of(arm)] += 1
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers and lists only."""
         assert self.stats.squares is not None
-        reference = self.segment.reference
+        reference, arms = self.segment.reference, self.segment.arms
         return {
             "index": self.index,
+            "arms": None if arms is None else arms.tolist(),
             "weights": self.segment.weights[0].tolist(),
             "rounds": int(self.segment.rounds[0]),
             "order": self.segment.order,
@@ -134,13 +138,16 @@ class OpenSegment:
         index, rounds, handed = (
             whole_number(data[name], name) for name in ("index", "rounds", "handed")
         )
-        reference = data["reference"]
+        reference, arms = data["reference"], data.get("arms")
         segment = Segment(
             np.array([data["weights"]]),
             np.array([rounds]),
             data["order"],
             whole_number(data["block"], "block", least=1),
             None if reference is None else np.array(reference, dtype=np.float64),
+            None
+            if arms is None
+            else np.array([whole_number(arm, "an arm") for arm in arms], dtype=np.int64),
         )
         stats = SegmentStats(
             np.array([data["counts"]], dtype=np.int64),

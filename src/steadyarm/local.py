@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -11,7 +11,7 @@ import numpy as np
 
 from steadyarm.answers import LiveAssignment, id_of, moment
 from steadyarm.errors import InvalidInputError
-from steadyarm.segments import Segment, arms_between
+from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.records import Lease, number_of
 
 __all__ = ["LocalLease"]
@@ -24,7 +24,8 @@ class LocalLease:
     Attributes
     ----------
     id : to report with what was handed out
-    tag, seed, names : of the experiment; the names are the variants'
+    tag, seed : of the experiment
+    names : of the variants that the segment plays, in the order of its columns
     index, segment : of the positions
     until : time (microseconds since 1970) up to which they may be handed out; what was handed out
         is to be reported within a minute after that
@@ -33,7 +34,7 @@ class LocalLease:
     id: int
     tag: str
     seed: int
-    names: tuple[str, ...]
+    names: Sequence[str]
     index: int
     segment: Segment
     start: int
@@ -42,28 +43,30 @@ class LocalLease:
 
     @classmethod
     def of(
-        cls, lease: Lease, segment: Segment, tag: str, seed: int, names: tuple[str, ...], until: int
+        cls, lease: Lease, segment: Segment, tag: str, seed: int, names: Sequence[str], until: int
     ) -> Self:
-        """A stored lease with what is needed to use it elsewhere."""
+        """A stored lease with what is needed to use it elsewhere; names are of all variants."""
+        if segment.arms is not None:
+            names = tuple(names[arm] for arm in segment.arms.tolist())
         place = lease.segment, segment, lease.start, lease.stop
         return cls(lease.id, tag, seed, names, *place, until)
 
     def assignment(self, position: int, unit: str, now: int) -> LiveAssignment:
         """The variant of a position, for a unit."""
-        arm = self._arms[position - self.start]
+        column = self._columns[position - self.start]
         return LiveAssignment(
             id_of(self.tag, number_of(self.index, position), unit),
             unit,
-            arm,
-            self.names[arm],
-            self._weights[arm],
+            self.segment.arm_at(column),
+            self.names[column],
+            self._weights[column],
             moment(now),
             True,
         )
 
     @cached_property
-    def _arms(self) -> list[int]:
-        drawn: list[int] = arms_between(
+    def _columns(self) -> list[int]:
+        drawn: list[int] = columns_between(
             self.segment, self.seed, self.index, self.start, self.stop
         ).tolist()
         return drawn
@@ -75,11 +78,13 @@ class LocalLease:
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, texts and lists only."""
+        arms = self.segment.arms
         return {
             "id": self.id,
             "tag": self.tag,
             "seed": self.seed,
             "arms": list(self.names),
+            "indices": None if arms is None else arms.tolist(),
             "segment": self.index,
             "weights": self._weights,
             "rounds": int(self.segment.rounds[0]),
@@ -95,14 +100,18 @@ class LocalLease:
         """The lease that `to_dict` wrote."""
         try:
             weights, rounds = np.array([data["weights"]]), np.array([data["rounds"]])
-            segment = Segment(weights, rounds, data["order"], data["block"])
+            given = data.get("indices")
+            arms = None if given is None else np.array(given, dtype=np.int64)
+            segment = Segment(weights, rounds, data["order"], data["block"], arms=arms)
+            if len(data["arms"]) != segment.columns:
+                raise ValueError("not as many names as weights")
             return cls(
                 data["id"],
                 data["tag"],
                 data["seed"],
                 tuple(data["arms"]),
                 data["segment"],
-                segment.checked(len(data["arms"])),
+                segment.checked(segment.columns if given is None else max(given, default=0) + 1),
                 data["start"],
                 data["stop"],
                 data["until"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,12 @@ from steadyarm.decisions import (
     progress_of,
     state_of,
 )
-from steadyarm.errors import SteadyArmError
+from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.policies import State
 from steadyarm.segments import Segment
 from steadyarm.settings import Settings
 from steadyarm.storages.base import Storage
-from steadyarm.storages.counting import RunningTally
+from steadyarm.storages.counting import RunningTally, columns_of
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import (
     ExperimentRecord,
@@ -110,7 +111,7 @@ def _count(
 ) -> dict[int, Tally]:
     """Tallies by segment from the rows; every row's arm and probability is drawn again."""
     known = {record.index: record for record, _ in before.segments}
-    sums = {index: RunningTally(settings.arms.size) for index in known}
+    sums = {index: RunningTally(columns_of(known[index].segment)) for index in known}
     draws, units = Draws(), set[str]()
     late = None if settings.missing == "fail" else settings.window
     for page in log:
@@ -139,7 +140,8 @@ def _count(
                 if row.unit in units:
                     found(f"unit {row.unit!r} has two assignments")
                 units.add(row.unit)
-            sums[place_of(row.number)[0]].add(row)
+            with suppress(InvalidInputError):  # of an arm that is not played: told above
+                sums[place_of(row.number)[0]].add(row)
     return {index: counted.tally() for index, counted in sums.items()}
 
 
@@ -202,6 +204,7 @@ def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | 
     cut = record.superseded and 0 < record.rounds < rounds and record.rounds % block == 0
     whole = record.rounds == rounds
     checks: dict[str, Any] = {
+        "arms": _same(stored.arms, planned.arms),
         "weights": np.array_equal(stored.weights, planned.weights),
         "order": (stored.order, stored.block) == (planned.order, planned.block),
         "reference": _same(stored.reference, planned.reference),

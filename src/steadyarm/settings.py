@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.arms.recipes import recipe_from_dict
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies import Policy, policy_from_dict
 from steadyarm.segments import Direction, Segment
 from steadyarm.validation import check_choice, check_fraction, finite_number, whole_number
 
-__all__ = ["Missing", "Settings", "Sticky", "microseconds"]
+__all__ = ["Missing", "Settings", "Sticky", "microseconds", "variants_in"]
 
 Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
@@ -48,7 +49,7 @@ class Settings:
     sticky : "unit" if a unit keeps its first variant, "none" if every request is drawn anew
     control : {name: share} of one variant that always gets exactly this share
     min_share : {name: share} that variants get in addition to what the policy gives them of the
-        rest; a number for all variants but the control
+        rest; a number for all variants but the control, unless they are very many
     """
 
     arms: ArmSet
@@ -80,7 +81,9 @@ class Settings:
             raise InvalidInputError(f"seed is {self.seed}; expected a number below 2**63.")
         window = None if self.reward_window is None else _seconds(self.reward_window)
         floors = self.min_share
-        if isinstance(floors, (int, float)):
+        if isinstance(floors, (int, float)) and self.arms.large:
+            floors = _no_floors(floors, self.arms)
+        elif isinstance(floors, (int, float)):
             floors = {name: floors for name in self.arms.names if name not in (self.control or {})}
         object.__setattr__(self, "reward_window", window)
         object.__setattr__(self, "reward_range", _range(self.reward_range, self.missing))
@@ -115,11 +118,21 @@ class Settings:
         """A policy's segment (a batch of one) with the shares of control and min_share in it."""
         if not self.control and not self.min_share:
             return segment
-        floors, free = np.zeros(self.arms.size), np.ones(self.arms.size, dtype=bool)
-        for name, share in (*self.control.items(), *self.min_share.items()):
-            floors[self.arms.index(name)] = share
+        shares = {
+            self.arms.index(name): share
+            for name, share in (*self.control.items(), *self.min_share.items())
+        }
+        segment = _with_columns(segment, sorted(shares))
+        floors, free = np.zeros(segment.columns), np.ones(segment.columns, dtype=bool)
+        for arm, share in shares.items():
+            floors[segment.column_of(arm)] = share
         for name in self.control:
-            free[self.arms.index(name)] = False
+            free[segment.column_of(self.arms.index(name))] = False
+        if not free.any():
+            raise InvalidInputError(
+                f"{self.policy.name} wants to play the control alone, which has its fixed share; "
+                "leave control out, or give other variants a min_share."
+            )
         return replace(segment, weights=_mixed(segment.weights[0], floors, free)[None])
 
     def check_reward(self, reward: Any) -> float:
@@ -138,10 +151,13 @@ class Settings:
         """The reward window in microseconds."""
         return None if self.reward_window is None else round(self.reward_window * SECOND)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, texts and lists only."""
+    def to_dict(self, arms: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Numbers, texts and lists only.
+
+        arms : what is said of the variants in place of all of their features
+        """
         return {
-            "arms": self.arms.to_dict(),
+            "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
             "budget": self.budget,
             "seed": self.seed,
@@ -169,9 +185,34 @@ class Settings:
         return cls(**values)
 
 
+def variants_in(config: Mapping[str, Any]) -> int:
+    """How many variants `Settings.to_dict` wrote down, without making them."""
+    recipe = recipe_from_dict(config["arms"])
+    return len(config["arms"]["names"]) if recipe is None else len(recipe.names)
+
+
 def microseconds(moment: float) -> int:
     """Whole microseconds of a time or duration in seconds."""
     return round(moment * SECOND)
+
+
+def _no_floors(floor: float, arms: ArmSet) -> dict[str, float]:
+    if floor:
+        raise InvalidInputError(
+            f"min_share is {floor:g} for each of {arms.size:,} variants, of which few are played "
+            f"at a time; name those that are to have it, such as {{{arms.names[0]!r}: {floor:g}}}."
+        )
+    return {}
+
+
+def _with_columns(segment: Segment, arms: list[int]) -> Segment:
+    """The same segment with columns for these arms, too."""
+    if segment.arms is None:
+        return segment
+    both = np.union1d(segment.arms, np.array(arms, dtype=np.int64))
+    weights = np.zeros((1, both.size))
+    weights[:, np.searchsorted(both, segment.arms)] = segment.weights
+    return replace(segment, weights=weights, arms=both)
 
 
 def _mixed(

@@ -10,16 +10,21 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from steadyarm.answers import id_of, instant, moment, ticket_in
 from steadyarm.arms import ArmSet
+from steadyarm.arms.recipes import recipe_from_dict
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.replay import pages
+from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.described import record_from, record_to, segment_from, segment_to
 from steadyarm.storages.records import (
@@ -148,8 +153,12 @@ def description_beside(path: str | Path) -> Snapshot | None:
 
 
 def _columns(experiment: Source) -> list[str]:
-    """Arms that share features need every row's whole allocation."""
-    shared = not is_one_hot(experiment.arms.coordinates)
+    """Arms that share features need every row's whole allocation.
+
+    Of very many arms it would be longer than all the rest; the description has it.
+    """
+    arms = experiment.arms
+    shared = not arms.large and not is_one_hot(arms.coordinates)
     return [*COLUMNS, "probabilities"] if shared else list(COLUMNS)
 
 
@@ -172,7 +181,7 @@ def _tables(
             segments[index] = {
                 "block": segment.block if segment.order == "blocks" else 1,
                 "policy_version": record.policy_version,
-                "probabilities": json.dumps(segment.weights[0].tolist()),
+                "probabilities": _allocation(segment, experiment.arms.size, columns),
             }
         values: dict[str, list[Any]] = {
             "timestamp": [moment(row.created).isoformat() for row in page],
@@ -190,6 +199,17 @@ def _tables(
         for name in ("block", "policy_version", "probabilities"):
             values[name] = [segments[index][name] for index, _ in places]
         yield {name: values[name] for name in columns}
+
+
+def _allocation(segment: Segment, arms: int, columns: list[str]) -> str:
+    """The probabilities of all arms, as `analyze` reads them, if they are wanted."""
+    if "probabilities" not in columns:
+        return ""
+    weights = segment.weights[0]
+    if segment.arms is not None:
+        weights = np.zeros(arms)
+        weights[segment.arms] = segment.weights[0]
+    return json.dumps(weights.tolist())
 
 
 def _count(page: Iterable[LogRow], counts: Counts) -> None:
@@ -235,12 +255,11 @@ def _read_description(path: Path) -> tuple[Snapshot, Counts]:
     try:
         experiment = record_from(data["experiment"])
         segments = [segment_from(entry) for entry in data["segments"]]
-        arms = len(experiment.config["arms"]["names"])
         counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
     except (LookupError, TypeError, ValueError) as error:
         raise InvalidInputError(f"{path} is incomplete or damaged: {error!r}.") from None
-    snapshot = Snapshot(experiment, tuple((record, Tally.empty(arms)) for record in segments))
-    return snapshot, counts
+    none = tuple((record, Tally.empty(record.segment.columns)) for record in segments)
+    return Snapshot(experiment, none), counts
 
 
 def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterator[list[LogRow]]:
@@ -266,7 +285,7 @@ def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterato
 
 
 def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
-    names = {name: k for k, name in enumerate(snapshot.experiment.config["arms"]["names"])}
+    arm_of = cache(_finder(snapshot.experiment.config["arms"]))
     tag = snapshot.experiment.tag
     batch: list[LogRow] = []
     for line, row in enumerate(_rows(path), start=2):
@@ -279,7 +298,7 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
                 LogRow(
                     ticket[0],
                     row["unit"] or "",
-                    names[row["arm"]],
+                    arm_of(row["arm"]),
                     float(row["probability"]),
                     _time(row["timestamp"]),
                     float(row["reward"]) if told else None,
@@ -294,6 +313,14 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
             yield batch
             batch = []
     yield batch
+
+
+def _finder(arms: Mapping[str, Any]) -> Callable[[str], int]:
+    """How the arm of a name is found; LookupError or ValueError if there is none."""
+    recipe = recipe_from_dict(arms)
+    if recipe is not None:
+        return recipe.names.index
+    return {name: k for k, name in enumerate(arms["names"])}.__getitem__
 
 
 def _rows(path: Path) -> Iterable[Mapping[str, Any]]:

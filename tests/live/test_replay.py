@@ -84,7 +84,7 @@ def change_unit(books: Any) -> None:
 def change_closing(books: Any) -> None:
     number = next(n for n, row in books.rows.items() if row.reward is not None)
     row = books.rows.pop(number)
-    books.sums[0] = RunningTally(3)
+    books.sums[0] = RunningTally(range(3))
     for other in [*books.rows.values(), replace(row, reward=None, rewarded=None)]:
         if other.number < number_of(1, 0):
             books.sums[0].add(other)

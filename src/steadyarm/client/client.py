@@ -18,6 +18,7 @@ from steadyarm.client.forks import forget_after_fork
 from steadyarm.client.reading import ListedExperiment, Outcome, listed_in, understood
 from steadyarm.client.remote import RemoteExperiment
 from steadyarm.client.transport import PATIENCE, Transport
+from steadyarm.description import arms_of
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.policies import Policy
 
@@ -204,6 +205,8 @@ class Client:
 
 
 def _arms(given: Any) -> Any:
+    if isinstance(given, ArmSet) and given.recipe is not None:
+        return arms_of(given)
     if isinstance(given, ArmSet):
         return {"features": given.features.tolist()} | {
             key: list(getattr(given, key)) for key in ("names", "feature_names")

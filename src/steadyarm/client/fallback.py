@@ -23,6 +23,7 @@ __all__ = ["Fallback", "UnitsOutside"]
 log = logging.getLogger("steadyarm.client")
 
 REMEMBERED = 100_000  # units
+LISTED = 20  # variants; no more fit into a message
 EVERY = 60.0  # seconds between two lines in the log for the same kind of reason
 
 
@@ -89,12 +90,12 @@ class Fallback:
 
     def learn(self, names: Sequence[str]) -> None:
         """The experiment's variants: the default arm should be one of them."""
-        if self._names is None and self.arm is not None and self.arm not in names:
+        if self._names is None and self.arm is not None and names and self.arm not in names:
             log.warning(
                 "the default arm %r is no variant of the experiment %r; it has %s",
                 self.arm,
                 self._experiment,
-                shortened(list(names)),
+                shortened(list(names[:LISTED])),
             )
         self._names = names
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.answers import LiveAssignment, Status
+from steadyarm.arms.recipes import recipe_from_dict
 from steadyarm.client.problems import DOWN, error_in
 from steadyarm.errors import ServiceError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
@@ -24,6 +25,7 @@ __all__ = [
     "drift_in",
     "health_in",
     "listed_in",
+    "names_in",
     "outcome_in",
     "read_assignment",
     "results_in",
@@ -67,7 +69,7 @@ def understood(read: Callable[..., T], answer: Any, *more: Any) -> T:
 def read_assignment(
     data: Mapping[str, Any], names: Sequence[str], new: bool | None = None
 ) -> LiveAssignment:
-    """One assignment; `names` gives the variant its number."""
+    """One assignment; `names` gives the variant its number, or -1 where they are not known."""
     name = data["arm"]
     return LiveAssignment(
         id=data["id"],
@@ -114,24 +116,41 @@ def listed_in(answer: Mapping[str, Any]) -> list[ListedExperiment]:
 
 def status_in(answer: Mapping[str, Any]) -> Status:
     """Where an experiment stands."""
-    names = answer["settings"]["arms"]["names"]
+    indices, assigned, rewarded = answer.get("indices"), answer["assigned"], answer["rewarded"]
+    names = list(answer["settings"]["arms"]["names"] if indices is None else indices)
+    counts = tuple(assigned[name] for name in names), tuple(rewarded[name] for name in names)
+    others = (0, 0)
+    if indices is not None:
+        totals = answer["totals"]
+        others = totals["assigned"] - sum(counts[0]), totals["rewarded"] - sum(counts[1])
     return Status(
         name=answer["name"],
         state=answer["state"],
         created=datetime.fromisoformat(answer["created"]),
         budget=answer["settings"]["budget"],
-        assigned=tuple(answer["assigned"][name] for name in names),
-        rewarded=tuple(answer["rewarded"][name] for name in names),
+        assigned=counts[0],
+        rewarded=counts[1],
         segments=answer["segments"],
         observed=answer["observed"],
         leased=answer["leased"],
+        arms=None if indices is None else tuple(indices.values()),
+        others=others,
     )
+
+
+def names_in(settings: Mapping[str, Any]) -> Sequence[str]:
+    """The names of all variants; none of very many that only the service has."""
+    recipe = recipe_from_dict(settings["arms"])
+    if recipe is not None:
+        return recipe.names
+    return tuple(settings["arms"].get("names", ()))
 
 
 def verdict_in(answer: Mapping[str, Any]) -> Verdict:
     """The recommendation; JSON has no infinite numbers, null stands for them."""
     arms = answer["arms"]
-    names = [one["name"] for one in arms]
+    places = {one["name"]: one["index"] for one in arms}
+    few = len(arms) < answer["variants"]
 
     def column(key: str, unknown: float = np.nan) -> NDArray[np.float64]:
         return np.array([unknown if one[key] is None else one[key] for one in arms])
@@ -140,7 +159,7 @@ def verdict_in(answer: Mapping[str, Any]) -> Verdict:
         return np.column_stack([column(low, -np.inf), column(high, np.inf)])
 
     return Verdict(
-        arm=names.index(answer["arm"]),
+        arm=places[answer["arm"]],
         name=answer["arm"],
         estimates=column("estimate"),
         standard_errors=column("standard_error", np.inf),
@@ -154,6 +173,9 @@ def verdict_in(answer: Mapping[str, Any]) -> Verdict:
         assumption=answer["assumption"],
         rewards=answer["rewards"],
         missing=answer["missing"],
+        shown=np.array(list(places.values()), dtype=np.int64) if few else None,
+        others=answer["others"],
+        size=answer["variants"] if few else 0,
     )
 
 
@@ -170,7 +192,8 @@ def drift_in(answer: Mapping[str, Any]) -> DriftReport:
     values: dict[str, Any] = {field.name: answer[field.name] for field in fields(DriftReport)}
     for key in ("names", "periods", "leaders"):
         values[key] = tuple(values[key])
-    for key in ("estimates", "errors", "intervals", "gaps", "gap_errors", "arm_p_values"):
+    tables = ("estimates", "errors", "intervals", "gaps", "gap_errors", "arm_p_values", "averages")
+    for key in tables:
         values[key] = np.array(values[key], dtype=np.float64)
     for key in ("gap_p_value", "level_p_value"):
         values[key] = np.nan if values[key] is None else values[key]

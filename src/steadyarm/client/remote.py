@@ -16,6 +16,7 @@ from steadyarm.client.reading import (
     Outcome,
     drift_in,
     health_in,
+    names_in,
     outcome_in,
     read_assignment,
     results_in,
@@ -61,7 +62,7 @@ class RemoteExperiment:
         self._fallback = Fallback(client, name, default_arm, outside)
         self._path = ("experiments", name)
         self._settings: Mapping[str, Any] | None = None
-        self._names: tuple[str, ...] = ()
+        self._names: Sequence[str] = ()
         self._telling = Telling(client, name)
         self.outside = outside
 
@@ -82,7 +83,7 @@ class RemoteExperiment:
         return self._settings
 
     def _learn(self, answer: Any) -> None:
-        self._names = understood(lambda got: tuple(got["settings"]["arms"]["names"]), answer)
+        self._names = understood(lambda got: names_in(got["settings"]), answer)
         self._settings = answer["settings"]
         self._fallback.learn(self._names)
 

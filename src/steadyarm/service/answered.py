@@ -14,15 +14,18 @@ __all__ = [
     "ArmsAnswer",
     "AssignmentAnswer",
     "Assignments",
+    "BundlesAnswer",
     "CreatedExperiment",
     "Drift",
     "ExperimentAnswer",
     "ExperimentList",
+    "FactorialAnswer",
     "Finding",
     "Health",
     "Lease",
     "Leases",
     "ListedExperiment",
+    "ManyArmsAnswer",
     "Problem",
     "Recommendation",
     "RefusedAssignment",
@@ -32,6 +35,7 @@ __all__ = [
     "RewardStatus",
     "RewardStatuses",
     "SettingsAnswer",
+    "Totals",
     "Up",
 ]
 
@@ -69,10 +73,33 @@ class ArmsAnswer(Answered):
     features: list[list[float]]
 
 
+class FactorialAnswer(Answered):
+    """Very many variants: all combinations of levels; each factor with its levels, in order."""
+
+    factorial: list[tuple[str, list[str]]]
+    interactions: int
+    constant: bool
+
+
+class BundlesAnswer(Answered):
+    """Very many variants: all bundles of so many of the items."""
+
+    bundles: list[str]
+    size: int
+    interactions: int
+
+
+class ManyArmsAnswer(Answered):
+    """Very many variants that were given as a table, which is not repeated."""
+
+    count: int
+    feature_names: list[str]
+
+
 class SettingsAnswer(Answered):
     """What an experiment was created with."""
 
-    arms: ArmsAnswer
+    arms: ArmsAnswer | FactorialAnswer | BundlesAnswer | ManyArmsAnswer
     policy: dict[str, Any]
     budget: int
     seed: int
@@ -85,8 +112,22 @@ class SettingsAnswer(Answered):
     min_share: dict[str, float]
 
 
+class Totals(Answered):
+    """Of all variants: how many there are and were handed out, assignments and rewards."""
+
+    variants: int
+    handed_out: int
+    assigned: int
+    rewarded: int
+
+
 class ExperimentAnswer(Answered):
-    """An experiment and where it stands; counts are by variant."""
+    """An experiment and where it stands.
+
+    Counts are by variant; of very many variants (more than 4,096) those that were handed out most
+    often, at most 500. Then indices gives the position of each of these, counted from 0; it is
+    null where counts are of all variants. Totals are always of all.
+    """
 
     name: str
     state: State
@@ -94,6 +135,8 @@ class ExperimentAnswer(Answered):
     settings: SettingsAnswer
     assigned: dict[str, int]
     rewarded: dict[str, int]
+    indices: dict[str, int] | None
+    totals: Totals
     segments: int
     observed: int
     leased: int
@@ -165,12 +208,17 @@ class RewardStatuses(Answered):
 
 
 class Lease(Answered):
-    """Positions start to stop - 1 of a segment; until is in microseconds since 1970."""
+    """Positions start to stop - 1 of a segment; until is in microseconds since 1970.
+
+    Arms are the names that weights are of; indices gives their positions among all variants,
+    counted from 0, and is null if they are all variants.
+    """
 
     id: int
     tag: str
     seed: int
     arms: list[str]
+    indices: list[int] | None
     segment: int
     weights: list[float]
     rounds: int
@@ -194,20 +242,25 @@ class Released(Answered):
 
 
 class Allocation(Answered):
-    """What is handed out now."""
+    """What is handed out now, with which shares; played: how many variants have one above 0.
+
+    Of very many variants at most 500 have their weights told, the largest.
+    """
 
     segment: int
     policy_version: int
     weights: dict[str, float]
+    played: int
     rounds: int
     order: str
     block: int
 
 
 class ArmEstimate(Answered):
-    """What is known of a variant; null for what is not."""
+    """What is known of a variant; null for what is not. Its index counts from 0."""
 
     name: str
+    index: int
     estimate: float | None
     standard_error: float | None
     low: float | None
@@ -218,7 +271,11 @@ class ArmEstimate(Answered):
 
 
 class Recommendation(Answered):
-    """The best variant so far, how surely, and on which assumption."""
+    """The best variant so far, how surely, and on which assumption.
+
+    Of very many variants the arms are a short list, and others counts further ones that cannot be
+    ruled out; plausible names those on the list. Statements hold over all variants.
+    """
 
     arm: str
     sure: bool
@@ -229,6 +286,8 @@ class Recommendation(Answered):
     rewards: int
     missing: int
     plausible: list[str]
+    others: int
+    variants: int
     arms: list[ArmEstimate]
 
 
@@ -250,7 +309,11 @@ class Health(Answered):
 
 
 class Drift(Answered):
-    """What every period said, and whether periods differ by more than noise."""
+    """What every period said, and whether periods differ by more than noise.
+
+    Of very many variants the names are a short list; others counts those that are not on it.
+    Averages are over all.
+    """
 
     names: list[str]
     periods: list[str]
@@ -267,6 +330,8 @@ class Drift(Answered):
     arm_p_values: list[float | None]
     level: float
     method: str
+    averages: list[float | None]
+    others: int
     gaps_move: bool
     level_moves: bool
     verdict: str

@@ -178,13 +178,17 @@ class RecommendationQuery(Query):
     """How sure, and whether it is looked at more than once."""
 
     level: float = Field(0.95, gt=0, lt=1, description=LEVEL)
-    anytime: bool = Field(False, description="true or false")
+    anytime: bool = Field(
+        False, description="true or false: whether intervals hold at all looks, not only the last"
+    )
 
 
 class DriftQuery(Query):
     """In how many shares, and how sure."""
 
-    periods: int = Field(4, ge=1, le=1000, description="a whole number from 1 to 1000")
+    periods: int = Field(
+        4, ge=1, le=1000, description="a whole number from 1 to 1000: equal shares"
+    )
     level: float = Field(0.95, gt=0, lt=1, description=LEVEL)
 
 

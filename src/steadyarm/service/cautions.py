@@ -25,6 +25,7 @@ def cautions_about(settings: Settings) -> list[str]:
             "rewards that are never told count as zero only at the end, and until then the policy "
             "does not learn; give reward_window, or tell zeros, too."
         )
-    if settings.budget < FEW * settings.arms.size:
+    arms = settings.arms
+    if settings.budget < FEW * (arms.rank if arms.large else arms.size):
         found.append("the budget is small for so many variants; see steadyarm plan.")
     return found

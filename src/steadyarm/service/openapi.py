@@ -27,8 +27,17 @@ TAGS = {
     "service": "The service itself.",
 }
 PLACES = {
-    "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
-    "lease": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    "name": {
+        "type": "string",
+        "pattern": f"^{NAME.pattern}$",
+        "description": "of the experiment",
+    },
+    "lease": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 2**63 - 1,
+        "description": "the id that the lease was answered with",
+    },
 }
 TITLES: dict[int, list[str]] = {}
 for _kind, (_status, _title) in KINDS.items():

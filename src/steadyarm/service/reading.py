@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from steadyarm.errors import MissingExtraError, StorageError
 from steadyarm.experiment import Experiment
-from steadyarm.facts import replay_facts, verdict_facts
+from steadyarm.facts import allocation_facts, replay_facts, verdict_facts
 from steadyarm.service.asked import DriftQuery, ExportQuery, RecommendationQuery
 from steadyarm.service.metrics import CONTENT_TYPE_LATEST
 from steadyarm.service.plumbing import json_answer, query_of
@@ -92,17 +92,7 @@ async def allocation(service: Service, request: Request) -> Response:
             "not-found", "Nothing was handed out yet.", "Ask for an assignment first."
         )
     record, _ = snapshot.segments[-1]
-    weights = record.segment.weights[0].tolist()
-    return json_answer(
-        {
-            "segment": record.index,
-            "policy_version": record.policy_version,
-            "weights": dict(zip(experiment.arms.names, weights, strict=True)),
-            "rounds": record.rounds,
-            "order": record.segment.order,
-            "block": record.segment.block,
-        }
-    )
+    return json_answer(allocation_facts(record, experiment.arms.names))
 
 
 async def replay(service: Service, request: Request) -> Response:

@@ -25,7 +25,7 @@ class ServiceSettings:
     Attributes
     ----------
     host, port : where it listens; without tokens it answers on loopback hosts only
-    storage : URL, None for what `open_storage` takes by default
+    storage : URL of the database with the experiments; None for what `open_storage` takes
     workers : processes
     writers : threads of each that write; one is best where a writer is alone anyway (SQLite)
     max_body : bytes of a request's body

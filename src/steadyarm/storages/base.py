@@ -21,7 +21,9 @@ for ever, also when requests race. Otherwise every request is a new assignment.
 
 **Rewards.** An assignment has one reward; the first one told. Sums per segment and arm are kept
 exactly (as fractions), so that they depend on what was told and not on the order. A reward is
-counted in its own segment, or refused if that was handed to the policy already.
+counted in its own segment, or refused if that was handed to the policy already. Where a segment
+plays some of very many arms (`Segment.arms`) its sums have a column for each of these, in their
+order, and the work is that of these few; assignments and the log give the arm itself.
 
 **Days.** The same sums are kept by the day (UTC) of the assignment, whenever its reward comes, with
 how long rewards were waited for and how many came too late. A segment's tally is the sum of its
@@ -121,8 +123,11 @@ class Storage(ABC):
         """The experiment with the segments that are open and the last one; or with all of them."""
 
     @abstractmethod
-    def progress(self, key: int) -> tuple[Progress, ...]:
-        """How far the open segments are, in the order of their opening; cheap."""
+    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
+        """How far the open segments are, in the order of their opening; cheap.
+
+        exhausted : only of those whose counter is at its end, for no others can be over; cheaper
+        """
 
     @abstractmethod
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:

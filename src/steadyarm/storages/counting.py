@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
+from steadyarm.errors import InvalidInputError
+from steadyarm.segments import Segment
 from steadyarm.storages.records import DaySums, LogRow, Tally
 
-__all__ = ["DAY", "RunningDays", "RunningTally", "day_of", "waited_between"]
+__all__ = [
+    "DAY",
+    "Columns",
+    "RunningDays",
+    "RunningTally",
+    "columns_of",
+    "day_of",
+    "waited_between",
+]
 
 DAY = 86_400_000_000  # microseconds
+
+Columns: TypeAlias = Sequence[int] | Mapping[int, int]  # the column of each arm that is played
+
+
+class _Some(dict[int, int]):
+    """Columns of some of the arms."""
+
+    def __missing__(self, arm: int) -> int:
+        raise InvalidInputError(
+            f"arm {arm} was not handed out from this segment, which plays {len(self)} others; the "
+            "log and the segments do not belong together."
+        )
+
+
+def columns_of(segment: Segment) -> Columns:
+    """Where a segment has the numbers of each arm that it plays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> some = Segment(np.array([[0.5, 0.5]]), np.array([9]), arms=np.array([3, 7000]))
+    >>> columns_of(some)[7000]
+    1
+    """
+    if segment.arms is None:
+        return range(segment.columns)
+    return _Some((arm, column) for column, arm in enumerate(segment.arms.tolist()))
 
 
 def day_of(time: int) -> int:
@@ -27,35 +66,37 @@ class RunningTally:
     Attributes
     ----------
     assigned, rewarded, sums, squares, last : as in `Tally`
-    handed_out : assignments in all
+    handed_out, told : assignments and rewards in all
 
     Examples
     --------
-    >>> counted = RunningTally(arms=2)
+    >>> counted = RunningTally(range(2))
     >>> counted.enter(arm=1, created=5)
     >>> counted.tell(arm=1, reward=0.5)
     >>> counted.tally().sums
     (Fraction(0, 1), Fraction(1, 2))
     """
 
-    def __init__(self, arms: int) -> None:
-        self.assigned, self.rewarded = [0] * arms, [0] * arms
-        self.sums, self.squares = [Fraction(0)] * arms, [Fraction(0)] * arms
-        self.handed_out = 0
+    def __init__(self, columns: Columns) -> None:
+        m, self._columns = len(columns), columns
+        self.assigned, self.rewarded = [0] * m, [0] * m
+        self.sums, self.squares = [Fraction(0)] * m, [Fraction(0)] * m
+        self.handed_out = self.told = 0
         self.last: int | None = None
 
     def enter(self, arm: int, created: int) -> None:
         """Count an assignment."""
-        self.assigned[arm] += 1
+        self.assigned[self._columns[arm]] += 1
         self.handed_out += 1
         self.last = created if self.last is None else max(self.last, created)
 
     def tell(self, arm: int, reward: float) -> None:
         """Count a reward."""
-        exact = Fraction(reward)
-        self.rewarded[arm] += 1
-        self.sums[arm] += exact
-        self.squares[arm] += exact * exact
+        exact, column = Fraction(reward), self._columns[arm]
+        self.rewarded[column] += 1
+        self.told += 1
+        self.sums[column] += exact
+        self.squares[column] += exact * exact
 
     def add(self, row: LogRow) -> None:
         """Count an assignment, and its reward if it has one."""
@@ -78,14 +119,14 @@ class RunningDays:
 
     Examples
     --------
-    >>> counted = RunningDays(arms=2)
+    >>> counted = RunningDays(range(2))
     >>> counted.add(LogRow(0, "u", 1, 0.5, created=3 * DAY, reward=0.5, rewarded=4 * DAY))
     >>> [(sums.day, sums.tally.rewarded, sums.waited) for sums in counted.sums(segment=0)]
     [(3, (0, 1), (0, 86400000))]
     """
 
-    def __init__(self, arms: int) -> None:
-        self._arms = arms
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
         self.tallies: dict[int, RunningTally] = {}
         self.waited: dict[int, list[int]] = {}
         self.late: dict[int, list[int]] = {}
@@ -94,19 +135,20 @@ class RunningDays:
         """Count an assignment."""
         day = day_of(created)
         if day not in self.tallies:
-            self.tallies[day] = RunningTally(self._arms)
-            self.waited[day], self.late[day] = [0] * self._arms, [0] * self._arms
+            m = len(self._columns)
+            self.tallies[day] = RunningTally(self._columns)
+            self.waited[day], self.late[day] = [0] * m, [0] * m
         self.tallies[day].enter(arm, created)
 
     def tell(self, arm: int, created: int, reward: float, rewarded: int) -> None:
         """Count a reward of an assignment that was counted."""
         day = day_of(created)
         self.tallies[day].tell(arm, reward)
-        self.waited[day][arm] += waited_between(created, rewarded)
+        self.waited[day][self._columns[arm]] += waited_between(created, rewarded)
 
     def refuse(self, arm: int, created: int) -> None:
         """Count a reward that came too late for an assignment that was counted."""
-        self.late[day_of(created)][arm] += 1
+        self.late[day_of(created)][self._columns[arm]] += 1
 
     def add(self, row: LogRow) -> None:
         """Count an assignment, and its reward if it has one."""

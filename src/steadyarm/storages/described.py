@@ -34,7 +34,8 @@ def record_from(values: Mapping[str, Any]) -> ExperimentRecord:
 def segment_to(record: SegmentRecord) -> dict[str, Any]:
     """A segment with its allocation and reference, floats to the bit."""
     segment = record.segment
-    return {
+    some = {} if segment.arms is None else {"arms": segment.arms.tolist()}
+    return some | {
         "index": record.index,
         "weights": segment.weights[0].tolist(),
         "rounds": record.rounds,
@@ -57,6 +58,7 @@ def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
     weights, rounds, order, block, reference = (
         rest.pop(name) for name in ("weights", "rounds", "order", "block", "reference")
     )
+    arms = rest.pop("arms", None)
     check_choice(order, "order", get_args(Order))
     segment = Segment(
         np.array([weights], dtype=np.float64),
@@ -64,5 +66,7 @@ def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
         order,
         whole_number(block, "block", least=1),
         None if reference is None else np.array([reference], dtype=np.float64),
+        None if arms is None else np.array(arms, dtype=np.int64),
     )
-    return SegmentRecord(segment=segment.checked(len(weights)), **rest)
+    count = len(weights) if arms is None else max(arms, default=0) + 1
+    return SegmentRecord(segment=segment.checked(count), **rest)

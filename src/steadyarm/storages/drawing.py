@@ -9,7 +9,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.segments import Segment, arms_between
+from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.records import SegmentRecord, place_of
 
 __all__ = ["Draws"]
@@ -17,7 +17,7 @@ __all__ = ["Draws"]
 CHUNK, KEPT = 1024, 256  # places drawn at a time, and chunks kept
 
 WHOLE = -1  # the chunk of a segment that is drawn at once
-Chunk = tuple[NDArray[np.int64], Segment, int]  # arms, their allocation, position of the first
+Chunk = tuple[NDArray[np.int64], Segment, int]  # columns, their allocation, position of the first
 
 
 class Draws:
@@ -44,9 +44,9 @@ class Draws:
             index, position = place_of(number)
             if at != (index, position // CHUNK):  # mostly they follow each other
                 at = index, position // CHUNK
-                arms, segment, start = self._around(key, seed, index, position, read)
-            arm = int(arms[position - start])
-            found.append((arm, float(segment.weights[0, arm])))
+                columns, segment, start = self._around(key, seed, index, position, read)
+            column = int(columns[position - start])
+            found.append((segment.arm_at(column), float(segment.weights[0, column])))
         return found
 
     def _around(
@@ -63,7 +63,7 @@ class Draws:
         # A shuffled segment is drawn as a whole.
         shuffled = segment.order == "shuffled"
         start, stop = (0, rounds) if shuffled else _bounds(position, rounds)
-        chunk = arms_between(segment, seed, index, start, stop), segment, start
+        chunk = columns_between(segment, seed, index, start, stop), segment, start
         with self._lock:
             self._chunks[whole if shuffled else place] = chunk
             if len(self._chunks) > KEPT:

@@ -131,10 +131,14 @@ class MemoryStorage(Storage):
             found = tuple((books.segments[i], books.sums[i].tally()) for i in indices)
             return Snapshot(books.record, found)
 
-    def progress(self, key: int) -> tuple[Progress, ...]:
+    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
         """See `Storage.progress`."""
         with self._at(key) as books:
-            return tuple(books.progress(index) for index in sorted(books.unclosed))
+            return tuple(
+                books.progress(index)
+                for index in sorted(books.unclosed)
+                if not exhausted or books.segments[index].handed >= books.segments[index].rounds
+            )
 
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
         """See `Storage.decide`."""

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from steadyarm.errors import WrongStateError
-from steadyarm.storages.counting import RunningDays, RunningTally
+from steadyarm.storages.counting import RunningDays, RunningTally, columns_of
 from steadyarm.storages.records import (
     Assigned,
     Decision,
@@ -70,9 +70,9 @@ class Books:
     def open(self, segment: SegmentRecord) -> None:
         """Add a segment; also one that was closed elsewhere."""
         self.segments.append(segment)
-        arms = segment.segment.weights.shape[1]
-        self.sums.append(RunningTally(arms))
-        self.days.append(RunningDays(arms))
+        columns = columns_of(segment.segment)
+        self.sums.append(RunningTally(columns))
+        self.days.append(RunningDays(columns))
         if segment.closed is None:
             self.unclosed.add(segment.index)
 
@@ -83,7 +83,7 @@ class Books:
     def progress(self, index: int) -> Progress:
         """How far a segment is."""
         sums, rounds = self.sums[index], self.segments[index].rounds
-        return Progress(index, rounds, sums.handed_out, sum(sums.rewarded), sums.last)
+        return Progress(index, rounds, sums.handed_out, sums.told, sums.last)
 
     def summary(self) -> Summary:
         """The experiment in short."""
@@ -92,7 +92,7 @@ class Books:
             *(record.key, record.name, record.tag, record.state, record.config),
             *(record.created, record.version, record.observed),
             assigned=sum(tally.handed_out for tally in sums),
-            rewarded=sum(sum(tally.rewarded) for tally in sums),
+            rewarded=sum(tally.told for tally in sums),
             late=sum(days.refused() for days in self.days),
             started=self.segments[0].opened if self.segments else None,
             last=max((tally.last for tally in sums if tally.last is not None), default=None),

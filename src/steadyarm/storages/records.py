@@ -186,6 +186,8 @@ class SegmentRecord:
 class Tally:
     """Sums of one segment by arm; exact, so that they do not depend on the order of rewards.
 
+    They have the segment's columns: all arms, or those that it plays.
+
     Attributes
     ----------
     assigned, rewarded : how often each arm was handed out, and got a reward
@@ -200,10 +202,10 @@ class Tally:
     last: int | None = None
 
     @classmethod
-    def empty(cls, arms: int) -> Tally:
+    def empty(cls, columns: int) -> Tally:
         """Nothing handed out yet."""
-        none = (Fraction(0),) * arms
-        return cls((0,) * arms, (0,) * arms, none, none)
+        none = (Fraction(0),) * columns
+        return cls((0,) * columns, (0,) * columns, none, none)
 
     @property
     def handed_out(self) -> int:

@@ -24,6 +24,7 @@ from steadyarm.storages.checks import (
     reports,
     restoring,
     rewards,
+    some_arms,
     summaries,
     upkeep,
 )
@@ -42,6 +43,7 @@ _TOPICS = (
     decisions,
     reading,
     restoring,
+    some_arms,
     upkeep,
     racing,
 )

@@ -84,7 +84,7 @@ def has_arms_of(
         assert place_of(a.number)[0] == index, "a place of another segment"
         right = expected[place_of(a.number)[1]]
         assert a.arm == right, f"{segment.order}: another arm than the place has"
-        weight = float(segment.weights[0, a.arm])
+        weight = float(segment.weights[0, segment.column_of(a.arm)])
         assert a.probability == weight, "the probability is not the weight, exactly"
 
 
@@ -128,7 +128,7 @@ def tallied(storage: Storage, key: int) -> list[Tally]:
     rows = whole_log(storage, key)
     for record, tally in whole.segments:
         mine = [r for r in rows if place_of(r.number)[0] == record.index]
-        arms = range(record.segment.weights.shape[1])
+        arms = [record.segment.arm_at(column) for column in range(record.segment.columns)]
         told = [
             [Fraction(r.reward) for r in mine if r.arm == k and r.reward is not None] for k in arms
         ]
@@ -151,6 +151,7 @@ def dayed(storage: Storage, key: int) -> tuple[DaySums, ...]:
     for row in whole_log(storage, key):
         handed.setdefault((place_of(row.number)[0], row.created // DAY), []).append(row)
     days = storage.days(key)
+    segments = [record.segment for record, _ in storage.snapshot(key, everything=True).segments]
     places = [(sums.segment, sums.day) for sums in days]
     assert places == sorted(handed), "not the days on which something was handed out, in order"
     for place, sums in zip(places, days, strict=True):
@@ -158,10 +159,10 @@ def dayed(storage: Storage, key: int) -> tuple[DaySums, ...]:
         assert all(told <= given for told, given in pairs), (
             "an arm has more rewards on a day than it was handed out"
         )
-        _day_is_of(sums, handed[place])
+        _day_is_of(sums, segments[place[0]], handed[place])
     for record, tally in storage.snapshot(key, everything=True).segments:
         parts = [sums.tally for sums in days if sums.segment == record.index]
-        parts.append(Tally.empty(record.segment.weights.shape[1]))
+        parts.append(Tally.empty(record.segment.columns))
         for name in ("assigned", "rewarded", "sums", "squares"):
             arms = zip(*(getattr(part, name) for part in parts), strict=True)
             total = tuple(sum(values) for values in arms)
@@ -171,19 +172,20 @@ def dayed(storage: Storage, key: int) -> tuple[DaySums, ...]:
     return days
 
 
-def _day_is_of(sums: DaySums, rows: Sequence[LogRow]) -> None:
+def _day_is_of(sums: DaySums, segment: Segment, rows: Sequence[LogRow]) -> None:
     tally = sums.tally
     assert tally.last == max(r.created for r in rows), "a day has another last assignment"
-    for arm, assigned in enumerate(tally.assigned):
-        mine = [r for r in rows if r.arm == arm]
+    assert len(tally.assigned) == segment.columns, "a day has other columns than its segment"
+    for column, assigned in enumerate(tally.assigned):
+        mine = [r for r in rows if r.arm == segment.arm_at(column)]
         told = [Fraction(r.reward) for r in mine if r.reward is not None]
-        counts = assigned, tally.rewarded[arm]
+        counts = assigned, tally.rewarded[column]
         assert counts == (len(mine), len(told)), "a day miscounts assignments or rewards"
-        assert tally.sums[arm] == sum(told), "a day's sum is not exact"
-        assert tally.squares[arm] == sum(v * v for v in told), "a day's squares are not exact"
+        assert tally.sums[column] == sum(told), "a day's sum is not exact"
+        assert tally.squares[column] == sum(v * v for v in told), "a day's squares are not exact"
         times = [(r.created, r.rewarded) for r in mine if r.rewarded is not None]
         waited = sum(max(0, there - created) // 1000 for created, there in times)
-        assert sums.waited[arm] == waited, "not the time for which rewards were waited"
+        assert sums.waited[column] == waited, "not the time for which rewards were waited"
 
 
 def everything(storage: Storage, key: int) -> list[object]:
@@ -219,6 +221,7 @@ def shape_of(record: SegmentRecord) -> tuple[object, ...]:
         _bits(s.rounds),
         (s.order, s.block),
         None if s.reference is None else _bits(s.reference),
+        None if s.arms is None else _bits(s.arms),
     )
 
 

@@ -98,11 +98,14 @@ def check_progress(open_storage: Open) -> None:
     storage.reward(key, [("a", 1.0), ("d", 1.0), ("c", 0.0)], None, NOW + 3)
     expected = (Progress(0, 2, 2, 1, NOW + 1), Progress(1, 9, 2, 2, NOW + 2))
     assert storage.progress(key) == expected, "another progress than there is"
+    assert storage.progress(key, exhausted=True) == expected[:1], "not those at their end"
     closed = ((0, tallied(storage, key)[0]),)
     assert decided(storage, key, Decision({}, closed, supersede=1)), "decide refused"
     left = Progress(1, 6, 2, 2, NOW + 2)
     assert open_storage().progress(key) == (left,), "closing or superseding is not seen"
-    assign(storage, key, ["e"])
+    assert storage.progress(key, exhausted=True) == (), "not at its end, but called so"
+    assign(storage, key, ["e"])  # the last of the block, after what is leased
+    assert storage.progress(key, exhausted=True) == (replace(left, assigned=3),), "at its end"
     open_segment(storage, key, new_segment(1))
     left = replace(left, assigned=3)
     assert storage.progress(key) == (left, Progress(2, 1, 0, 0, None)), "opening is not seen"

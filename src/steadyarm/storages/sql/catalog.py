@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -16,7 +16,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.storages.counting import RunningDays
+from steadyarm.storages.counting import RunningDays, columns_of
 from steadyarm.storages.records import (
     MOVES,
     ExperimentRecord,
@@ -157,8 +157,7 @@ def restore(
         connection.execute(SEGMENTS, [segment_row(key, record) for record, _ in snapshot.segments])
     handed = {record.index: record.handed for record, _ in snapshot.segments}
     counted = {
-        record.index: RunningDays(record.segment.weights.shape[1])
-        for record, _ in snapshot.segments
+        record.index: RunningDays(columns_of(record.segment)) for record, _ in snapshot.segments
     }
     for page in pages:
         for row in page:
@@ -171,7 +170,8 @@ def restore(
                 )
             counted[segment].add(row)
         _insert_page(connection, key, sticky, page)
-    rows = [row for segment in counted for row in _tallies(key, segment, counted[segment])]
+    arms = {record.index: record.segment.arm_at for record, _ in snapshot.segments}
+    rows = [row for index in counted for row in _tallies(key, index, counted[index], arms[index])]
     if rows:
         connection.execute(TALLIES, rows)
     for segment in sorted(handed):
@@ -207,24 +207,26 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
             connection.execute(insert_rows(table), values)
 
 
-def _tallies(key: int, segment: int, counted: RunningDays) -> Iterator[dict[str, Any]]:
+def _tallies(
+    key: int, segment: int, counted: RunningDays, arm_at: Callable[[int], int]
+) -> Iterator[dict[str, Any]]:
     """A row for every arm and day on which it was handed out."""
     for sums in counted.sums(segment):
         tally = sums.tally
-        for arm, assigned in enumerate(tally.assigned):
+        for column, assigned in enumerate(tally.assigned):
             if assigned:
                 yield {
                     "key": key,
                     "segment": segment,
-                    "arm": arm,
+                    "arm": arm_at(column),
                     "shard": 0,
                     "day": sums.day,
                     "assigned": assigned,
-                    "rewarded": tally.rewarded[arm],
-                    "sums": str(tally.sums[arm]),
-                    "squares": str(tally.squares[arm]),
+                    "rewarded": tally.rewarded[column],
+                    "sums": str(tally.sums[column]),
+                    "squares": str(tally.squares[column]),
                     "last": tally.last,
-                    "waited": sums.waited[arm],
+                    "waited": sums.waited[column],
                 }
 
 

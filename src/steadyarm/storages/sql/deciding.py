@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from steadyarm.errors import UnknownExperimentError
+from steadyarm.storages.counting import Columns, columns_of
 from steadyarm.storages.records import Decision, Progress, Snapshot, Tally
 from steadyarm.storages.sql.lookups import portions
 from steadyarm.storages.sql.schema import (
@@ -51,6 +52,7 @@ PROGRESS = (
     .group_by(segments.c.index, segments.c.rounds)
     .order_by(segments.c.index)
 )
+EXHAUSTED = PROGRESS.where(segments.c.handed >= segments.c.rounds)
 _this = (segments.c.key == bindparam("of"), segments.c.index == bindparam("at"))
 CLOSE = (
     update(segments)
@@ -74,14 +76,14 @@ def snapshot(connection: Connection, key: int, everything: bool) -> Snapshot:
     """See `Storage.snapshot`."""
     row = _experiment(connection, key, EXPERIMENT)
     records = [segment_of(r) for r in connection.execute(ALL if everything else SOME, {"key": key})]
-    arms = {record.index: record.segment.weights.shape[1] for record in records}
-    sums = tallies_of(connection, key, arms)
+    columns = {record.index: columns_of(record.segment) for record in records}
+    sums = tallies_of(connection, key, columns)
     return Snapshot(experiment_of(row), tuple((record, sums[record.index]) for record in records))
 
 
-def progress(connection: Connection, key: int) -> tuple[Progress, ...]:
+def progress(connection: Connection, key: int, exhausted: bool) -> tuple[Progress, ...]:
     """See `Storage.progress`."""
-    rows = connection.execute(PROGRESS, {"key": key})
+    rows = connection.execute(EXHAUSTED if exhausted else PROGRESS, {"key": key})
     return tuple(
         Progress(index, rounds, int(assigned or 0), int(told or 0), last)
         for index, rounds, assigned, told, last in rows
@@ -106,8 +108,8 @@ def decide(connection: Connection, key: int, version: int, decision: Decision, n
     closed = {index for index, _ in decision.closed}
     if len(closed) < len(decision.closed) or not closed <= records.keys():
         return False
-    arms = {index: records[index].segment.weights.shape[1] for index in closed}
-    sums = tallies_of(connection, key, arms)
+    columns = {index: columns_of(records[index].segment) for index in closed}
+    sums = tallies_of(connection, key, columns)
     for index, tally in decision.closed:
         record = records[index]
         if record.closed is not None or sums[index] != tally or tally.handed_out != record.rounds:
@@ -128,13 +130,13 @@ def decide(connection: Connection, key: int, version: int, decision: Decision, n
     return True
 
 
-def tallies_of(connection: Connection, key: int, arms: dict[int, int]) -> dict[int, Tally]:
-    """Tallies of segments, over all shards, given their numbers of arms."""
-    rows: dict[int, list[AnyRow]] = {index: [] for index in arms}
-    for portion in portions(sorted(arms)):
+def tallies_of(connection: Connection, key: int, columns: dict[int, Columns]) -> dict[int, Tally]:
+    """Tallies of segments, over all shards, given their columns."""
+    rows: dict[int, list[AnyRow]] = {index: [] for index in columns}
+    for portion in portions(sorted(columns)):
         for row in connection.execute(TALLIES, {"key": key, "indices": portion}):
             rows[row.segment].append(row)
-    return {index: tally_of(rows[index], arms[index]) for index in arms}
+    return {index: tally_of(rows[index], columns[index]) for index in columns}
 
 
 def _experiment(connection: Connection, key: int, statement: Any) -> AnyRow:

@@ -9,9 +9,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
 
+from steadyarm.storages.counting import Columns, columns_of
 from steadyarm.storages.records import DaySums, Summary
 from steadyarm.storages.sql.lookups import portions
-from steadyarm.storages.sql.schema import AnyRow, experiments, segments, tallies, tally_of
+from steadyarm.storages.sql.schema import (
+    AnyRow,
+    experiments,
+    segment_of,
+    segments,
+    tallies,
+    tally_of,
+)
 
 __all__ = ["days", "summaries"]
 
@@ -20,7 +28,7 @@ DAYS = (
     .where(tallies.c.key == bindparam("key"))
     .order_by(tallies.c.segment, tallies.c.day)
 )
-WEIGHTS = select(segments.c.index, segments.c.weights).where(segments.c.key == bindparam("key"))
+SEGMENTS = select(segments).where(segments.c.key == bindparam("key"))
 
 _first = (segments.c.key == experiments.c.key) & (segments.c.index == 0)
 
@@ -74,19 +82,19 @@ CONFIGS = select(experiments.c.key, experiments.c.config).where(
 
 def days(connection: Connection, key: int) -> tuple[DaySums, ...]:
     """See `Storage.days`."""
-    weights = connection.execute(WEIGHTS, {"key": key})
-    arms = {index: len(json.loads(text)[0]) for index, text in weights}
+    records = map(segment_of, connection.execute(SEGMENTS, {"key": key}))
+    columns = {record.index: columns_of(record.segment) for record in records}
     rows = connection.execute(DAYS, {"key": key})
     grouped = groupby(rows, lambda row: (row.segment, row.day))
-    return tuple(_day(*place, [*group], arms[place[0]]) for place, group in grouped)
+    return tuple(_day(*place, [*group], columns[place[0]]) for place, group in grouped)
 
 
-def _day(segment: int, day: int, rows: list[AnyRow], arms: int) -> DaySums:
-    waited, late = [0] * arms, [0] * arms
+def _day(segment: int, day: int, rows: list[AnyRow], columns: Columns) -> DaySums:
+    waited, late = [0] * len(columns), [0] * len(columns)
     for row in rows:
-        waited[row.arm] += row.waited
-        late[row.arm] += row.late
-    return DaySums(segment, day, tally_of(rows, arms), tuple(waited), tuple(late))
+        waited[columns[row.arm]] += row.waited
+        late[columns[row.arm]] += row.late
+    return DaySums(segment, day, tally_of(rows, columns), tuple(waited), tuple(late))
 
 
 def summaries(

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from steadyarm.segments import Segment
+from steadyarm.storages.counting import Columns
 from steadyarm.storages.records import ExperimentRecord, SegmentRecord, Tally
 
 __all__ = [
@@ -57,7 +58,7 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
-REVISIONS = ("0001", "0002", "0003")  # oldest first; here, so that opening needs no Alembic
+REVISIONS = ("0001", "0002", "0003", "0004")  # oldest first; here, so that opening needs no Alembic
 
 metadata = MetaData()
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER by itself
@@ -108,6 +109,7 @@ segments = Table(
     _column("handed", BigInteger),
     _column("closed", Integer, null=True),
     _column("closed_at", BigInteger, null=True),
+    _column("arms", Text, null=True),  # which ones the weights are of; all if it is NULL
     # Few segments are open, however many there were.
     Index(
         f"{PREFIX}segments_open",
@@ -219,6 +221,7 @@ def segment_of(row: AnyRow) -> SegmentRecord:
         order=row.order,
         block=row.block,
         reference=None if row.reference is None else np.array(json.loads(row.reference), float),
+        arms=None if row.arms is None else np.array(json.loads(row.arms), dtype=np.int64),
     )
     return SegmentRecord(
         index=row[1],  # a row's own method is called index
@@ -251,19 +254,22 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
         "handed": record.handed,
         "closed": record.closed,
         "closed_at": record.closed_at,
+        "arms": None if segment.arms is None else dump(segment.arms.tolist()),
     }
 
 
-def tally_of(rows: Iterable[AnyRow], arms: int) -> Tally:
+def tally_of(rows: Iterable[AnyRow], columns: Columns) -> Tally:
     """The sum of rows of `tallies` that belong to one segment, or one day of it."""
-    assigned, rewarded = [0] * arms, [0] * arms
-    sums, squares = [Fraction(0)] * arms, [Fraction(0)] * arms
+    m = len(columns)
+    assigned, rewarded = [0] * m, [0] * m
+    sums, squares = [Fraction(0)] * m, [Fraction(0)] * m
     last: int | None = None
     for row in rows:
-        assigned[row.arm] += row.assigned
-        rewarded[row.arm] += row.rewarded
-        sums[row.arm] += Fraction(row.sums)
-        squares[row.arm] += Fraction(row.squares)
+        column = columns[row.arm]
+        assigned[column] += row.assigned
+        rewarded[column] += row.rewarded
+        sums[column] += Fraction(row.sums)
+        squares[column] += Fraction(row.squares)
         if row.last is not None:
             last = row.last if last is None else max(last, row.last)
     return Tally(tuple(assigned), tuple(rewarded), tuple(sums), tuple(squares), last)

@@ -126,11 +126,11 @@ class SQLStorage(Storage):
         """See `Storage.snapshot`."""
         return self._database.read(lambda c: deciding.snapshot(c, key, everything))
 
-    def progress(self, key: int) -> tuple[Progress, ...]:
+    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
         """See `Storage.progress`."""
         if key not in self._known:
             self._read(key, lambda c: None)  # there is such an experiment
-        return self._database.look(lambda c: deciding.progress(c, key))
+        return self._database.look(lambda c: deciding.progress(c, key, exhausted))
 
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
         """See `Storage.decide`."""

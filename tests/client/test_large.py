@@ -1,0 +1,123 @@
+"""The client with very many variants: it knows their numbers without a list of all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.client import Client
+from steadyarm.client.reading import names_in, status_in
+from steadyarm.facts import assignment_facts, experiment_facts
+from steadyarm.local import LocalLease
+from tests.client.servers import Scripted
+from tests.live.few import LARGE, Few, reward_of
+from tests.live.worlds import create
+
+
+class Bridge:
+    """What the service does with some requests, on an experiment with a policy of our own."""
+
+    def __init__(self, live: sa.Experiment) -> None:
+        self.live, self.asked = live, list[tuple[str, Any]]()
+
+    def __call__(self, path: str, body: Any) -> tuple[int, dict[str, str], Any]:
+        self.asked.append((path, body))
+        live = self.live
+        if path.endswith("/assignments"):
+            found = live.ask(body["unit"])
+            return 201, {}, assignment_facts(found) | {"new": found.new}
+        if path.endswith("/leases"):
+            leases = live.lease(body["positions"], body["seconds"])
+            return 201, {}, {"leases": [lease.to_dict() for lease in leases]}
+        return 200, {}, experiment_facts(live)
+
+
+@pytest.fixture
+def live() -> sa.Experiment:
+    return create(name="page", arms=LARGE, policy=Few(most=800), budget=8000)
+
+
+@pytest.fixture
+def bridge(live: sa.Experiment) -> Iterator[tuple[Bridge, Client]]:
+    bridge = Bridge(live)
+    with Scripted(bridge) as server, Client(server.url) as client:  # type: ignore[arg-type]
+        yield bridge, client
+
+
+def test_assignments_have_their_numbers(bridge: tuple[Bridge, Client]) -> None:
+    page = bridge[1].experiment("page")
+    for i in range(5):
+        answer = page.ask(f"u{i}")
+        assert LARGE.names[answer.arm] == answer.name
+    assert sum(path.endswith("/page") for path, _ in bridge[0].asked) == 1  # learned once
+
+
+def test_status_has_totals_of_all(live: sa.Experiment, bridge: tuple[Bridge, Client]) -> None:
+    for i in range(1500):
+        answer = live.ask(f"u{i}")
+        if i % 3:
+            live.tell(answer, reward_of(answer.arm, i))
+    here, there = live.status(), bridge[1].experiment("page").status()
+    assert here.arms is not None
+    assert there.arms is not None
+    assert len(here.arms) > len(there.arms) == 500
+    assert (there.handed, there.told) == (here.handed, here.told) == (1500, 1000)
+    assert there.others[0] == 1500 - sum(there.assigned) > 0
+    counts = dict(zip(here.arms, zip(here.assigned, here.rewarded, strict=True), strict=True))
+    for arm, *numbers in zip(there.arms, there.assigned, there.rewarded, strict=True):
+        assert counts[arm] == tuple(numbers)
+
+
+def test_status_of_few_variants_is_as_ever() -> None:
+    small = create()
+    small.tell(small.ask("u"), 1.0)
+    answer = json.loads(json.dumps(experiment_facts(small)))
+    assert status_in(answer) == small.status()
+    del answer["indices"], answer["totals"]  # as an older service answers
+    assert status_in(answer) == small.status()
+
+
+def test_large_sets_are_sent_as_their_recipe(bridge: tuple[Bridge, Client]) -> None:
+    bundles = sa.ArmSet.bundles([f"i{k}" for k in range(24)], 4)
+    for arms in (LARGE, bundles, sa.ArmSet.one_hot(["A", "B"])):
+        bridge[1].create("page", arms, budget=10)
+        _, body = bridge[0].asked[-1]
+        assert len(json.dumps(body)) < 1_000
+        made = sa.create_experiment("x", _arms(body["arms"]), Few(), 10, "memory")
+        assert made.arms == arms
+
+
+def _arms(described: Any) -> sa.ArmSet:
+    from steadyarm.environments.named import arms_from_settings
+
+    return arms_from_settings(described)
+
+
+def test_leases_are_read_and_played(live: sa.Experiment) -> None:
+    (lease,) = live.lease(50)
+    away = LocalLease.from_dict(json.loads(json.dumps(lease.to_dict())))
+    found = [away.assignment(p, f"u{p}", 0) for p in range(away.start, away.stop)]
+    assert [LARGE.names[one.arm] for one in found] == [one.name for one in found]
+    assert away.segment.arms is not None
+    assert np.array_equal(away.segment.arms, lease.segment.arms)  # type: ignore[arg-type]
+
+
+def test_the_default_arm_is_looked_for_among_all(
+    live: sa.Experiment, caplog: pytest.LogCaptureFixture
+) -> None:
+    bridge = Bridge(live)
+    with Scripted(bridge) as server:  # type: ignore[arg-type]
+        for arm, warned in ((LARGE.names[5000], False), ("s0=up", True)):
+            with Client(server.url, default_arm=arm) as client:
+                client.experiment("page").ask("u")
+            assert ("is no variant of the experiment" in caplog.text) == warned
+
+
+def test_names_that_only_the_service_has() -> None:
+    assert names_in({"arms": {"count": 9000, "feature_names": ["x"]}}) == ()
+    assert names_in({"arms": {"names": ["A", "B"], "features": []}}) == ("A", "B")

@@ -1,0 +1,276 @@
+"""Live tests of large arm sets: few arms at a time, and the same as with a column for every arm."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.decisions import state_of
+from steadyarm.judging import judge
+from steadyarm.lifecycle import create_from_description
+from steadyarm.local import LocalLease
+from steadyarm.policies import POLICIES
+from steadyarm.replay import pages
+from steadyarm.settings import Settings, variants_in
+from steadyarm.transfer import csv_lines
+from tests.live.few import LARGE, Few, reward_of
+from tests.live.worlds import Clock, create
+
+CONTROL = LARGE.names[4]
+SMALL = sa.ArmSet.from_features(
+    np.random.default_rng(3).integers(-3, 4, (200, 5)) + np.eye(200, 5), names=None
+)
+SETS = {"small": SMALL, "large": LARGE}
+
+
+def played(budget: int = 400, share: float = 0.75, **settings: Any) -> sa.Experiment:
+    """A test in full swing: rewards come late and not all of them."""
+    live = create(
+        arms=LARGE, policy=settings.pop("policy", Few()), budget=budget, clock=Clock(), **settings
+    )
+    waiting = []
+    for i in range(int(budget * share)):
+        waiting.append(live.ask(f"u{i}"))
+        if len(waiting) > 30:
+            answer = waiting.pop(0)
+            live.tell(answer, reward_of(answer.arm, i))
+    return live
+
+
+def shown(live: sa.Experiment) -> list[tuple[Any, ...]]:
+    return [
+        (row.number, row.unit, row.arm, row.probability, row.reward)
+        for page in pages(live.storage, live.key)
+        for row in page
+    ]
+
+
+@pytest.mark.parametrize("kind", SETS)
+@pytest.mark.parametrize("missing", ["zero", "drop"])
+def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
+    arms = SETS[kind]
+    found = []
+    for few in (True, False):
+        clock = Clock()
+        live = create(
+            arms=arms,
+            policy=Few(few),
+            budget=240,
+            missing=missing,
+            reward_window="1h",
+            control={arms.names[4]: 0.2},
+            min_share={arms.names[9]: 0.05},
+            clock=clock,
+        )
+        for i in range(240):
+            answer = live.ask(f"u{i}")
+            assert answer.name == arms.names[answer.arm]
+            if i % 7:
+                live.tell(answer, reward_of(answer.arm, i))
+            clock.pass_(30)
+        clock.pass_(7200)
+        live.refresh()
+        assert live.replay().agrees
+        found.append(live)
+    assert shown(found[0]) == shown(found[1])
+    pairs = [live.storage.snapshot(live.key, everything=True) for live in found]
+    assert pairs[0].experiment.policy_state == pairs[1].experiment.policy_state
+    for (one, tally), (other, whole) in zip(pairs[0].segments, pairs[1].segments, strict=True):
+        columns = one.segment.arms
+        assert columns is not None
+        assert other.segment.arms is None
+        assert 40 <= one.segment.columns <= 42
+        for name in ("assigned", "rewarded", "sums", "squares"):
+            wide = np.zeros(arms.size, dtype=object)
+            wide[columns] = getattr(tally, name)
+            assert tuple(wide) == getattr(whole, name)
+    states = [
+        state_of(live.settings, pair.experiment.policy_state)
+        for live, pair in zip(found, pairs, strict=True)
+    ]
+    assert np.array_equal(states[0].moment, states[1].moment)  # type: ignore[attr-defined]
+    said = [judge(live.settings, pair, live.now()) for live, pair in zip(found, pairs, strict=True)]
+    assert said[0].told == said[1].told
+    assert [piece.zeros for piece in said[0].pieces] == [piece.zeros for piece in said[1].pieces]
+    assert found[0].status() == found[1].status()
+    assert found[0].status().handed == 240
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_a_session_is_the_same_with_few_columns(kind: str) -> None:
+    ended = []
+    for few in (True, False):
+        session = sa.Session(Few(few), SETS[kind], budget=200, seed=9)
+        answers = []
+        for i in range(200):
+            answers.append(session.ask())
+            if i == 90:  # in the middle, with rewards pending
+                session = sa.Session.from_json(session.to_json(), Few(few))
+            if i > 20:
+                session.tell(answers[i - 20], reward_of(answers[i - 20].arm, i))
+        session.forget(answers[-1])
+        session = sa.Session.from_json(session.to_json(), Few(few))
+        ended.append((answers, session))
+    assert ended[0][0] == ended[1][0]
+    assert all(a.name == SETS[kind].names[a.arm] for a in ended[0][0])
+    states = [json.loads(session.to_json())["state"] for _, session in ended]
+    assert states[0] == states[1]
+    verdicts = [session.recommend() for _, session in ended]
+    assert (verdicts[0].arm, verdicts[0].name) == (verdicts[1].arm, verdicts[1].name)
+    assert np.array_equal(verdicts[0].estimates, verdicts[1].estimates)
+    assert len(ended[0][1].to_json()) < len(ended[1][1].to_json())
+
+
+def test_sessions_of_large_sets_are_short_and_damage_is_noticed() -> None:
+    session = sa.Session(Few(), LARGE, budget=200, seed=9)
+    for i in range(60):
+        session.tell(a := session.ask(), reward_of(a.arm, i))
+    assert len(session.to_json()) < 20_000
+    data = json.loads(session.to_json())
+    piece = data["books"]["open"][0]
+    for arms in (piece["arms"][::-1], piece["arms"][1:], [*piece["arms"][1:], 8192], ["x"], 7):
+        damaged = json.loads(json.dumps(data))
+        damaged["books"]["open"][0]["arms"] = arms
+        with pytest.raises(sa.InvalidInputError):
+            sa.Session.from_json(json.dumps(damaged), Few())
+
+
+def test_what_is_stored_and_sent_does_not_grow_with_the_arms() -> None:
+    live = played(missing="drop")
+    snapshot = live.storage.snapshot(live.key, everything=True)
+    assert len(json.dumps(snapshot.experiment.config)) < 2_000
+    assert {len(tally.sums) for _, tally in snapshot.segments} == {40}
+    (lease, *_) = live.lease(20)
+    sent = lease.to_dict()
+    assert len(sent["arms"]) == len(sent["weights"]) == len(sent["indices"]) == 40
+    assert sent["arms"] == [LARGE.names[k] for k in sent["indices"]]
+
+
+def test_a_lease_hands_out_what_the_service_would() -> None:
+    live, other = played(), played()
+    (lease, *_) = live.lease(25)
+    away = LocalLease.from_dict(json.loads(json.dumps(lease.to_dict())))
+    there = [
+        away.assignment(position, f"n{i}", live.now())
+        for i, position in enumerate(range(away.start, away.stop))
+    ]
+    here = [other.ask(f"n{i}") for i in range(len(there))]
+    assert [(a.arm, a.name, a.probability) for a in there] == [
+        (a.arm, a.name, a.probability) for a in here
+    ]
+    used = [(away.start + i, a.unit, live.now()) for i, a in enumerate(there)]
+    stored = live.report(lease.id, used)
+    assert [a.arm for a in stored if isinstance(a, sa.LiveAssignment)] == [a.arm for a in here]
+
+
+def test_bad_leases_are_refused() -> None:
+    sent = played().lease(5)[0].to_dict()
+    for change in ({"indices": [3, 1]}, {"indices": sent["indices"][1:]}, {"arms": ["A"]}):
+        with pytest.raises(sa.InvalidInputError, match=r"no lease|rising|expected shape"):
+            LocalLease.from_dict(sent | change)
+
+
+def test_status_counts_what_was_handed_out() -> None:
+    live = played()
+    status = live.status()
+    counts = Counter(row[2] for row in shown(live))
+    assert status.arms == tuple(sorted(counts))
+    assert dict(zip(status.arms, status.assigned, strict=True)) == dict(counts)
+    assert (status.handed, sum(status.assigned)) == (300, 300)
+    assert status.told == sum(status.rewarded) == 270
+    small = create()
+    small.ask("a")
+    assert small.status().arms is None
+    assert len(small.status().assigned) == 3
+    assert small.status().handed == 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_exports_come_back(tmp_path: Path, suffix: str) -> None:
+    live = played()
+    path = live.export(tmp_path / f"log.{suffix}")
+    again = sa.import_experiment(path, "memory", policy=Few(), clock=Clock())
+    assert shown(again) == shown(live)
+    assert again.status().assigned == live.status().assigned
+    assert again.replay().agrees
+    before, after = (x.storage.snapshot(x.key, everything=True).segments for x in (live, again))
+    for (one, tally), (other, counted) in zip(before, after, strict=True):
+        assert np.array_equal(one.segment.arms, other.segment.arms)  # type: ignore[arg-type]
+        assert tally == counted
+    assert [again.ask(f"n{i}").arm for i in range(50)] == [live.ask(f"n{i}").arm for i in range(50)]
+    (header, *_) = csv_lines(live)
+    assert "probabilities" not in header
+    (header, *_) = csv_lines(create(arms=SMALL))
+    assert "probabilities" in header
+
+
+def test_an_export_with_other_arms_is_refused(tmp_path: Path) -> None:
+    path = played().export(tmp_path / "log.csv")
+    text = path.read_text()
+    rows = text.splitlines(keepends=True)
+    known = rows[1].split('"')[1]
+    for name, message in (("s0=up", "row 2"), (LARGE.names[77], "was not handed out")):
+        path.write_text("".join([rows[0], rows[1].replace(known, name), *rows[2:]]))
+        with pytest.raises(sa.InvalidInputError, match=message):
+            sa.import_experiment(path, "memory", policy=Few())
+
+
+def test_replay_notices_other_arms() -> None:
+    live = played()
+    books = live.storage._books[live.key]  # type: ignore[attr-defined]
+    record = books.segments[1]
+    moved = record.segment.arms.copy()
+    moved[-1] += 1
+    books.segments[1] = replace(record, segment=replace(record.segment, arms=moved))
+    said = str(live.replay())
+    assert "segment 1 differs in its arms" in said
+
+
+def test_the_control_has_its_share_and_others_the_rest() -> None:
+    live = played(control={CONTROL: 0.25}, min_share={LARGE.names[8000]: 0.05}, budget=2000)
+    for record, _ in live.storage.snapshot(live.key, everything=True).segments:
+        segment = record.segment
+        assert segment.arms is not None
+        assert segment.weights[0, segment.column_of(4)] == 0.25
+        assert segment.weights[0, segment.column_of(8000)] >= 0.05
+        assert segment.weights.sum() == pytest.approx(1, abs=1e-12)
+        assert (np.diff(segment.arms) > 0).all()
+    status = live.status()
+    assert status.arms is not None
+    assert status.assigned[status.arms.index(4)] == pytest.approx(0.25 * 1500, abs=20)
+
+
+def test_shares_of_all_of_many_variants_are_refused() -> None:
+    with pytest.raises(sa.InvalidInputError, match=r"0\.01 for each of 8,192 variants.*name those"):
+        create(arms=LARGE, policy=Few(), min_share=0.01)
+    assert Settings(LARGE, Few(), 10, 1, min_share=0.0).min_share == {}  # type: ignore[arg-type]
+    with pytest.raises(sa.InvalidInputError, match="no variant"):
+        create(arms=LARGE, policy=Few(), control={"s0=up": 0.1})
+    alone = create(arms=LARGE, policy=Few(most=1), control={LARGE.names[0]: 0.1})
+    with pytest.raises(sa.InvalidInputError, match="play the control alone"):
+        alone.ask("u")
+
+
+def test_stored_settings_are_counted_without_making_the_arms() -> None:
+    for arms in (SMALL, LARGE, sa.ArmSet.bundles([f"i{k}" for k in range(20)], 5)):
+        config = json.loads(json.dumps(Settings(arms, Few(), 10, 1).to_dict()))
+        assert variants_in(config) == arms.size
+
+
+def test_large_sets_are_created_from_a_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "Few", Few)
+    factors = {f"slot {i}": ["off", "on"] for i in range(16)}
+    description = {"arms": {"factorial": factors}, "policy": "few", "budget": 10, "seed": 3}
+    live = create_from_description("many", description, "memory")
+    assert (live.arms.size, live.arms.large) == (65536, True)
+    assert live.arms.names[live.ask("u").arm] == live.ask("u").name
+    loaded = sa.load_experiment("many", live.storage)
+    assert loaded.settings == live.settings
+    assert loaded.ask("u").name == live.ask("u").name

@@ -1,0 +1,129 @@
+"""Segments of very many arms: checks notice where a storage forgets which arms they play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.errors import InvalidInputError
+from steadyarm.segments import Segment
+from steadyarm.storages.checks import Open
+from steadyarm.storages.checks.looking import shape_of
+from steadyarm.storages.checks.some_arms import CHECKS, FIRST, some
+from steadyarm.storages.counting import RunningDays, RunningTally, columns_of
+from steadyarm.storages.described import segment_from, segment_to
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import DaySums, LogRow, SegmentRecord, Snapshot
+from tests.live.few import LARGE, Few, reward_of
+from tests.live.worlds import Clock
+
+
+def _forgotten(record: SegmentRecord) -> SegmentRecord:
+    return replace(record, segment=replace(record.segment, arms=None))
+
+
+class ForgetsArms(MemoryStorage):
+    def snapshot(self, key: int, everything: bool = False) -> Snapshot:
+        found = super().snapshot(key, everything)
+        return replace(found, segments=tuple((_forgotten(r), t) for r, t in found.segments))
+
+
+class ReadsThemAway(MemoryStorage):
+    def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
+        return {i: _forgotten(record) for i, record in super().segments(key, indices).items()}
+
+
+class LogsColumns(MemoryStorage):
+    def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
+        return [replace(row, arm=row.arm % 4) for row in super().log(key, after, most)]
+
+
+class LateAtTheWrongPlace(MemoryStorage):
+    def days(self, key: int) -> tuple[DaySums, ...]:
+        return tuple(replace(sums, late=(0,) * 9) for sums in super().days(key))
+
+
+@pytest.mark.parametrize("broken", [ForgetsArms, ReadsThemAway, LogsColumns, LateAtTheWrongPlace])
+def test_checks_notice(broken: type[MemoryStorage]) -> None:
+    def run() -> None:
+        for check in CHECKS:
+            storage = broken()
+            check(lambda storage=storage: storage)  # type: ignore[misc]  # bound now
+
+    with pytest.raises(AssertionError):
+        run()
+
+
+def test_running_sums_have_the_columns_of_the_segment() -> None:
+    columns = columns_of(some(FIRST, 10))
+    tally, days = RunningTally(columns), RunningDays(columns)
+    for row in (
+        LogRow(0, "a", 1_048_575, 0.4, 5, 0.5, 7),
+        LogRow(1, "b", 17, 0.2, 6, None, None),
+        LogRow(2, "c", 1_048_575, 0.4, 9, 0.25, 2_000_009),
+    ):
+        tally.add(row)
+        days.add(row)
+    assert tally.tally().assigned == (0, 1, 0, 2)
+    assert tally.tally().sums == (*[Fraction(0)] * 3, Fraction(3, 4))
+    assert tally.told == tally.tally().told == 2
+    days.refuse(17, 6)
+    (sums,) = days.sums(segment=0)
+    assert (sums.waited, sums.late) == ((0, 0, 0, 2000), (0, 1, 0, 0))
+    with pytest.raises(InvalidInputError, match="arm 5 was not handed out from this segment"):
+        tally.enter(5, created=1)
+
+
+@pytest.mark.parametrize("arms", [None, FIRST[:3]])
+def test_segments_come_back_from_json(arms: Any) -> None:
+    segment = Segment(np.array([[0.1, 0.2, 0.7]]), np.array([9]), "blocks", 4, arms=arms)
+    record = SegmentRecord(2, segment, True, False, 1, opened=5, handed=3)
+    written = segment_to(record)
+    assert ("arms" in written) == (arms is not None)
+    read = segment_from(written).segment
+    assert (read.arms is None) == (arms is None)
+    assert read.arms is None or np.array_equal(read.arms, arms)
+    assert np.array_equal(read.weights, segment.weights)
+    with pytest.raises(InvalidInputError, match="rising"):
+        segment_from(written | {"arms": [3, 2, 5]})
+    with pytest.raises(InvalidInputError, match="expected shape"):
+        segment_from(written | {"arms": [2, 5]})
+
+
+def test_a_whole_test_is_the_same_in_every_storage(open_fresh: Open, tmp_path: Path) -> None:
+    """Few of 8,192 arms, with late rewards: as in memory, to the bit, and so is its export."""
+    ended = []
+    for storage in (MemoryStorage(), open_fresh()):
+        clock = Clock()
+        live = sa.create_experiment(
+            "page", LARGE, Few(most=60), 300, storage, seed=7, clock=clock, reward_window="1h"
+        )
+        waiting = []
+        for i in range(300):
+            waiting.append(live.ask(f"u{i}"))
+            if len(waiting) > 25:
+                given = waiting.pop(0)
+                live.tell(given, reward_of(given.arm, i) / 3)
+            clock.pass_(60)
+        ended.append(live)
+    here, there = (live.storage.snapshot(live.key, everything=True) for live in ended)
+    assert ended[0].storage.log(ended[0].key) == ended[1].storage.log(ended[1].key)
+    assert here.experiment.policy_state == there.experiment.policy_state
+    for (one, tally), (other, counted) in zip(here.segments, there.segments, strict=True):
+        assert shape_of(one) == shape_of(other)
+        assert tally == counted
+    assert len(here.segments) > 4
+    assert {record.segment.columns for record, _ in there.segments} == {60}
+    assert ended[0].status() == ended[1].status()
+    assert ended[1].replay().agrees
+    path = ended[1].export(tmp_path / "log.csv")
+    again = sa.import_experiment(path, open_fresh(), "again", policy=Few(most=60), clock=Clock())
+    assert again.status().assigned == ended[1].status().assigned
+    assert again.replay().agrees
