@@ -5,10 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations, product
 from math import comb, prod
+from typing import Any, Protocol
 
-__all__ = ["factors_of", "labels_of"]
+__all__ = ["factors_in", "factors_of", "labels_of"]
 
 MOST_TRIES = 100  # ways to read names, beyond which they are taken as they are
+
+
+class _Arms(Protocol):
+    """What is asked of an arm set."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of all arms."""
+        ...
+
+    @property
+    def large(self) -> bool:
+        """Whether there are too many to go through."""
+        ...
+
+    @property
+    def recipe(self) -> Any:
+        """How a large set was made."""
+        ...
+
+
+def factors_in(arms: _Arms) -> dict[str, tuple[str, ...]] | None:
+    """The factors of an arm set; None if it is not factorial.
+
+    A large set knows what it was made of, and is not read name by name.
+    """
+    if not arms.large:
+        return factors_of(arms.names)
+    levels = getattr(arms.recipe, "levels", None)
+    return None if levels is None else dict(levels)
 
 
 def factors_of(names: Sequence[str]) -> dict[str, tuple[str, ...]] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,10 @@ class Judgement:
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
+        return self._evidence
+
+    @cached_property
+    def _evidence(self) -> Evidence:
         if not self.policy.unbiased:
             raise InvalidInputError(
                 f"{self.policy.name} leaves variants out, so what it saw says nothing unbiased "
@@ -136,9 +141,18 @@ class Judgement:
         """What raw means, an early look or elimination would have concluded."""
         evidence, pieces = self.evidence(), self.judged()
         sign = 1.0 if self.direction == "maximize" else -1.0
-        counts = np.concatenate([piece.stats.counts for piece in pieces])
-        sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
-        return what_otherwise(evidence, counts, sums, level=level)
+        among = evidence.columns
+        if among is None:
+            counts = np.concatenate([piece.stats.counts for piece in pieces])
+            sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
+            return what_otherwise(evidence, counts, sums, level=level)
+        plays, rewards = np.zeros((2, among.size))
+        for piece in pieces:
+            played = piece.segment.arms
+            at = slice(None) if played is None else np.searchsorted(among, played)
+            plays[at] += piece.stats.counts[0]
+            rewards[at] += sign * piece.stats.sums[0]
+        return what_otherwise(evidence, plays, rewards, level=level, among=among)
 
     def health(self) -> HealthReport:
         """Whether variants were handed out as planned, and whose rewards are missing."""

@@ -14,6 +14,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import fill_missing
 from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_budget
+from steadyarm.inference.shortlist import SHORT
 from steadyarm.ledger import OpenSegment
 from steadyarm.policies import Policy, State
 from steadyarm.policies.ips import IPSPolicy
@@ -25,6 +26,7 @@ __all__ = ["Verdict", "as_seen", "check_range", "evidence_of", "verdict_of"]
 
 Floats = NDArray[np.float64]
 
+MANY = 100  # variants not ruled out from which on they are counted, not named
 STILL = "Nothing drifts; normal in large samples."
 EPOCHS = f"{STILL} Variants that were dropped are not measured."
 FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignored."
@@ -33,6 +35,9 @@ FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignore
 @dataclass(frozen=True, eq=False)
 class Verdict:
     """What a test concludes so far.
+
+    Of a large set the numbers of a short list are there: the best, and who led on the way. They
+    hold over the whole set all the same.
 
     Attributes
     ----------
@@ -50,6 +55,9 @@ class Verdict:
     rewards : number of rewards told so far. Policies of epochs use an epoch's rewards when all of
         them are in, and estimate from the last epoch alone.
     missing : variants handed out whose reward has not been told, late or never to come
+    shown : (K,) the variants on the short list, in rising order; None if arrays are of all
+    others : variants that are not on it and cannot be ruled out either
+    size : number of variants of the whole set; 0 if arrays are of all
     """
 
     arm: int
@@ -66,14 +74,32 @@ class Verdict:
     assumption: str
     rewards: int
     missing: int = 0
+    shown: NDArray[np.int64] | None = None
+    others: int = 0
+    size: int = 0
 
     @property
     def sure(self) -> bool:
         """Whether every other variant is ruled out."""
-        return self.plausible == (self.name,)
+        return self.plausible == (self.name,) and not self.others
+
+    @property
+    def row(self) -> int:
+        """Where the recommended variant is in the arrays."""
+        return self.arm if self.shown is None else int(np.searchsorted(self.shown, self.arm))
+
+    @property
+    def variants(self) -> int:
+        """How many variants there are."""
+        return self.size or len(self.estimates)
+
+    @property
+    def possible(self) -> int:
+        """How many variants cannot be ruled out as the best, the recommended one among them."""
+        return len(self.plausible) + self.others
 
     def __str__(self) -> str:
-        k, (low, high) = self.arm, self.intervals[self.arm]
+        k, (low, high) = self.row, self.intervals[self.row]
         known = np.isfinite(high - low)
         reach = f"{low:.4g} to {high:.4g}" if known else "too few rewards for an interval"
         value = f"{self.estimates[k]:.4g} ({reach})"
@@ -86,6 +112,11 @@ class Verdict:
             if not others
             else f"Not ruled out at {self.level:.0%}: {_listed(others)}."
         )
+        if self.others or len(others) > MANY:
+            rest = (
+                f"{self.possible:,} of {self.variants:,} variants cannot be ruled out at "
+                f"{self.level:.0%}."
+            )
         return f"{self.name}: {value} after {count}. {rest}"
 
 
@@ -96,8 +127,14 @@ def as_seen(
     told = [piece for piece in pieces if piece.told]
     if not isinstance(policy, IPSPolicy):
         return [(piece.segment.lasting(piece.told), piece.stats) for piece in told]
-    X = policy.features(arms)
-    return [fill_missing(X, piece.segment, piece.stats, piece.missing[None]) for piece in told]
+    found = []
+    last, X = None, np.empty((0, 0))
+    for piece in told:
+        played = piece.segment.arms
+        if last is None or played is not last[0]:
+            last, X = (played,), policy.features(arms, played)
+        found.append(fill_missing(X, piece.segment, piece.stats, piece.missing[None]))
+    return found
 
 
 def check_range(
@@ -127,8 +164,9 @@ def evidence_of(
 ) -> Evidence:
     """The evidence of segments as the policy saw them, in units of the rewards."""
     view = arms
+    among = np.arange(2) if arms.large else None
     if isinstance(policy, IPSPolicy) and not np.array_equal(
-        policy.features(arms), arms.coordinates
+        policy.features(arms, among), arms.coordinates_of(among)
     ):
         view = ArmSet.one_hot(arms.names)  # a policy that ignores features
     if direction == "minimize":
@@ -160,6 +198,8 @@ def verdict_of(
         assert found.standard_errors is not None
         errors = found.standard_errors[0]
         verdict = _by_policy(policy, state.arms, arm, estimates, errors, sign, level)
+        if state.arms.large:
+            verdict = _shortened(verdict, state.arms, sign)
         return replace(verdict, rewards=int(state.played[0]), missing=missing)
     recommended = found.arm[:1]
     intervals = (
@@ -186,6 +226,9 @@ def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Ve
         method=found.method,
         assumption=found.assumption,
         rewards=int(found.rounds[0]),
+        shown=found.shown,
+        others=found.others,
+        size=0 if found.shown is None else arms.size,
     )
 
 
@@ -227,12 +270,36 @@ def _by_policy(
         intervals=np.column_stack([centre - reach, centre + reach]),
         gaps=gaps,
         gap_intervals=np.column_stack([middle - gap_reach, middle + gap_reach]),
-        plausible=tuple(arms.names[k] for k in np.flatnonzero(middle - gap_reach <= 0)),
+        plausible=_names_of(arms, middle - gap_reach <= 0),
         level=level,
         anytime=False,
         method=method,
         assumption=assumption,
         rewards=0,
+    )
+
+
+def _names_of(arms: ArmSet, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Names of those chosen; of a large set later, for those that are shown."""
+    return () if arms.large else tuple(arms.names[k] for k in np.flatnonzero(chosen).tolist())
+
+
+def _shortened(verdict: Verdict, arms: ArmSet, sign: float) -> Verdict:
+    """The verdict on the best of a large set."""
+    known = np.nan_to_num(-sign * verdict.estimates, nan=np.inf)
+    shown = np.union1d(np.argpartition(known, SHORT - 1)[:SHORT], [verdict.arm]).astype(np.int64)
+    plausible = verdict.gap_intervals[:, 0] <= 0
+    return replace(
+        verdict,
+        estimates=verdict.estimates[shown],
+        standard_errors=verdict.standard_errors[shown],
+        intervals=verdict.intervals[shown],
+        gaps=verdict.gaps[shown],
+        gap_intervals=verdict.gap_intervals[shown],
+        plausible=tuple(arms.names[k] for k in shown[plausible[shown]].tolist()),
+        shown=shown,
+        others=int(plausible.sum()) - int(plausible[shown].sum()),
+        size=arms.size,
     )
 
 

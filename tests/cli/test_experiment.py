@@ -117,7 +117,8 @@ def test_recommend(shop: Run) -> None:
     assert verdict["plausible"] == ["short"]
     assert facts(shop, "recommend", "shop", "--anytime")["anytime"]
     assert (verdict["rewards"], verdict["missing"]) == (600, 0)
-    keys = {"name", "estimate", "standard_error", "low", "high", "gap", "gap_low", "gap_high"}
+    numbers = ("estimate", "standard_error", "low", "high", "gap", "gap_low", "gap_high")
+    keys = {"name", "index", *numbers}
     assert all(arm.keys() == keys for arm in verdict["arms"])
     assert "level is 2" in shop("recommend", "shop", "--level", "2", status=1)
 

@@ -30,7 +30,7 @@ def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, look: Loo
     np.testing.assert_allclose(look.course.estimates[-1], verdict.estimates, rtol=1e-12)
     np.testing.assert_allclose(look.course.low[-1], verdict.intervals[:, 0])
     np.testing.assert_allclose(look.course.high[-1], verdict.intervals[:, 1])
-    names = [NAMES[k] for k in np.flatnonzero(look.course.plausible[-1])]
+    names = [NAMES[k] for k in np.flatnonzero(look.course.plausible[-1]).tolist()]
     assert tuple(names) == verdict.plausible
 
 

@@ -39,7 +39,7 @@ def drift(gap: float, level: float, moved: int = 3) -> DriftReport:
     p[0] = gap
     return DriftReport(
         NAMES, DAYS, np.full(P, 1000), "A", estimates, none, np.zeros((P, K, 2)), none, none,
-        ("A",) * P, gap, level, p, 0.95, "rounds",
+        ("A",) * P, gap, level, p, 0.95, "rounds", estimates.mean(axis=1),
     )  # fmt: skip  # one line for each would say no more
 
 

@@ -88,10 +88,7 @@ def test_standings(running: Look, plausible: str, while_it_runs: str, at_the_end
 
 
 def test_what_was_dropped_is_not_still_open(running: Look) -> None:
-    assert running.shares is not None
-    planned = running.shares.planned.copy()
-    planned[-1] = 0.5, 0.5, 0, 0
-    look = replace(running, shares=replace(running.shares, planned=planned))
+    look = replace(running, planned=np.array([0.5, 0.5, 0, 0]))
     some = np.array([0.2, 0.3, np.nan, np.nan])
     assert standings(found(look, "ABCD", estimates=some)) == ["open", "leads", "dropped", "dropped"]
     over = ended(found(look, "BCD", estimates=some))  # what is unknown is never ruled out

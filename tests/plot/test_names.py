@@ -18,14 +18,16 @@ from steadyarm.plot.matplotlib import draw
 from steadyarm.plot.plotly import spec_of
 from tests.plot import samples
 
-FACTORIAL = sa.ArmSet.factorial(
-    {
-        "headline": ["short", "long"],
-        "picture": ["dog", "cat"],
-        "button": ["buy now", "add to cart"],
-        "columns": ["one", "two"],
-    }
-).names
+FACTORIAL = tuple(
+    sa.ArmSet.factorial(
+        {
+            "headline": ["short", "long"],
+            "picture": ["dog", "cat"],
+            "button": ["buy now", "add to cart"],
+            "columns": ["one", "two"],
+        }
+    ).names
+)
 LABELS = labels_of(FACTORIAL)
 
 

@@ -223,7 +223,7 @@ def _recovered(
 ) -> Floats:
     """The allocation of a segment from the probabilities of its rows, or the known one."""
     seen = n > 0
-    for k in np.flatnonzero(seen & (largest - least > SUM_TO_ONE)):
+    for k in np.flatnonzero(seen & (largest - least > SUM_TO_ONE)).tolist():
         raise InvalidInputError(
             f"segment {segment}: the probability of {arms.names[k]!r} goes from {least[k]:g} to "
             f"{largest[k]:g}; within a segment it must be one. Give every allocation its own "
@@ -231,7 +231,7 @@ def _recovered(
         )
     weights = np.where(seen, largest, 0.0)
     if known is not None:
-        for k in np.flatnonzero(seen & (np.abs(weights - known) > SUM_TO_ONE)):
+        for k in np.flatnonzero(seen & (np.abs(weights - known) > SUM_TO_ONE)).tolist():
             raise InvalidInputError(
                 f"segment {segment}: the probability of {arms.names[k]!r} is {weights[k]:g} in the "
                 f"log, but {known[k]:g} in the description beside it; they do not belong together. "

@@ -5,7 +5,7 @@ Nothing is repaired or guessed; all that is found is said at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ def no_arm() -> Fault:
     return Fault("the arm is {value}", "every row needs one", "arm", lambda t: t.arm.isnull())
 
 
-def unknown_arm(names: tuple[str, ...]) -> Fault:
+def unknown_arm(names: Sequence[str]) -> Fault:
     """Arms that are not among those given."""
     some = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     return Fault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ class Tally:
     least: Floats
 
 
-def tally_rows(rows: list[dict[str, Any]], names: tuple[str, ...]) -> Tally:
+def tally_rows(rows: list[dict[str, Any]], names: Sequence[str]) -> Tally:
     """Arrays of what a database returned: several rows of a bucket and arm, or none, are fine."""
     buckets = sorted({row["bucket"] for row in rows})
     place = {bucket: j for j, bucket in enumerate(buckets)}
@@ -106,7 +107,7 @@ def logged_segments(
     return pieces
 
 
-def assignment_finding(names: tuple[str, ...], tally: Tally) -> Finding:
+def assignment_finding(names: Sequence[str], tally: Tally) -> Finding:
     """Whether the rows of each arm, each standing for 1/p, stand for all rows."""
     sums, squares = tally.sums["i0"].sum(axis=0), tally.sums["i02"].sum(axis=0)
     rows = int(tally.n.sum())

@@ -54,7 +54,13 @@ class Analysis:
     @property
     def recommended(self) -> str:
         """The arm with the best estimate."""
-        return self.arms.names[int(self.intervals.recommended[0])]
+        return self.intervals.arms.names[int(self.intervals.recommended[0])]
+
+    @property
+    def shown(self) -> NDArray[np.int64]:
+        """The arms that the rows of `intervals` are: all, or of a large set a short list."""
+        shown = self.intervals.shown
+        return np.arange(self.arms.size, dtype=np.int64) if shown is None else shown
 
     @property
     def plausible(self) -> tuple[str, ...]:
@@ -63,7 +69,7 @@ class Analysis:
 
     @property
     def estimates(self) -> NDArray[np.float64]:
-        """(K,) estimated time-averaged reward of every arm."""
+        """(K,) estimated time-averaged reward of every arm; of a large set of those `shown`."""
         return np.asarray(self.intervals.estimates[0])
 
     @property
@@ -71,8 +77,12 @@ class Analysis:
         """One or two sentences."""
         level = f"{self.intervals.level:.0%}".replace("%", " %")
         others = [name for name in self.plausible if name != self.recommended]
-        if not others:
+        more = self.intervals.others
+        if not others and not more:
             sure = f"At level {level} it is the only variant that can be the best."
+        elif more:
+            count = f"{len(self.plausible) + more:,} of {self.arms.size:,} variants"
+            sure = f"At level {level} {count} cannot be ruled out as the best."
         elif len(others) == self.arms.size - 1:
             sure = f"At level {level} no variant can be ruled out as the best."
         else:
@@ -91,8 +101,8 @@ class Analysis:
         arms = [
             {
                 "arm": name,
-                "rows": int(self.counts[k]),
-                "mean": _plain(self.means[k]),
+                "rows": int(self.counts[arm]),
+                "mean": _plain(self.means[arm]),
                 "estimate": _plain(i.estimates[0, k]),
                 "standard_error": _plain(i.standard_errors[0, k]),
                 "interval": [_plain(i.low[0, k]), _plain(i.high[0, k])],
@@ -100,7 +110,7 @@ class Analysis:
                 "gap_interval": [_plain(i.gap_low[0, k]), _plain(i.gap_high[0, k])],
                 "plausible": bool(i.plausible[0, k]),
             }
-            for k, name in enumerate(self.arms.names)
+            for k, (arm, name) in enumerate(zip(self.shown.tolist(), i.arms.names, strict=True))
         ]
         return {
             "log": self.log,
@@ -126,22 +136,24 @@ class Analysis:
     def __str__(self) -> str:
         i = self.intervals
         level = f"{i.level:.0%}".replace("%", " %")
-        width = max(6, *(len(name) for name in self.arms.names)) + 2
+        width = max(6, *(len(name) for name in i.arms.names)) + 2
         lines = [self.verdict, "", f"{self.log}: {self.rows:,} rows, {self.rewards:,} rewards."]
         head = f"{'variant':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
         lines.append(f"{head}{'behind by':>11}{'plain mean':>12}")
         sign = 1 if self.evidence.direction == "maximize" else -1
         order = np.argsort(-sign * i.estimates[0], kind="stable")
+        counts, means = self.counts[self.shown], self.means[self.shown]
         for k in order[:MOST_LINES]:
             reach = f"{i.low[0, k]:.4g} to {i.high[0, k]:.4g}"
             gap = "" if k == order[0] else f"{i.gaps[0, k]:.4g}"
             mark = "*" if i.plausible[0, k] else " "
             lines.append(
-                f"{self.arms.names[k]:<{width}}{self.counts[k]:>12,}{i.estimates[0, k]:>11.4g}"
-                f"{reach:>24}{gap:>11}{self.means[k]:>12.4g} {mark}"
+                f"{i.arms.names[k]:<{width}}{counts[k]:>12,}{i.estimates[0, k]:>11.4g}"
+                f"{reach:>24}{gap:>11}{means[k]:>12.4g} {mark}"
             )
         if len(order) > MOST_LINES:
-            lines.append(f"… and {len(order) - MOST_LINES} more variants, see the JSON output")
+            more = self.arms.size - MOST_LINES
+            lines.append(f"… and {more} more variants, see the JSON output")
         lines += ["* may be the best", "", str(self.health), "", f"Drift: {self.drift.verdict}"]
         return "\n".join([*lines, "", *self.notes])
 

@@ -65,7 +65,12 @@ def add_parser(commands: Any) -> None:
         help="hour, day, week, month or shares:20, for the drift report (default: days if there "
         "are some)",
     )
-    parser.add_argument("--direction", choices=["maximize", "minimize"], default="maximize")
+    parser.add_argument(
+        "--direction",
+        choices=["maximize", "minimize"],
+        default="maximize",
+        help="whether the highest or the lowest reward is best (default: %(default)s)",
+    )
     parser.add_argument(
         "--level", type=float, default=0.95, help="of the intervals (default: %(default)s)"
     )
@@ -95,7 +100,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--memory", default="2GB", help="that DuckDB may use (default: %(default)s)"
     )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help="text for people, json for programs (default: text)",
+    )
     parser.add_argument(
         "--report",
         type=Path,

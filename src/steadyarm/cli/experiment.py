@@ -136,7 +136,9 @@ def add_parser(commands: Any) -> None:
     drift = add("drift", _drift, "whether the world moved during the test")
     drift.add_argument("--periods", type=int, default=4, help="equal shares (default: %(default)s)")
     for verb in (recommend, drift):
-        verb.add_argument("--level", type=float, default=0.95, help="default: %(default)s")
+        verb.add_argument(
+            "--level", type=float, default=0.95, help="of the intervals (default: %(default)s)"
+        )
     for verb in verbs.choices.values():
         add_options(verb)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 MOST_LINES = 60
+MOST_DRIFTING = 10  # of very many variants
 WIDTH = 100  # characters of a line
 ACROSS = 8  # periods beside each other
 MISSING = {
@@ -76,10 +77,10 @@ def print_list(records: Iterable[ExperimentRecord]) -> None:
 def print_experiment(experiment: Experiment) -> None:
     """Where an experiment stands, with a line for every variant."""
     status, settings = experiment.status(), experiment.settings
-    handed, told = sum(status.assigned), sum(status.rewarded)
+    handed, told = status.handed, status.told
     print(f"{status.name}: {status.state}, created {_time(status.created)}")
     print(
-        f"{settings.policy.name} on {settings.arms.size} variants, to {settings.direction} the "
+        f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "
         f"reward; seed {settings.seed}"
     )
     print(
@@ -90,21 +91,40 @@ def print_experiment(experiment: Experiment) -> None:
     print(_rules(settings))
     print()
     snapshot = experiment.storage.snapshot(experiment.key)
-    share = [""] * settings.arms.size
+    share: dict[int, float] = {}
     if snapshot.segments:
         last = snapshot.segments[-1][0].segment
-        share = [f"{weight:.4f}" for weight in last.weights[0]]
+        share = {last.arm_at(c): weight for c, weight in enumerate(last.weights[0].tolist())}
+    counts = _counts(status, share)
     rows = [
         (
-            name,
-            f"{status.assigned[k]:,}",
-            f"{status.rewarded[k]:,}",
-            share[k],
-            _kept(settings, name),
+            settings.arms.names[k],
+            f"{assigned:,}",
+            f"{rewarded:,}",
+            f"{share.get(k, 0.0):.4f}" if share else "",
+            _kept(settings, settings.arms.names[k]),
         )
-        for k, name in enumerate(settings.arms.names)
+        for k, assigned, rewarded in counts[:MOST_LINES]
     ]
-    print_table(("variant", "assigned", "rewarded", "share now", ""), rows, "<>>><")
+    print_table(("variant", "assigned", "rewarded", "share now", ""), rows, "<>>><", None)
+    if status.arms is not None:
+        played = sum(count > 0 for _, count, _ in counts)
+        print(f"{played:,} of {settings.arms.size:,} variants were handed out so far")
+    elif hidden := len(counts) - len(rows):
+        print(f"… and {hidden} more, see --format json")
+
+
+def _counts(status: Status, share: Mapping[int, float]) -> list[tuple[int, int, int]]:
+    """Variants with assignments and rewards; of very many those that get most come first."""
+    if status.arms is None:
+        pairs = zip(status.assigned, status.rewarded, strict=True)
+        return [(k, assigned, rewarded) for k, (assigned, rewarded) in enumerate(pairs)]
+    rows = {k: (k, 0, 0) for k in share}
+    rows |= {
+        k: (k, assigned, rewarded)
+        for k, assigned, rewarded in zip(status.arms, status.assigned, status.rewarded, strict=True)
+    }
+    return sorted(rows.values(), key=lambda row: (-share.get(row[0], 0.0), -row[1], row[0]))
 
 
 def print_verdict(verdict: Verdict, settings: Settings) -> None:
@@ -112,19 +132,26 @@ def print_verdict(verdict: Verdict, settings: Settings) -> None:
     print(f"{verdict}\n")
     sign = 1 if settings.direction == "maximize" else -1
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # unknown ones last
+    shown, alive = verdict.shown, set(verdict.plausible)
+    names = [settings.arms.names[int(k if shown is None else shown[k])] for k in order]
     rows = [
         (
-            settings.arms.names[k],
+            name,
             _number(verdict.estimates[k]),
             _reach(*verdict.intervals[k]),
-            "" if k == verdict.arm else _number(verdict.gaps[k]),
-            "*" if settings.arms.names[k] in verdict.plausible else "",
+            "" if k == verdict.row else _number(verdict.gaps[k]),
+            "*" if name in alive else "",
         )
-        for k in order
+        for k, name in zip(order, names, strict=True)
     ]
     level = f"{verdict.level:.0%}".replace("%", " %")
     print_table(("variant", "estimate", f"{level}, all at once", "behind by", ""), rows, "<>>><")
     print("* may be the best")
+    if verdict.size:
+        print(
+            f"The best {len(rows)} of {verdict.size:,} variants; {verdict.possible:,} of all may "
+            "be the best."
+        )
     if verdict.missing:
         have = "reward is" if verdict.missing == 1 else "rewards are"
         print(f"\n{verdict.missing:,} {have} not told yet or missing: {MISSING[settings.missing]}.")
@@ -137,6 +164,9 @@ def print_drift(report: DriftReport) -> None:
         _print_periods(report, slice(first, first + ACROSS))
         print()
     print("± standard error; the best on average is marked *\n")
+    if report.others:
+        total = len(report.names) + report.others
+        print(f"The best {MOST_DRIFTING} of {total:,} variants are shown.\n")
     print(textwrap.fill(report.verdict, WIDTH))
 
 
@@ -152,7 +182,7 @@ def _print_periods(report: DriftReport, part: slice) -> None:
             (name + " *" * (name == report.best), *(_number(v) for v in report.estimates[part, k])),
             ("", *(f"±{error:.2g}" for error in report.errors[part, k])),
         )
-        for k, name in enumerate(report.names)
+        for k, name in _shown(report)
     ]
     lines = [*head, *(line for pair in rows for line in pair), tail]
     wide = [max(map(len, column)) for column in list(zip(*lines, strict=True))[1:]]
@@ -166,6 +196,15 @@ def _print_periods(report: DriftReport, part: slice) -> None:
             name = ""
         cells = (f"  {cell:>{width}}" for cell, width in zip(line[1:], wide, strict=True))
         print(f"{name:<{column}}{''.join(cells)}".rstrip())
+
+
+def _shown(report: DriftReport) -> list[tuple[int, str]]:
+    """All variants; of very many the best."""
+    if not report.others:
+        return list(enumerate(report.names))
+    weights = report.rounds / max(int(report.rounds.sum()), 1)
+    best = np.argsort(np.nan_to_num(report.gaps).T @ weights, kind="stable")[:MOST_DRIFTING]
+    return [(int(k), report.names[k]) for k in best]
 
 
 def _segments(status: Status) -> str:

@@ -90,9 +90,16 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="simulated tests behind each error (default: 2000, fewer for slow policies)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="another seed, other luck (default: 0)"
+    )
     parser.add_argument("--jobs", type=int, metavar="J", help="threads (default: one per core)")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help="text for people, json for programs (default: text)",
+    )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE.png", help="draw the plan (png, pdf, svg)"
     )

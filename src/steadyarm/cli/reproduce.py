@@ -58,7 +58,9 @@ def add_parser(commands: Any) -> None:
         metavar="DIR",
         help="where results, pictures and report are written (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="another seed, other luck (default: 0)"
+    )
     parser.add_argument(
         "--jobs", type=int, metavar="J", help="threads, or workers of a new Dask cluster here"
     )
@@ -69,7 +71,12 @@ def add_parser(commands: Any) -> None:
         help="take finished cells from an earlier run in DIR (default: yes); --no-resume "
         "computes the cells of this command anew and leaves others alone",
     )
-    parser.add_argument("--engine", choices=["local", "dask"], default="local")
+    parser.add_argument(
+        "--engine",
+        choices=["local", "dask"],
+        default="local",
+        help="threads of this process, or Dask (default: %(default)s)",
+    )
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",

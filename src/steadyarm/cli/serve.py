@@ -33,10 +33,14 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--host", help="default: 127.0.0.1, this machine only")
-    parser.add_argument("--port", type=int, metavar="N", help="default: 8000; 0 for a free one")
+    parser.add_argument("--host", help="where it listens (default: 127.0.0.1, this machine only)")
     parser.add_argument(
-        "--storage", metavar="URL", help="default: STEADYARM_STORAGE or sqlite:///steadyarm.db"
+        "--port", type=int, metavar="N", help="of that host (default: 8000); 0 for a free one"
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="where experiments are (default: STEADYARM_STORAGE or sqlite:///steadyarm.db)",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: 1)")
     parser.add_argument(
@@ -48,7 +52,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-lease", type=int, metavar="N", help="positions of a lease (default: 10000)"
     )
-    parser.add_argument("--log-format", choices=["text", "json"], help="default: text")
+    parser.add_argument(
+        "--log-format",
+        choices=["text", "json"],
+        help="of the lines on standard output (default: text)",
+    )
     parser.add_argument(
         "--no-access-log",
         dest="access_log",

@@ -55,10 +55,17 @@ def add_parser(commands: Any) -> None:
         metavar="KEY=VALUE",
         help="a parameter of the world, such as scale=3; may be repeated",
     )
-    parser.add_argument("--trials", type=int, metavar="N", help="default: 1000")
-    parser.add_argument("--seed", type=int, metavar="S", help="default: 0")
+    parser.add_argument("--trials", type=int, metavar="N", help="simulated tests (default: 1000)")
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="another seed, other luck (default: 0)"
+    )
     parser.add_argument("--jobs", type=int, metavar="J", help="threads (default: one per core)")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help="text for people, json for programs (default: text)",
+    )
     parser.set_defaults(run=run)
 
 

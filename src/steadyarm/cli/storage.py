@@ -63,7 +63,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE (default: the environment "
         "variable STEADYARM_STORAGE, else sqlite:///steadyarm.db)",
     )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help="text for people, json for programs (default: text)",
+    )
 
 
 @contextmanager

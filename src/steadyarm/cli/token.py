@@ -28,7 +28,11 @@ def add_parser(commands: Any) -> None:
         "request needs one; changes count within five seconds.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="a new token, shown once")
+    create = actions.add_parser(
+        "create",
+        help="a new token, shown once",
+        description="Makes a token and prints it. Only a hash of it is stored.",
+    )
     create.add_argument("--name", required=True, help="to know it by, such as shop-frontend")
     create.add_argument(
         "--scope",
@@ -37,15 +41,30 @@ def add_parser(commands: Any) -> None:
         help="read results; write also assignments and rewards; admin everything",
     )
     create.set_defaults(run=run_create)
-    listed = actions.add_parser("list", help="names, scopes and dates")
-    listed.add_argument("--format", choices=["text", "json"], default="text")
+    listed = actions.add_parser(
+        "list",
+        help="names, scopes and dates",
+        description="Prints name, scope and date of every token, not the tokens.",
+    )
+    listed.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help="text for people, json for programs (default: text)",
+    )
     listed.set_defaults(run=run_list)
-    remove = actions.add_parser("remove", help="refuse a token from now on")
-    remove.add_argument("name")
+    remove = actions.add_parser(
+        "remove",
+        help="refuse a token from now on",
+        description="Forgets a token; the service refuses it within five seconds.",
+    )
+    remove.add_argument("name", metavar="NAME", help="that the token was created with")
     remove.set_defaults(run=run_remove)
     for action in (create, listed, remove):
         action.add_argument(
-            "--storage", metavar="URL", help="default: STEADYARM_STORAGE or sqlite:///steadyarm.db"
+            "--storage",
+            metavar="URL",
+            help="where tokens are (default: STEADYARM_STORAGE or sqlite:///steadyarm.db)",
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from steadyarm.looks import Look
@@ -39,15 +39,20 @@ def _estimates(look: Look) -> Chart | None:
 def _daily(look: Look) -> Chart | None:
     if look.drift is None:
         return None
-    return charts.daily(look.drift, None if look.course is None else charts.likely(look.course))
+    return charts.daily(look.drift, _picked(look, look.drift.names))
 
 
 def _allocation(look: Look) -> Chart | None:
     if look.shares is None:
         return None
-    return charts.allocation(
-        look.shares, None if look.course is None else charts.likely(look.course)
-    )
+    return charts.allocation(look.shares, _picked(look, look.shares.names))
+
+
+def _picked(look: Look, names: Sequence[str]) -> list[int] | None:
+    """Those that the chart of estimates picks."""
+    if look.course is None:
+        return None
+    return charts.matched(charts.likely(look.course), look.course.names, names)
 
 
 def _plausible(look: Look) -> Chart | None:

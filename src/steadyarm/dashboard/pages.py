@@ -160,7 +160,7 @@ async def report(service: Service, request: Request, viewer: Viewer) -> Response
 
     found = await service.experiment(request)
     kept = await looks_of(request, service).at(found.name)
-    short = sum(kept.look.status.assigned) <= MOST_CHECKED
+    short = kept.look.status.handed <= MOST_CHECKED
     state = request.app.state
     if not hasattr(state, "reports"):
         state.reports = asyncio.Semaphore(1)

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.answers import moment
-from steadyarm.factors import factors_of
+from steadyarm.factors import factors_in
 from steadyarm.looks import Light, Look
 from steadyarm.looks.ranking import Standing, order_of, standing_of
 from steadyarm.reports.method import rewards_in_words
+from steadyarm.settings import variants_in
 from steadyarm.storages.records import Summary
+from steadyarm.verdict import Verdict
 from steadyarm.wording import listed
 
 __all__ = ["Card", "Rank", "cards", "leaderboard", "rewards_are_shares", "what_is_tested"]
@@ -99,12 +101,12 @@ def _card(summary: Summary, look: Look | None, failed: bool) -> Card:
         name=summary.name,
         state=summary.state,
         policy=config["policy"]["name"],
-        arms=len(config["arms"]["names"]),
+        arms=variants_in(config),
         assigned=summary.assigned,
         budget=config["budget"],
         used=min(summary.assigned / config["budget"], 1.0),
-        leader=None if look is None or verdict is None else look.labels[verdict.arm],
-        rivals=0 if verdict is None else len(set(verdict.plausible) - {verdict.name}),
+        leader=None if look is None or verdict is None else look.labels[verdict.row],
+        rivals=0 if verdict is None else _rivals(verdict),
         light="none" if look is None else look.light,
         headline="" if look is None else look.headline,
         settled=look is not None,
@@ -116,10 +118,17 @@ def _card(summary: Summary, look: Look | None, failed: bool) -> Card:
     )
 
 
+def _rivals(verdict: Verdict) -> int:
+    return len(set(verdict.plausible) - {verdict.name}) + verdict.others
+
+
 def what_is_tested(look: Look) -> str:
     """The variants and their rewards in a few sentences."""
-    factors, K = factors_of(look.names), len(look.names)
-    if factors is None:
+    arms, K = look.settings.arms, look.size
+    factors = factors_in(arms)
+    if factors is None and arms.large:
+        variants = f"{K:,} variants: {', '.join(arms.names[:MOST_NAMED])} and others."
+    elif factors is None:
         variants = f"{K:,} variants: {listed(look.names, MOST_NAMED)}."
     else:
         parts = (f"{name} ({listed(levels, MOST_NAMED)})" for name, levels in factors.items())
@@ -134,28 +143,29 @@ def rewards_are_shares(look: Look) -> bool:
 
 def leaderboard(look: Look, most: int | None = MOST_ROWS) -> list[Rank]:
     """Variants from the best to the worst; before the first reward in their own order."""
-    status, verdict, K, labels = look.status, look.verdict, len(look.names), look.labels
+    verdict, names, labels = look.verdict, look.names, look.labels
+    K, assigned, rewarded = len(names), look.assigned, look.rewarded
     nothing = np.full(K, np.nan)
     estimates = nothing if verdict is None else verdict.estimates
     limits = np.full((K, 2), np.nan) if verdict is None else verdict.intervals
     known = np.isfinite(limits).all(axis=1) & np.isfinite(estimates)
     place = _scale(estimates, limits, known)
-    total = max(sum(status.assigned), 1)
-    now = nothing if look.shares is None else look.shares.planned[-1]
+    total = max(look.status.handed, 1)
+    now = nothing if look.planned is None else look.planned
     if look.ended:
         now = nothing
     return [
         Rank(
             place=i,
-            name=look.names[k],
+            name=names[k],
             label=labels[k],
             estimate=float(estimates[k]),
             low=float(limits[k, 0]) if known[k] else np.nan,
             high=float(limits[k, 1]) if known[k] else np.nan,
-            share=status.assigned[k] / total,
+            share=assigned[k] / total,
             share_now=float(now[k]),
-            assigned=status.assigned[k],
-            rewarded=status.rewarded[k],
+            assigned=assigned[k],
+            rewarded=rewarded[k],
             standing=standing_of(look, k),
             left=place(limits[k, 0]) if known[k] else None,
             middle=place(estimates[k]) if np.isfinite(estimates[k]) else None,

@@ -12,7 +12,16 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-__all__ = ["NORMAL", "WHOLE", "Balance", "bennett", "standardised", "surprise"]
+__all__ = [
+    "NEGLIGIBLE",
+    "NORMAL",
+    "WHOLE",
+    "Balance",
+    "bennett",
+    "binomial_tails",
+    "standardised",
+    "surprise",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -74,7 +83,7 @@ def surprise(balance: Balance) -> tuple[Floats, Floats, Integers]:
     freedom = usable.sum(axis=1)
     p_common = np.where(freedom > 0, scipy.stats.chi2.sf(statistic, np.maximum(freedom, 1)), 1.0)
     rare = (variance < NORMAL) & (variance > NEGLIGIBLE)
-    tails = _binomial_tails(np.abs(difference), balance.draws[:, None], balance.hits)
+    tails = binomial_tails(np.abs(difference), balance.draws[:, None], balance.hits)
     bounds = np.where(rare, tails, 1.0)
     p_rare = bounds.min(axis=1) * rare.sum(axis=1)
     both = rare.any(axis=1) & (freedom > 0)
@@ -99,7 +108,7 @@ def bennett(x: Floats, variance: Floats) -> Floats:
     return np.asarray(np.minimum(2 * np.exp(-v * ((1 + u) * np.log1p(u) - u)), 1.0))
 
 
-def _binomial_tails(x: Floats, draws: Floats, hits: Floats) -> Floats:
+def binomial_tails(x: Floats, draws: Floats, hits: Floats) -> Floats:
     """P(|count - hits| ≥ x) for `draws` draws of which `hits` are expected; 1 if x < 1."""
     p = np.clip(hits / np.maximum(draws, 1.0), 0.0, 1.0)
     above = scipy.stats.binom.sf(np.ceil(hits + x - WHOLE) - 1, draws, p)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, kernel
+from steadyarm.arms.rows import Rows
+from steadyarm.compiled import kernel
+from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information
+from steadyarm.designs.forms import forms
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.validation import finite_number
 
-__all__ = ["bounded_terms"]
+__all__ = ["FarScales", "bounded_terms", "far_scales"]
 
 Floats = NDArray[np.float64]
 
@@ -33,9 +38,12 @@ def bounded_terms(
     n, J, r = evidence.scores.shape
     m = evidence.references
     m = np.zeros((n, J, r)) if m is None else m
-    scale = np.zeros((2, n, J, evidence.arms.size))
-    _scale_kernel(evidence.arms.coordinates, evidence.weights, m, evidence.rounds, *bounds, scale)
     N = evidence.rounds[:, :, None]
+    if evidence.whole is None:
+        X, scale = evidence.arms.coordinates, np.zeros((2, n, J, evidence.arms.size))
+        _scale_kernel(X, _all_weights(evidence), m, evidence.rounds, *bounds, scale)
+    else:
+        scale = _far_scales(evidence, *bounds).of_pieces(evidence.arms.coordinates)
     if evidence.block > 1 and evidence.within is None:
         off = evidence.scores - N * m
         squared = off[..., :, None] * off[..., None, :]
@@ -43,6 +51,93 @@ def bounded_terms(
     mixed = m[..., :, None] * (evidence.scores - N * m / 2)[..., None, :]
     squared = np.cumsum(evidence.squares - mixed - mixed.swapaxes(2, 3), axis=1)
     return squared, scale, "rounds" if evidence.within is None else "lists"
+
+
+def far_scales(evidence: Evidence, reward_range: tuple[float, float]) -> FarScales:
+    """The same bounds for any arm of a large set, of a single test."""
+    found = _far_scales(evidence, *_checked_range(reward_range))
+    whole_pieces = evidence.block > 1 and evidence.within is None
+    return found.in_pieces(evidence.rounds[0]) if whole_pieces else found
+
+
+@dataclass(frozen=True, eq=False)
+class FarScales:
+    """Bounds of the terms of any arm x: |x'A⁻¹x_k (reward - x_k'm)| ≤ ‖x‖ ‖x_k‖ |reward - x_k'm|.
+
+    Norms are those of A⁻¹ (Cauchy and Schwarz), so that no table of arms by arms is needed.
+
+    Attributes
+    ----------
+    roots : (r, r) matrices R with A⁻¹ = RR', one for each allocation that differs
+    index : (J,) which of them a piece has
+    reach : (J,) the largest ‖x_k‖ |reward - x_k'm| over the arms that the piece plays
+    """
+
+    roots: tuple[Floats, ...]
+    index: NDArray[np.int64]
+    reach: Floats
+
+    def in_pieces(self, rounds: NDArray[np.int64]) -> FarScales:
+        """Bounds of the sums of whole pieces."""
+        return FarScales(self.roots, self.index, self.reach * rounds)
+
+    def of_pieces(self, X: Floats) -> Floats:
+        """(2, 1, J, m) below and above, for the arms (m, r)."""
+        norms = np.array([_norms(X, root) for root in self.roots])
+        scale = self.reach[:, None] * norms[self.index]
+        return np.stack([scale, scale])[:, None]
+
+    def gaps_until(self, rows: Rows, best: Floats, j: int) -> Floats:
+        """(K,) the largest up to piece j, of the difference of each arm of a set to the best."""
+        return self._largest(best[None], j) + self._largest(rows, j)
+
+    def _largest(self, X: Rows | Floats, j: int) -> Floats:
+        """(m,) the largest up to piece j, of arms."""
+        largest = np.zeros(1)
+        for place, root in enumerate(self.roots):
+            here = self.reach[: j + 1][self.index[: j + 1] == place]
+            if here.size:
+                largest = np.maximum(largest, here.max() * _norms(X, root))
+        return largest
+
+
+def _all_weights(evidence: Evidence) -> Floats:
+    """(n, J, K) weights of all arms."""
+    assert evidence.weights is not None
+    if evidence.columns is None:
+        return evidence.weights
+    out = np.zeros((*evidence.rounds.shape, evidence.arms.size))
+    out[:, :, evidence.columns] = evidence.weights
+    return out
+
+
+def _far_scales(evidence: Evidence, least: float, most: float) -> FarScales:
+    assert evidence.weights is not None
+    arms = evidence.arms if evidence.whole is None else evidence.whole
+    m = np.zeros_like(evidence.scores[0])
+    m = m if evidence.references is None else evidence.references[0]
+    weights, rounds = evidence.weights[0], evidence.rounds[0]
+    roots: list[Floats] = []
+    index, reach = np.zeros(len(rounds), dtype=np.int64), np.zeros(len(rounds))
+    last, X, norms = -1, np.empty((0, arms.rank)), np.empty(0)
+    for j in np.flatnonzero(rounds > 0).tolist():
+        if last < 0 or not np.array_equal(weights[j], weights[last]):
+            played = np.flatnonzero(weights[j] > 0)
+            names = played if evidence.columns is None else evidence.columns[played]
+            X = arms.coordinates_of(names)
+            A = (X * weights[j, played][:, None]).T @ X
+            roots.append(np.linalg.inv(np.linalg.cholesky(A)).T)
+            norms = _norms(X, roots[-1])
+        values = X @ m[j]
+        index[j], last = len(roots) - 1, j
+        reach[j] = (norms * np.maximum(np.abs(least - values), np.abs(most - values))).max()
+    return FarScales(tuple(roots), index, reach)
+
+
+def _norms(X: Rows | Floats, root: Floats) -> Floats:
+    if isinstance(X, np.ndarray):
+        return np.asarray(np.sqrt(((X @ root) ** 2).sum(axis=1)))
+    return np.asarray(np.sqrt(np.maximum(forms(X, root @ root.T, np.zeros(len(root))), 0.0)))
 
 
 def _checked_range(reward_range: tuple[float, float]) -> tuple[float, float]:

@@ -15,18 +15,22 @@ from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.periods import Periods, group_pieces, variation, variations
 from steadyarm.inference.plain import plain
+from steadyarm.inference.shortlist import best_of_all, spread_of
 from steadyarm.validation import check_fraction
 
 __all__ = ["DriftReport", "drift_p_values", "drift_report"]
 
 Floats = NDArray[np.float64]
 
+PRINTED = 3  # arms of a large set beside each other
 MOST_JOINT = 64  # gaps tested jointly; of more, what changes is more easily seen one by one
 
 
 @dataclass(frozen=True, eq=False)
 class DriftReport:
     """What every period said, and whether periods differ by more than noise.
+
+    Of a large set the K arms are a short list: the best, and the leader of every period.
 
     Attributes
     ----------
@@ -44,6 +48,8 @@ class DriftReport:
     arm_p_values : (K,) the same for each arm's distance from the average, not corrected for K
     level : of the intervals, and 1 minus the error probability at which drift is said to be seen
     method : where the standard errors come from, see `Periods`
+    averages : (P,) estimated average over all arms
+    others : arms of a large set that are not among the K
     """
 
     names: tuple[str, ...]
@@ -61,6 +67,8 @@ class DriftReport:
     arm_p_values: Floats
     level: float
     method: str
+    averages: Floats
+    others: int = 0
 
     @property
     def gaps_move(self) -> bool:
@@ -110,16 +118,23 @@ class DriftReport:
         return data | more | {"verdict": self.verdict}
 
     def __str__(self) -> str:
-        width = max(10, *(len(name) + 2 for name in self.names))
+        shown = range(len(self.names)) if not self.others else self._first()
+        width = max(10, *(len(self.names[k]) + 2 for k in shown))
         first = max(12, *(len(label) + 2 for label in self.periods))
-        head = "".join(f"{name:>{width}}" for name in self.names)
+        head = "".join(f"{self.names[k]:>{width}}" for k in shown)
         lines = [f"{'period':<{first}}{'rounds':>8}{head}  (± standard error)"]
         for i, label in enumerate(self.periods):
-            row = "".join(f"{value:>{width}.4g}" for value in self.estimates[i])
+            row = "".join(f"{self.estimates[i, k]:>{width}.4g}" for k in shown)
             lines.append(f"{label:<{first}}{self.rounds[i]:>8}{row}")
-            row = "".join(f"{f'±{value:.2g}':>{width}}" for value in self.errors[i])
+            row = "".join(f"{f'±{self.errors[i, k]:.2g}':>{width}}" for k in shown)
             lines.append(f"{'':<{first}}{'':>8}{row}")
         return "\n".join([*lines, self.verdict])
+
+    def _first(self) -> list[int]:
+        """Of a short list the best few."""
+        weights = self.rounds / max(int(self.rounds.sum()), 1)
+        order = np.argsort(weights @ self.gaps, kind="stable")
+        return [int(k) for k in order[:PRINTED]]
 
 
 def drift_report(
@@ -155,13 +170,14 @@ def drift_report(
     if not evidence.played[0]:
         raise InvalidInputError("no round has been played; a drift report needs rewards.")
     grouped = group_pieces(evidence, periods)
+    evidence = _few_arms(evidence, grouped)
     gap, shift, each = _variations(evidence, grouped)
     X, names = evidence.arms.coordinates, evidence.arms.names
     sign = 1.0 if evidence.direction == "maximize" else -1.0
     theta, covariance, units = grouped.theta[0], grouped.covariance[0], grouped.units[0]
     estimates, errors = arm_values(X, theta), standard_errors(X, covariance)
     best = int(evidence.best[0])
-    tail = (1 - level) / (2 * estimates.size)
+    tail = (1 - level) / (2 * len(estimates) * evidence.family)
     known = units > 1
     reach = scipy.stats.t.isf(tail, np.maximum(units - 1, 1))[:, None] * errors
     reach = np.where(known[:, None], reach, np.inf)
@@ -181,6 +197,8 @@ def drift_report(
         arm_p_values=each[0],
         level=level,
         method=grouped.method,
+        averages=_averages(evidence, estimates, theta),
+        others=evidence.family - len(names),
     )
 
 
@@ -192,20 +210,45 @@ def drift_p_values(
     return gap, shift
 
 
+def _few_arms(evidence: Evidence, grouped: Periods) -> Evidence:
+    """The evidence; of a large set a view of the best arms and of the leader of every period."""
+    if not evidence.arms.large:
+        return evidence
+    leaders, top = best_of_all(evidence, np.concatenate([grouped.theta[0], evidence.theta]))
+    return evidence.view(np.unique(np.concatenate([leaders, top])))
+
+
+def _averages(evidence: Evidence, estimates: Floats, theta: Floats) -> Floats:
+    if evidence.whole is None:
+        return np.asarray(estimates.mean(axis=1))
+    return theta @ spread_of(evidence.whole)[0]
+
+
 def _variations(evidence: Evidence, grouped: Periods) -> tuple[Floats, Floats, Floats]:
     """(n,), (n,) and (n, K) p-values: of all gaps, the average of the arms, each arm's distance.
 
     All gaps are tested jointly where they are not too many and periods have parts enough to tell
-    so many variances, else one by one (Bonferroni).
+    so many variances, else one by one (Bonferroni). Of a large set not the gaps are tested one by
+    one but the parameters that they are made of, which are fewer.
     """
-    X = evidence.arms.coordinates
-    average = X.mean(axis=0)
-    apart = X - average
+    whole = evidence.arms if evidence.arms.large else evidence.whole
+    few = None if evidence.arms.large else evidence.arms.coordinates
+    if whole is None:
+        assert few is not None
+        average = few.mean(axis=0)
+        _, sizes, directions = np.linalg.svd(few - average, full_matrices=False)
+        basis = directions[sizes > 1e-10 * max(sizes[0], 1e-300)]
+    else:
+        average, basis = spread_of(whole)
     shift = variations(grouped, average[None, :]).p_value[:, 0]
-    each = variations(grouped, apart).p_value
-    _, sizes, directions = np.linalg.svd(apart, full_matrices=False)
-    basis = directions[sizes > 1e-10 * max(sizes[0], 1e-300)]
+    each = np.ones((len(shift), 0)) if few is None else variations(grouped, few - average).p_value
     parts = grouped.units[grouped.units > 1]
     if len(basis) <= MOST_JOINT and parts.size and parts.min() >= 3 * len(basis) + 3:
         return variation(grouped, basis).p_value, shift, each
-    return np.minimum(each.min(axis=1) * len(X), 1.0), shift, each
+    if whole is not None:
+        along = basis.T @ basis  # what of each parameter is a difference between arms
+        along = along[np.diag(along) > 1e-6]
+        one_by_one = variations(grouped, along).p_value
+    else:
+        one_by_one = each
+    return np.minimum(one_by_one.min(axis=1) * one_by_one.shape[1], 1.0), shift, each

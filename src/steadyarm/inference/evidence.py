@@ -15,19 +15,22 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values, ips, ips_squares
+from steadyarm.estimators import arm_values
+from steadyarm.inference.scoring import Scorer
 from steadyarm.segments import Direction, Segment, SegmentStats
 
 __all__ = ["Evidence"]
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Scores of J consecutive pieces of n tests.
 
-    A round's score m + A(λ)⁻¹ x_t (r_t - x_t'm) has expectation θ_t, whatever came before.
+    A round's score m + A(λ)⁻¹ x_t (r_t - x_t'm) has expectation θ_t, whatever came before. Nothing
+    of it grows with the number of arms; of large sets what is said is about a `view` of few.
 
     Attributes
     ----------
@@ -43,6 +46,9 @@ class Evidence:
         variance of the piece's score sum, from how much rewards of the same arm differ; else None
     weights : (n, J, K) allocation of each piece; None if not kept
     references : (n, J, r) the m of each piece; None for zero
+    columns : (U,) the arms that the K = U columns of `weights` are; None for all
+    whole : the set that `arms` were chosen from, over which statements still hold; None if all
+    shown : (m,) which arms of the whole `arms` are, in rising order
     """
 
     arms: ArmSet
@@ -54,6 +60,9 @@ class Evidence:
     within: Floats | None = None
     weights: Floats | None = None
     references: Floats | None = None
+    columns: Indices | None = None
+    whole: ArmSet | None = None
+    shown: Indices | None = None
 
     @classmethod
     def from_segments(
@@ -72,23 +81,25 @@ class Evidence:
         >>> Evidence.from_segments(arms, [(segment, stats)]).estimates
         array([[2., 1.]])
         """
-        X = arms.coordinates
         rounds, scores, squares, blocks = [], [], [], set()
-        withins, weights, references = [], [], []
+        withins, allocations, references = [], [], []
+        scorer = Scorer(arms)
         for segment, stats in segments:
             if stats.squares is None:
                 raise InvalidInputError(
                     "a segment's statistics hold no sums of squared rewards; intervals need them."
                 )
+            X = scorer.rows(segment)
             rounds.append(segment.rounds)
-            scores.append(ips(X, segment, stats))
-            squares.append(ips_squares(X, segment, stats, stats.squares))
+            scores.append(scorer.sums(X, segment, stats))
+            squares.append(scorer.squares(X, segment, stats, stats.squares))
             blocks.add(1 if segment.order == "iid" else segment.block)
-            withins.append(_within(X, segment, stats, stats.squares))
-            weights.append(segment.weights)
+            withins.append(_within(scorer, X, segment, stats, stats.squares))
+            allocations.append((segment.arms, segment.weights))
             references.append(segment.reference)
         if not rounds:
             raise InvalidInputError("there is no segment yet; evidence needs at least one.")
+        weights, columns = _together(allocations, arms.size)
         return cls(
             arms,
             np.stack(rounds, axis=1),
@@ -97,9 +108,23 @@ class Evidence:
             max(blocks),
             direction,
             None if any(w is None for w in withins) else np.stack(withins, axis=1),  # type: ignore[arg-type]  # none is None
-            np.stack(weights, axis=1),
+            weights,
             _stacked(references, scores[0].shape),
+            columns,
         )
+
+    def view(self, shown: Indices) -> Evidence:
+        """The same on few of the arms; statements still hold over all of them.
+
+        shown : (m,) indices in rising order
+        """
+        whole = self.arms if self.whole is None else self.whole
+        return replace(self, arms=whole.subset(shown), whole=whole, shown=shown)
+
+    @property
+    def family(self) -> int:
+        """How many arms statements hold for at once."""
+        return self.arms.size if self.whole is None else self.whole.size
 
     @property
     def played(self) -> NDArray[np.int64]:
@@ -114,6 +139,8 @@ class Evidence:
     @property
     def estimates(self) -> Floats:
         """(n, K) estimated time-averaged reward of every arm."""
+        if self.arms.large:
+            return np.stack([self.arms.values(theta) for theta in self.theta])
         return arm_values(self.arms.coordinates, self.theta)
 
     @property
@@ -123,7 +150,9 @@ class Evidence:
         return np.asarray((sign * self.estimates).argmax(axis=1))
 
 
-def _within(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats | None:
+def _within(
+    scorer: Scorer, X: Floats, segment: Segment, stats: SegmentStats, squares: Floats
+) -> Floats | None:
     """(n, r, r) variance of the score sum given the lists; None if the lists are random.
 
     Neyman's estimate: an arm played N times adds N times the sample variance of its rewards. An
@@ -147,7 +176,7 @@ def _within(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -
     around_mean = (squares - stats.sums**2 / np.maximum(N, 1)) * N / np.maximum(N - 1, 1)
     around_mean = np.where(rounds > block, swaps, 1.0) * np.maximum(around_mean, 0.0)
     terms = np.where(whole & (N > 1), around_mean, around_reference)
-    return ips_squares(X, replace(segment, reference=None), stats, terms)
+    return scorer.squares(X, replace(segment, reference=None), stats, terms)
 
 
 def _stacked(references: list[Floats | None], shape: tuple[int, ...]) -> Floats | None:
@@ -155,3 +184,18 @@ def _stacked(references: list[Floats | None], shape: tuple[int, ...]) -> Floats 
     if all(m is None for m in references):
         return None
     return np.stack([np.zeros(shape) if m is None else m for m in references], axis=1)
+
+
+def _together(
+    allocations: list[tuple[Indices | None, Floats]], arms: int
+) -> tuple[Floats, Indices | None]:
+    """(n, J, U) weights of all pieces in the same columns, and which arms these are."""
+    if all(played is None for played, _ in allocations):
+        return np.stack([weights for _, weights in allocations], axis=1), None
+    everything = np.arange(arms, dtype=np.int64)
+    lists = [everything if played is None else played for played, _ in allocations]
+    columns = np.unique(np.concatenate(lists))
+    out = np.zeros((len(allocations[0][1]), len(lists), columns.size))
+    for j, (played, (_, weights)) in enumerate(zip(lists, allocations, strict=True)):
+        out[:, j, np.searchsorted(columns, played)] = weights
+    return out, columns

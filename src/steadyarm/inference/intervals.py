@@ -10,14 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.limits import error_and_skew, in_passes, others_than, skewed_limits
 from steadyarm.inference.quantiles import critical_values
-from steadyarm.inference.variance import (
-    LEAST_FREEDOM,
-    LEAST_ROUNDS,
-    Scatter,
-    score_scatter,
-    third_moments,
-)
+from steadyarm.inference.shortlist import shortlisted
+from steadyarm.inference.variance import score_scatter
 from steadyarm.validation import check_fraction
 
 __all__ = ["Intervals", "fixed_budget"]
@@ -37,12 +33,13 @@ class Intervals:
     """What can be said of n tests; unknown is infinite, never nan.
 
     Each of the three statements, on all values, on all gaps and on the plausible set, holds with
-    probability `level`, each over all arms at once and whichever arm is recommended.
+    probability `level`, each over all arms at once and whichever arm is recommended. Of a large
+    set the numbers of a short list are there, and statements hold over the whole set all the same.
 
     Attributes
     ----------
-    arms : the variants
-    recommended : (n,) the arm that gaps are measured from
+    arms : the variants, or those on the short list
+    recommended : (n,) the arm that gaps are measured from, one of `arms`
     estimates, low, high : (n, K) time-averaged reward of every arm over the rounds played
     gaps, gap_low, gap_high : (n, K) by how much the recommended arm is better; 0 for itself
     plausible : (n, K) arms that cannot be ruled out as the best
@@ -51,6 +48,8 @@ class Intervals:
     level : probability of each statement
     method : how the variance was found, or which confidence sequence
     assumption : what must be true, in one line
+    shown : (K,) which arms of a large set `arms` are; None for all
+    others : further arms that cannot be ruled out as the best
     """
 
     arms: ArmSet
@@ -67,10 +66,12 @@ class Intervals:
     level: float
     method: str
     assumption: str
+    shown: NDArray[np.int64] | None = None
+    others: int = 0
 
     def plausible_names(self, test: int = 0) -> tuple[str, ...]:
         """Names of the arms that may be the best of one test."""
-        return tuple(self.arms.names[k] for k in np.flatnonzero(self.plausible[test]))
+        return tuple(self.arms.names[k] for k in np.flatnonzero(self.plausible[test]).tolist())
 
 
 def fixed_budget(
@@ -80,8 +81,8 @@ def fixed_budget(
 
     The error of an estimate is a martingale divided by the rounds, so it is about normal; its
     variance is estimated from the scores (`variance.py`), and what all arms share enters the
-    critical values (`quantiles.py`). Where scores are skewed the limit on the long side is moved
-    out, as far as Hall's second-order expansion asks.
+    critical values (`quantiles.py`; of large sets their number does). Where scores are skewed the
+    limit on the long side is moved out, as far as Hall's second-order expansion asks.
 
     Parameters
     ----------
@@ -102,21 +103,26 @@ def fixed_budget(
     ('A',)
     """
     alpha = 1 - check_fraction(level, "level")
-    X = evidence.arms.coordinates
     best = recommended_arms(evidence, recommended)
+    if evidence.arms.large:
+        evidence, best = shortlisted(evidence, best)
+    X = evidence.arms.coordinates
     scatter = score_scatter(evidence)
     T = np.maximum(evidence.played, 1)[:, None]
-    z, z_pair, z_best = critical_values(X, scatter.total, scatter.freedom, alpha)
+    z, z_pair, z_best = critical_values(X, scatter.total, scatter.freedom, alpha, evidence.family)
     everywhere = np.broadcast_to(X, (len(best), *X.shape))
-    error, skew = _error_and_skew(everywhere, evidence, scatter)
+    error, skew = error_and_skew(everywhere, evidence, scatter)
     low, high = skewed_limits(evidence.estimates, error / T, skew / T, z[:, None])
 
     D, gaps = gap_directions(evidence, best)
-    gap_error, gap_skew = _error_and_skew(D, evidence, scatter)
+    gap_error, gap_skew = error_and_skew(D, evidence, scatter)
     gap_low, gap_high = skewed_limits(gaps, gap_error / T, gap_skew / T, z_pair[:, None])
     lead, _ = skewed_limits(gaps, gap_error / T, gap_skew / T, z_best)
     rows = np.arange(len(best))
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
+    others = 0
+    if evidence.whole is not None:
+        others = others_than(evidence, in_passes(evidence, scatter, X[best[0]], z_best[0, 0]))
     return Intervals(
         arms=evidence.arms,
         recommended=best,
@@ -132,6 +138,8 @@ def fixed_budget(
         level=float(level),
         method=scatter.method,
         assumption=ASSUMPTIONS[scatter.method],
+        shown=evidence.shown,
+        others=others,
     )
 
 
@@ -160,30 +168,3 @@ def gap_directions(evidence: Evidence, best: NDArray[np.int64]) -> tuple[Floats,
     estimates = evidence.estimates
     gaps = sign * (estimates[np.arange(len(best)), best][:, None] - estimates)
     return sign * (X[best][:, None, :] - X), gaps
-
-
-def quadratic(D: Floats, M: Floats) -> Floats:
-    """(n, K) d'Md for directions (n, K, r) and matrices (n, r, r); rounding below 0 is cut off."""
-    return np.asarray(np.maximum(((D @ M) * D).sum(axis=-1), 0.0))
-
-
-def _error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Floats, Floats]:
-    """(n, K) standard errors of sums d'Σs, infinite if unknown; third moment over variance."""
-    variance = quadratic(D, scatter.total)
-    seen = quadratic(D, evidence.squares.sum(axis=1))
-    enough = (evidence.played >= LEAST_ROUNDS) & (scatter.freedom >= LEAST_FREEDOM)
-    known = (variance > 1e-14 * seen) & enough[:, None]
-    sums = scatter.sums @ D.swapaxes(1, 2)
-    parts = np.stack([quadratic(D, part) for part in scatter.variances.swapaxes(0, 1)], axis=1)
-    third = third_moments(sums, parts, scatter.rounds)[:, -1]
-    error = np.sqrt(variance)
-    skew = np.where(known, third, 0.0) / np.where(known, variance, 1.0)
-    return np.where(known, error, np.inf), np.clip(skew, -error, error)
-
-
-def skewed_limits(centre: Floats, error: Floats, skew: Floats, z: Floats) -> tuple[Floats, Floats]:
-    """Normal limits, and those with the second-order correction for skewness if wider."""
-    reach, shift = z * error, (2 * z**2 + 1) / 6 * skew
-    wider = np.sqrt(reach**2 + shift**2)
-    low = np.minimum(centre - reach, centre + shift - wider)
-    return low, np.maximum(centre + reach, centre + shift + wider)

@@ -16,7 +16,7 @@ from steadyarm.inference.balance import WHOLE, Balance
 from steadyarm.inference.logged import LoggedSegment
 from steadyarm.segments import Segment
 
-__all__ = ["assignment_balance", "attrition_balance"]
+__all__ = ["assignment_balance", "attrition_balance", "impossible_counts", "normalised"]
 
 Floats = NDArray[np.float64]
 
@@ -36,13 +36,13 @@ def assignment_balance(pieces: Iterable[LoggedSegment]) -> tuple[Balance, NDArra
     total: Balance | None = None
     impossible = []
     for piece in pieces:
-        weights = _normalised(piece.segment)
+        weights = normalised(piece.segment)
         rows = piece.rows.astype(np.float64)
         spread, draws, hits = _row_luck(piece, weights, rows)
         mean = rows[:, None] * weights
         new = Balance(piece.assigned.astype(np.float64), mean, spread, draws, hits)
         total = new if total is None else total + new
-        impossible.append(_impossible(piece, weights))
+        impossible.append(impossible_counts(piece, weights))
     return _not_empty(total), np.stack(impossible, axis=1)
 
 
@@ -88,7 +88,7 @@ def _not_empty(total: Balance | None) -> Balance:
     return total
 
 
-def _normalised(segment: Segment) -> Floats:
+def normalised(segment: Segment) -> Floats:
     """Weights that sum to one; zero where nothing was played."""
     total = segment.weights.sum(axis=1)
     proper = (segment.weights >= 0).all(axis=1) & (np.abs(total - 1) < 1e-3)  # False for nan
@@ -162,7 +162,7 @@ def _start_covariance(weights: Floats, block: int) -> Floats:
     return np.diff(rows, axis=2, prepend=0.0)
 
 
-def _impossible(piece: LoggedSegment, weights: Floats) -> NDArray[np.bool_]:
+def impossible_counts(piece: LoggedSegment, weights: Floats) -> NDArray[np.bool_]:
     """(n, K) counts that no luck of the draw can give."""
     segment, counts = piece.segment, piece.assigned
     handed, lost = piece.positions[:, None], piece.lost[:, None]

@@ -16,11 +16,14 @@ from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.periods import group_pieces
 from steadyarm.inference.plain import plain
+from steadyarm.inference.shortlist import best_of_all
 from steadyarm.validation import check_fraction
+from steadyarm.wording import counted
 
 __all__ = ["Dropped", "Early", "Otherwise", "RawMeans", "what_otherwise"]
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class RawMeans:
 
     Attributes
     ----------
-    means : of every arm, nan if it was never played
+    means : of every arm in `Otherwise.names`, nan if it was never played
     leader : the arm with the best of them
     behind : by how much the leader is behind the best arm by the unbiased estimates; 0 if the same
     interval : of that difference
@@ -52,10 +55,14 @@ class Early:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Whom an elimination policy would have given up after so many rounds."""
+    """Whom an elimination policy would have given up after so many rounds.
+
+    Of a large set `names` are those on the short list, and `others` counts the rest.
+    """
 
     rounds: int
     names: tuple[str, ...]
+    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Otherwise:
 
     Attributes
     ----------
-    names : of the arms
+    names : of the arms; of a large set a short list of the best, and all that are named below
     best : the arm with the best unbiased estimate
     estimates : unbiased, of every arm
     raw : plain averages; None if counts and sums were not given
@@ -106,9 +113,7 @@ class Otherwise:
         looks = {early.rounds: early.leader for early in self.early}
         leaders = ", ".join(f"{leader} {self._when(rounds)}" for rounds, leader in looks.items())
         lines.append(f"Ahead on the way: {leaders}.")
-        drops = "; ".join(
-            f"{', '.join(drop.names)} {self._when(drop.rounds)}" for drop in self.dropped
-        )
+        drops = "; ".join(f"{_named(drop)} {self._when(drop.rounds)}" for drop in self.dropped)
         lines.append(f"Elimination would have dropped {drops or 'nobody'}; left: {self.winner}.")
         if self.best_dropped is not None:
             lines.append(f"It would have lost the best variant after {self.best_dropped} rounds.")
@@ -138,12 +143,14 @@ def what_otherwise(
     sums: ArrayLike | None = None,
     shares: Sequence[float] = (0.25, 0.5, 0.75),
     level: float = 0.95,
+    among: NDArray[np.int64] | None = None,
 ) -> Otherwise:
     """Replay a single test as others would have read it.
 
     Parameters
     ----------
     counts, sums : (J, K) or (K,) plays and rewards of each arm, for raw means
+    among : the arms that the K columns of counts and sums are, if not all were played
     shares : of the rounds at which to look who led
     level : of the interval for the arm that raw means put first
 
@@ -173,29 +180,44 @@ def what_otherwise(
             "rounds; expected a single test of at least one round."
         )
     check_fraction(level, "level")
-    names, sign = evidence.arms.names, 1.0 if evidence.direction == "maximize" else -1.0
-    raw = None
+    sign = 1.0 if evidence.direction == "maximize" else -1.0
     if (counts is None) != (sums is None):
         raise InvalidInputError("give both counts and sums for raw means, or neither.")
+    means, leader = None, None
     if counts is not None and sums is not None:
-        plays, rewards = _per_arm(counts, evidence, "counts"), _per_arm(sums, evidence, "sums")
-        raw = _raw(evidence, plays, rewards, level)
-    dropped, winner = _eliminate(evidence, sign)
+        columns = evidence.arms.size if among is None else len(among)
+        plays, rewards = (
+            _per_arm(values, columns, what) for values, what in ((counts, "counts"), (sums, "sums"))
+        )
+        means = np.where(plays > 0, rewards / np.where(plays > 0, plays, 1.0), np.nan)
+        place = int(np.where(plays > 0, sign * means, -np.inf).argmax())
+        leader = place if among is None else int(among[place])
+    looks = [_early(evidence, check_fraction(share, "a share"), sign) for share in shares]
+    gone, winner = _eliminate(evidence, sign)
+    best = int(evidence.best[0])
+    shown = np.arange(evidence.arms.size, dtype=np.int64)
+    if evidence.arms.large:
+        _, top = best_of_all(evidence, evidence.theta)
+        more = [best, winner, *(k for _, _, k in looks), *([] if leader is None else [leader])]
+        shown = np.unique(np.concatenate([top, np.array(more, dtype=np.int64)]))
+    names = evidence.arms.names
+    raw = None
+    if means is not None and leader is not None:
+        raw = _raw(evidence, _spread(means, among, shown), best, leader, level)
     return Otherwise(
-        names=tuple(names),
-        best=names[int(evidence.best[0])],
-        estimates=tuple(evidence.estimates[0].tolist()),
+        names=tuple(names[k] for k in shown.tolist()),
+        best=names[best],
+        estimates=tuple(evidence.estimates[0][shown].tolist()),
         raw=raw,
-        early=tuple(_early(evidence, check_fraction(share, "a share"), sign) for share in shares),
-        dropped=dropped,
-        winner=winner,
+        early=tuple(Early(share, rounds, names[k]) for share, rounds, k in looks),
+        dropped=tuple(_dropped(rounds, out, shown, names) for rounds, out in gone),
+        winner=names[winner],
         rounds=int(evidence.played[0]),
     )
 
 
-def _per_arm(values: ArrayLike, evidence: Evidence, what: str) -> Floats:
+def _per_arm(values: ArrayLike, K: int, what: str) -> Floats:
     table = np.atleast_2d(np.asarray(values, dtype=np.float64))
-    K = evidence.arms.size
     if table.ndim != 2 or table.shape[1] != K or not np.isfinite(table).all():
         raise InvalidInputError(
             f"{what} has shape {np.shape(values)}; expected finite numbers of shape (J, {K}) or "
@@ -204,13 +226,18 @@ def _per_arm(values: ArrayLike, evidence: Evidence, what: str) -> Floats:
     return np.asarray(table.sum(axis=0))
 
 
-def _raw(evidence: Evidence, counts: Floats, sums: Floats, level: float) -> RawMeans:
-    played = counts > 0
-    means = np.where(played, sums / np.where(played, counts, 1.0), np.nan)
+def _spread(means: Floats, among: Indices | None, shown: Indices) -> Floats:
+    """The means of the arms shown; nan of those never played."""
+    if among is None:
+        return np.asarray(means[shown])
+    place = np.minimum(np.searchsorted(among, shown), len(among) - 1)
+    return np.where(among[place] == shown, means[place], np.nan)
+
+
+def _raw(evidence: Evidence, means: Floats, best: int, leader: int, level: float) -> RawMeans:
     sign = 1.0 if evidence.direction == "maximize" else -1.0
-    leader = int(np.where(played, sign * means, -np.inf).argmax())
-    best = int(evidence.best[0])
-    contrast = sign * (evidence.arms.coordinates[best] - evidence.arms.coordinates[leader])
+    pair = evidence.arms.coordinates_of(np.array([best, leader]))
+    contrast = sign * (pair[0] - pair[1])
     whole = group_pieces(evidence, 1)
     behind = float(contrast @ evidence.theta[0])
     error = standard_errors(contrast[None, :], whole.covariance[:, 0])[0, 0]
@@ -220,30 +247,47 @@ def _raw(evidence: Evidence, counts: Floats, sums: Floats, level: float) -> RawM
     return RawMeans(tuple(means.tolist()), name, behind, (behind - reach, behind + reach))
 
 
-def _early(evidence: Evidence, share: float, sign: float) -> Early:
+def _values(evidence: Evidence, theta: Floats) -> Floats:
+    """(K,) values of all arms for a parameter (1, r)."""
+    arms = evidence.arms
+    return arms.values(theta[0]) if arms.large else arm_values(arms.coordinates, theta)[0]
+
+
+def _early(evidence: Evidence, share: float, sign: float) -> tuple[float, int, int]:
     ends = np.cumsum(evidence.rounds[0])
     j = int(np.abs(ends - share * ends[-1]).argmin())
     theta = evidence.scores[:, : j + 1].sum(axis=1) / max(int(ends[j]), 1)
-    values = sign * arm_values(evidence.arms.coordinates, theta)[0]
-    return Early(share, int(ends[j]), evidence.arms.names[int(values.argmax())])
+    return share, int(ends[j]), int((sign * _values(evidence, theta)).argmax())
 
 
-def _eliminate(evidence: Evidence, sign: float) -> tuple[tuple[Dropped, ...], str]:
-    X, names = evidence.arms.coordinates, evidence.arms.names
-    d = X.shape[1]
+def _eliminate(evidence: Evidence, sign: float) -> tuple[list[tuple[int, Indices]], int]:
+    """Whom each stage gives up, after how many rounds; and who is left."""
+    K, d = evidence.arms.size, evidence.arms.rank
     stages = max(1, ceil(log2(d)))
     ends = np.cumsum(evidence.rounds[0])
     cuts = [int(np.abs(ends - s * ends[-1] / stages).argmin()) + 1 for s in range(1, stages + 1)]
-    survivors, dropped, start, values = list(range(len(X))), [], 0, np.zeros(len(X))
+    survives, gone, start = np.ones(K, dtype=bool), [], 0
+    order = np.arange(K)
     for s, stop in enumerate(cuts, start=1):
         if stop > start:  # else pieces are longer than a stage: what it says counts twice
             rounds = max(int(evidence.rounds[0, start:stop].sum()), 1)
             theta = evidence.scores[:, start:stop].sum(axis=1) / rounds
-            values = sign * arm_values(X, theta)[0]
-        ranked = [k for k in np.argsort(-values, kind="stable").tolist() if k in survivors]
-        most = ceil(d / 2**s)
-        gone, survivors = sorted(ranked[most:]), ranked[:most]
-        if gone:
-            dropped.append(Dropped(int(ends[stop - 1]), tuple(names[k] for k in gone)))
+            order = np.argsort(-sign * _values(evidence, theta), kind="stable")
+        ranked = order[survives[order]]
+        out = np.sort(ranked[ceil(d / 2**s) :])
+        survives[out] = False
+        if out.size:
+            gone.append((int(ends[stop - 1]), out))
         start = stop
-    return tuple(dropped), names[survivors[0]]
+    return gone, int(order[survives[order]][0])
+
+
+def _dropped(rounds: int, gone: Indices, shown: Indices, names: Sequence[str]) -> Dropped:
+    known = np.intersect1d(gone, shown)
+    return Dropped(rounds, tuple(names[k] for k in known.tolist()), len(gone) - len(known))
+
+
+def _named(drop: Dropped) -> str:
+    if not drop.others:
+        return ", ".join(drop.names)
+    return counted(drop.others + len(drop.names), "variant")

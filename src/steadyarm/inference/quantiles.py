@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import kernel
+from steadyarm.compiled import kernel
 
 __all__ = ["MOST_PAIRED", "critical_values"]
 
@@ -25,7 +25,7 @@ GRID = 4096
 
 
 def critical_values(
-    X: Floats, covariance: Floats, freedom: Floats, alpha: float
+    X: Floats, covariance: Floats, freedom: Floats, alpha: float, family: int | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """How many standard errors must be allowed for, so that all comparisons hold at once.
 
@@ -34,6 +34,7 @@ def critical_values(
     X : (K, r) arms; covariance : (n, r, r) of the parameter, up to a factor
     freedom : (n,) degrees of freedom it was estimated with
     alpha : chance that any of the comparisons fails
+    family : number of arms that the comparisons are about, if X holds but some of them
 
     Returns
     -------
@@ -41,9 +42,12 @@ def critical_values(
     pairs : (n,) for all differences of two arms, two-sided
     best : (n, K) for the differences of every other arm to this one, one-sided
 
-    With more than 128 arms the latter two are the smaller of Bonferroni's and Scheffé's bound.
+    With more than 128 arms the latter two are the smaller of Bonferroni's and Scheffé's bound; so
+    are all three where X holds but some of the arms.
     """
     n, K, r = len(covariance), *X.shape
+    if family is not None and family > K:
+        return _bounds(n, K, r, freedom, alpha, family)
     root, axes = np.linalg.eigh(covariance)
     W = np.ascontiguousarray((X @ axes) * np.sqrt(np.maximum(root, 0.0))[:, None, :])
     values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
@@ -54,17 +58,33 @@ def critical_values(
         v, p, b = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), K))
         _critical_kernel(W[rows], _directions(r), grid, step, 1 - alpha, paired, v, p, b)
         tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)
-        sure = float(
-            np.sqrt(
-                scipy.stats.chi2.isf(alpha, r)
-                if np.isinf(free)
-                else r * scipy.stats.f.isf(alpha, r, free)
-            )
-        )
+        sure = _scheffe(r, float(free), alpha)
         values[rows] = np.minimum(v, tail.isf(alpha / (2 * K)))
         pairs[rows] = np.minimum(p, min(sure, tail.isf(alpha / max(K * (K - 1), 2))))
         best[rows] = np.minimum(b, min(sure, tail.isf(alpha / max(K - 1, 1))))
     return values, pairs, best
+
+
+def _bounds(
+    n: int, K: int, r: int, freedom: Floats, alpha: float, family: int
+) -> tuple[Floats, Floats, Floats]:
+    """The three for comparisons of all arms of a family, of which K are looked at."""
+    values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
+    for free in np.unique(freedom):
+        rows = np.flatnonzero(freedom == free)
+        tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)
+        sure = _scheffe(r, float(free), alpha)
+        values[rows] = min(sure, tail.isf(alpha / (2 * family)))
+        pairs[rows] = min(sure, tail.isf(alpha / (family * (family - 1))))
+        best[rows] = min(sure, tail.isf(alpha / (family - 1)))
+    return values, pairs, best
+
+
+def _scheffe(r: int, freedom: float, alpha: float) -> float:
+    """Standard errors that no combination of r parameters exceeds."""
+    if np.isinf(freedom):
+        return float(np.sqrt(scipy.stats.chi2.isf(alpha, r)))
+    return float(np.sqrt(r * scipy.stats.f.isf(alpha, r, freedom)))
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -11,15 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
-from steadyarm.inference.bounded import bounded_terms
+from steadyarm.inference.bounded import FarScales, bounded_terms, far_scales
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import (
-    Intervals,
-    gap_directions,
+from steadyarm.inference.intervals import Intervals, gap_directions, recommended_arms
+from steadyarm.inference.limits import (
+    SOME,
+    TINY,
+    gap_forms,
+    linear_forms,
+    others_than,
     quadratic,
-    recommended_arms,
     skewed_limits,
 )
+from steadyarm.inference.shortlist import shortlisted
 from steadyarm.inference.variance import (
     LEAST_FREEDOM,
     LEAST_ROUNDS,
@@ -76,8 +80,14 @@ def confidence_sequence(
     >>> found.low.round(2).tolist(), found.high.round(2).tolist()
     ([[0.51, 0.24]], [[0.69, 0.37]])
     """
-    watched = _watch(evidence, budget, reward_range)
-    return _look(watched, evidence.rounds.shape[1] - 1, level, recommended)
+    best = recommended_arms(evidence, recommended)
+    if evidence.arms.large:
+        evidence, best = shortlisted(evidence, best)
+    watched, last = _watch(evidence, budget, reward_range), evidence.rounds.shape[1] - 1
+    found = _look(watched, last, level, best)
+    if evidence.whole is None:
+        return found
+    return replace(found, others=others_than(evidence, _in_passes(watched, last, level, best)))
 
 
 def confidence_path(
@@ -86,14 +96,31 @@ def confidence_path(
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
     at: Iterable[int] | None = None,
+    count_all: bool = False,
 ) -> list[Intervals]:
     """The confidence sequence as it stood at the end of every piece, for pictures and checks.
 
+    Parameters
+    ----------
     at : indices of the pieces, if not all are wanted
+    count_all : whether `others` are counted at every look at a large set, in a pass for each; else
+        the path is that of the short list alone
     """
+    if evidence.arms.large:
+        evidence, _ = shortlisted(evidence)
     watched = _watch(evidence, budget, reward_range)
-    wanted = range(evidence.rounds.shape[1]) if at is None else at
-    return [_look(watched, int(j), level, None) for j in wanted]
+    wanted = list(range(evidence.rounds.shape[1]) if at is None else at)
+    looks = [_look(watched, int(j), level, None) for j in wanted]
+    if not count_all or evidence.whole is None:
+        return looks
+    passes = (
+        _in_passes(watched, int(j), level, look.recommended)
+        for j, look in zip(wanted, looks, strict=True)
+    )
+    return [
+        replace(look, others=others_than(evidence, found))
+        for look, found in zip(looks, passes, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +132,7 @@ class _Watched:
     third : (n, J, K) third moments of the arms' score sums, if rewards are unbounded
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
+    far : the same bounds for other arms of a large set
     """
 
     evidence: Evidence
@@ -119,11 +147,12 @@ class _Watched:
     budget: int
     method: str
     assumption: str
+    far: FarScales | None = None
 
 
 def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | None) -> _Watched:
     budget = whole_number(budget, "budget", least=1)
-    scale = first = None
+    scale = first = far = None
     third = np.zeros((*evidence.rounds.shape, evidence.arms.size))
     freedom = np.full(evidence.rounds.shape, np.inf)
     if reward_range is None:
@@ -134,6 +163,7 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
         method, assumption = f"asymptotic, {kind}", ASYMPTOTIC
     else:
         variance, scale, kind = bounded_terms(evidence, reward_range)
+        far = None if evidence.whole is None else far_scales(evidence, reward_range)
         first = scale[:, :, 0].copy()
         scale = np.maximum.accumulate(scale, axis=2)
         method, assumption = f"empirical Bernstein, {kind}", BOUNDED[kind]
@@ -150,14 +180,15 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
         budget,
         method,
         assumption,
+        far,
     )
 
 
 def _look(watched: _Watched, j: int, level: float, recommended: ArrayLike | None) -> Intervals:
     """The intervals at the end of piece j."""
     alpha = 1 - check_fraction(level, "level")
-    arms = watched.evidence.arms
-    X, K = arms.coordinates, arms.size
+    arms, K = watched.evidence.arms, watched.evidence.family
+    X = arms.coordinates
     until = Evidence(  # all that estimates need of the pieces so far
         arms,
         watched.rounds[:, j : j + 1],
@@ -190,7 +221,39 @@ def _look(watched: _Watched, j: int, level: float, recommended: ArrayLike | None
         level=float(level),
         method=watched.method,
         assumption=watched.assumption,
+        shown=watched.evidence.shown,
     )
+
+
+def _in_passes(
+    watched: _Watched, j: int, level: float, best: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """(K,) which arms of the whole set cannot be ruled out as the best at the end of piece j."""
+    evidence = watched.evidence
+    assert evidence.whole is not None
+    rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
+    alpha = (1 - level) / max(rows.shape[0] - 1, 1)
+    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    theta = watched.scores[0, j] / max(int(watched.rounds[0, j]), 1)
+    gaps = sign * (first @ theta - linear_forms(rows, theta))
+    variance = gap_forms(rows, watched.variance[0, j], first)
+    if watched.far is not None:
+        terms = watched.far.gaps_until(rows, first, j), watched.far.gaps_until(rows, first, 0)
+        low, _ = _bounded_limits(
+            watched, j, variance, (terms[0],) * 2, (terms[1],) * 2, True, alpha, gaps
+        )
+        return np.asarray((low[0] <= 0) | (gaps <= 0))
+    largest = float(np.linalg.eigvalsh(watched.squares[0, j])[-1])
+    known = variance > TINY * largest * gap_forms(rows, np.eye(first.size), first)
+    low, _ = _normal_limits(watched, j, variance[None], known[None], np.zeros(1), alpha, gaps)
+    out = np.asarray((low[0] <= 0) | (gaps <= 0))
+    unsure = np.flatnonzero(~known & (gaps > 0))
+    for start in range(0, unsure.size, SOME):
+        few = unsure[start : start + SOME]
+        D = sign * (first - rows.take(few))
+        low, _ = _limits(watched, j, D[None], best, alpha, gaps[None, few])
+        out[few] = low[0] <= 0
+    return out
 
 
 def _limits(
@@ -206,31 +269,61 @@ def _limits(
     alpha is one-sided; best is None for the values of the arms themselves.
     """
     variance = quadratic(D, watched.variance[:, j])
+    if watched.scale is not None and watched.first is not None:
+        terms = _scales(watched, watched.scale[:, :, j], best)
+        first = _scales(watched, watched.first, best)
+        return _bounded_limits(watched, j, variance, terms, first, best is not None, alpha, centre)
+    known = variance > TINY * quadratic(D, watched.squares[:, j])
+    skew = np.zeros_like(variance)
+    if best is None:
+        skew = watched.third[:, j] / np.where(known, variance, np.inf)
+    return _normal_limits(watched, j, variance, known, skew, alpha, centre)
+
+
+def _bounded_limits(
+    watched: _Watched,
+    j: int,
+    variance: Floats,
+    terms: tuple[Floats, Floats],
+    first: tuple[Floats, Floats],
+    gap: bool,
+    alpha: float,
+    centre: Floats,
+) -> tuple[Floats, Floats]:
+    """Limits by the bounds of the terms, below and above, so far and at first."""
+    T = np.maximum(watched.rounds[:, j][:, None], 1)
+    below, above = terms
+    one_hot = is_one_hot(watched.evidence.arms.coordinates)
+    if watched.method.endswith("lists") and (gap or not one_hot):
+        variance, below, above = 2 * variance, 2 * below, 2 * above
+    # the sum is too large only as far as terms can lie below their predictions make it
+    down = bernstein_reach(variance, below, first[0], watched.budget, alpha)
+    up = bernstein_reach(variance, above, first[1], watched.budget, alpha)
+    return centre - down / T, centre + up / T
+
+
+def _normal_limits(
+    watched: _Watched,
+    j: int,
+    variance: Floats,
+    known: NDArray[np.bool_],
+    skew: Floats,
+    alpha: float,
+    centre: Floats,
+) -> tuple[Floats, Floats]:
+    """Limits in large samples; infinite where the variance is not known, or too little is."""
     played = watched.rounds[:, j][:, None]
     T = np.maximum(played, 1)
-    if watched.scale is not None and watched.first is not None:
-        below, above = _scales(watched, watched.scale[:, :, j], best)
-        first_below, first_above = _scales(watched, watched.first, best)
-        one_hot = is_one_hot(watched.evidence.arms.coordinates)
-        if watched.method.endswith("lists") and (best is not None or not one_hot):
-            variance, below, above = 2 * variance, 2 * below, 2 * above
-        # the sum is too large only as far as terms can lie below their predictions make it
-        down = bernstein_reach(variance, below, first_below, watched.budget, alpha)
-        up = bernstein_reach(variance, above, first_above, watched.budget, alpha)
-        return centre - down / T, centre + up / T
-    seen = quadratic(D, watched.squares[:, j])
     freedom = watched.freedom[:, j][:, None]
     enough = (played >= max(LEAST_ROUNDS, FIRST_LOOK * watched.budget)) & (freedom >= LEAST_FREEDOM)
     if watched.method.endswith("lists"):
         enough &= j + 1 >= LEAST_LISTS
-    known = enough & (variance > 1e-14 * seen)
+    known = enough & known
     error = np.sqrt(variance)
-    skew = np.zeros_like(error)
-    if best is None:
-        skew = watched.third[:, j] / np.where(known, variance, np.inf)
+    skew = np.where(known, skew, 0.0)
     z = normal_factor(played / watched.budget, alpha)
-    # the variance is estimated: from a normal to a t quantile
-    tail = scipy.stats.norm.sf(np.minimum(np.where(known, z, 1.0), 37.0))  # beyond, doubles end
+    # the variance is estimated: from a normal to a t quantile; beyond 37 doubles end
+    tail = scipy.stats.norm.sf(np.minimum(np.where(enough, z, 1.0), 37.0))
     z = np.asarray(scipy.stats.t.isf(tail, np.maximum(freedom, 1.0)))
     error = np.where(known, error, np.inf)
     return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)

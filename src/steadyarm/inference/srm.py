@@ -12,8 +12,19 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.balance import NORMAL, Balance, bennett, standardised, surprise
+from steadyarm.inference.crowds import (
+    Found,
+    assignment_crowd,
+    attrition_crowd,
+    columns_of,
+)
 from steadyarm.inference.logged import LoggedSegment, names_of
-from steadyarm.inference.luck import assignment_balance, attrition_balance
+from steadyarm.inference.luck import (
+    assignment_balance,
+    attrition_balance,
+    impossible_counts,
+    normalised,
+)
 from steadyarm.inference.plain import plain
 from steadyarm.wording import counted
 
@@ -29,6 +40,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 ALARM = 0.001  # below this a test has failed
 NOTICE = 0.01  # below this it is worth a look
+CROWD, MANY = 200, 2**12  # arms played of a large set, and arms, that are too many to judge jointly
 MENTION = 0.05  # below this the verdict says what is off
 
 
@@ -38,7 +50,7 @@ class CountTest:
 
     Attributes
     ----------
-    names : of the arms
+    names : of the arms; where many were played, of the groups or single arms that are most off
     p_value : probability of counts at least this far off if all is well; 0 for an impossible log
     statistic, freedom : chi-squared part of the test; freedom 0 if all counts are small
     observed, expected : (K,)
@@ -71,7 +83,8 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     Right under any policy that logs its allocations, however they followed from the rewards, and
     for every order of draws: independent, permuted blocks, shuffled. It conditions on the rows
     there are, so rows that all arms lose alike raise no alarm (`lost` counts them); rows that one
-    arm loses do. An arm without a single row counts like any other.
+    arm loses do. An arm without a single row counts like any other. Of a large set the arms that
+    were played are judged; more than 200 of them as `crowds.py` says.
 
     Examples
     --------
@@ -84,13 +97,15 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     'B has 4800 rows and should have about 4900 (-2.0 standard deviations; p = 0.043).'
     """
     log = list(pieces)
-    names = names_of(names, log)
+    if _crowded(names, log):
+        return _crowd_srm(names, log)
+    names, log = _few(names, log)
     balance, impossible = assignment_balance(log)
     found = _judged(names, balance, "has {0:.0f} rows and should have about {1:.0f}")
     found = replace(found, lost=sum(int(piece.lost[0]) for piece in log))
     if impossible.any():
         j, k = np.argwhere(impossible[0])[0].tolist()
-        verdict = _impossible_verdict(names, log[j], j, k)
+        verdict = _impossible_verdict(names[k], log[j], j, k)
         return replace(found, p_value=0.0, culprit=names[k], verdict=verdict)
     if found.p_value >= MENTION:
         fine = f"The rows per variant fit the logged probabilities (p = {found.p_value:.2g})."
@@ -119,7 +134,9 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
     'B misses 70 rewards and should miss about 40 (+7.0 standard deviations; p = 2.7e-12).'
     """
     log = list(pieces)
-    names = names_of(names, log)
+    if _crowded(names, log):
+        return _crowd_attrition(names, log)
+    names, log = _few(names, log)
     balance = attrition_balance(log)
     found = _judged(names, balance, "misses {0:.0f} rewards and should miss about {1:.0f}", 1)
     if found.p_value < MENTION:
@@ -240,7 +257,94 @@ def _furthest(residuals: Floats) -> int:
     return int(np.where(close, residuals, np.inf).argmin())
 
 
-def _impossible_verdict(names: tuple[str, ...], piece: LoggedSegment, j: int, k: int) -> str:
+def _crowded(names: Sequence[str], log: Sequence[LoggedSegment]) -> bool:
+    """Whether too many arms were played to judge all of them jointly."""
+    if all(piece.segment.arms is None for piece in log):
+        return bool(log) and len(names) > MANY
+    return len(columns_of(log, len(names))) > CROWD
+
+
+def _few(
+    names: Sequence[str], log: list[LoggedSegment]
+) -> tuple[tuple[str, ...], list[LoggedSegment]]:
+    """Names and log of the arms that were played, in the same columns throughout."""
+    if all(piece.segment.arms is None for piece in log):
+        return names_of(names, log), log
+    arms = columns_of(log, len(names))
+    together = [_in_columns(piece, arms) for piece in log]
+    return names_of([names[k] for k in arms.tolist()], together), together
+
+
+def _in_columns(piece: LoggedSegment, arms: NDArray[np.int64]) -> LoggedSegment:
+    segment = piece.segment
+    place = np.searchsorted(arms, arms if segment.arms is None else segment.arms)
+
+    def spread(values: NDArray[Any]) -> NDArray[Any]:
+        out = np.zeros((len(values), len(arms)), dtype=values.dtype)
+        out[:, place] = values
+        return out
+
+    rewarded = None if piece.rewarded is None else spread(piece.rewarded)
+    dense = replace(segment, weights=spread(segment.weights), arms=None)
+    return LoggedSegment(dense, spread(piece.assigned), piece.handed, rewarded)
+
+
+def _crowd_srm(names: Sequence[str], log: list[LoggedSegment]) -> CountTest:
+    crowd = assignment_crowd(names, log)
+    found = crowd.surprise(names, 0)
+    verb = "have" if found.together else "has"
+    test = _of_crowd(found, verb + " {0:.0f} rows and should have about {1:.0f}")
+    test = replace(test, lost=sum(int(piece.lost[0]) for piece in log))
+    for j, piece in enumerate(log):
+        impossible = impossible_counts(piece, normalised(piece.segment))[0]
+        if impossible.any():
+            k = int(impossible.argmax())
+            name = names[piece.segment.arm_at(k)]
+            verdict = _impossible_verdict(name, piece, j, k)
+            return replace(test, p_value=0.0, culprit=name, verdict=verdict)
+    if test.p_value >= MENTION:
+        fine = f"the logged probabilities (p = {test.p_value:.2g})."
+        many = f"The rows of {len(crowd.arms):,} variants, each and taken together, fit {fine}"
+        return replace(test, verdict=many)
+    return test
+
+
+def _crowd_attrition(names: Sequence[str], log: list[LoggedSegment]) -> CountTest:
+    if any(piece.rewarded is None for piece in log):
+        raise InvalidInputError("a segment has no rewarded counts; attrition needs them.")
+    crowd = attrition_crowd(names, log)
+    found = crowd.surprise(names, 1)
+    verb = "miss" if found.together else "misses"
+    test = _of_crowd(found, verb + " {0:.0f} rewards and should miss about {1:.0f}", 1)
+    if test.p_value < MENTION:
+        return test
+    missing = int(crowd.observed.sum())
+    lost = counted(missing, "reward is", "rewards are")
+    fine = f"{lost} missing, in all variants alike (p = {test.p_value:.2g})."
+    return replace(test, verdict=fine if missing else "No reward is missing.")
+
+
+def _of_crowd(found: Found, says: str, sign: int = 0) -> CountTest:
+    worst = int(found.residuals.argmax()) if sign else _furthest(found.residuals)
+    who, p = found.groups[worst], found.p_value
+    verdict = (
+        f"{who} {says.format(found.observed[worst], found.expected[worst])} "
+        f"({found.residuals[worst]:+.1f} standard deviations; p = {p:.2g})."
+    )
+    return CountTest(
+        found.groups,
+        p,
+        found.statistic,
+        found.freedom,
+        found.observed,
+        found.expected,
+        found.residuals,
+        who if p < NOTICE else None,
+        verdict[:1].upper() + verdict[1:] if found.together else verdict,
+    )
+
+
+def _impossible_verdict(name: str, piece: LoggedSegment, j: int, k: int) -> str:
     count = int(piece.assigned[0, k])
     if piece.rows[0] > piece.positions[0]:
         return (
@@ -248,7 +352,7 @@ def _impossible_verdict(names: tuple[str, ...], piece: LoggedSegment, j: int, k:
             f"{int(piece.rows[0])} rows: some are double."
         )
     if piece.segment.weights[0, k] <= 0:
-        return f"Segment {j} never plays {names[k]}, yet has {count} rows of it."
+        return f"Segment {j} never plays {name}, yet has {count} rows of it."
     planned = piece.segment.weights[0, k] * float(piece.positions[0])
     near = f"{planned:.0f}" if abs(planned - round(planned)) < 1e-6 else f"about {planned:.1f}"
-    return f"Segment {j} should have {near} of {names[k]} and has {count}: no luck can do that."
+    return f"Segment {j} should have {near} of {name} and has {count}: no luck can do that."

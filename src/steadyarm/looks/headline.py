@@ -27,8 +27,9 @@ class Told:
 
     Attributes
     ----------
-    labels : short names of the variants, by their names
+    labels : short names of the variants that are shown, by their names
     until : when the last reward may come, if something is still waited for
+    variants : how many there are, if not all are shown
     """
 
     labels: Mapping[str, str]
@@ -40,11 +41,17 @@ class Told:
     drift: DriftReport | None
     by_day: bool
     health: HealthReport | None
+    variants: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of variants."""
+        return len(self.labels) if self.variants is None else self.variants
 
     @property
     def handed(self) -> int:
         """Visits so far."""
-        return sum(self.status.assigned)
+        return self.status.handed
 
     @property
     def ended(self) -> bool:
@@ -55,7 +62,7 @@ class Told:
 
 def headline(told: Told) -> str:
     """One to four sentences: how far, who leads, how sure that is, and what is unusual."""
-    status, K = told.status, len(told.status.assigned)
+    status, K = told.status, told.size
     if status.state == "draft":
         return f"Not started yet: {K:,} variants, {status.budget:,} visits."
     if not told.handed:
@@ -107,9 +114,9 @@ def _progress(told: Told) -> str:
 
 
 def _standing(told: Told, verdict: Verdict) -> str:
-    name, K = told.labels[verdict.name], len(told.status.assigned)
+    name, K = told.labels[verdict.name], told.size
     final = told.ended and told.until is None
-    if not np.isfinite(verdict.intervals[verdict.arm]).all():
+    if not np.isfinite(verdict.intervals[verdict.row]).all():
         few = "that is too little to tell" if final else "it is too early to tell"
         return f"{name} is ahead, but {few} which is best."
     if not verdict.anytime and not final:
@@ -118,12 +125,16 @@ def _standing(told: Told, verdict: Verdict) -> str:
     dropped = {one for one, there in zip(told.labels, known, strict=True) if not there}
     others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
-    return _sure(name, [told.labels[one] for one in others], K - len(dropped), final) + gone
+    rivals = [told.labels[one] for one in others]
+    return _sure(name, rivals, verdict.others, K - len(dropped), final) + gone
 
 
-def _sure(name: str, others: list[str], K: int, final: bool) -> str:
-    """Who leads, and who of the K that were measured to the end may be as good."""
-    if not others:
+def _sure(name: str, others: list[str], more: int, K: int, final: bool) -> str:
+    """Who leads, and who of the K that were measured to the end may be as good.
+
+    more : how many of these are not among the others that have names
+    """
+    if not others and not more:
         rest = "the other one is" if K == 2 else f"the other {K - 1:,} are"
         if K == 1:
             return f"{name} is left."
@@ -133,14 +144,14 @@ def _sure(name: str, others: list[str], K: int, final: bool) -> str:
             else f"{name} leads, and {rest} ruled out already."
         )
     ahead = "has the best estimate" if final else "leads"
-    if len(others) == K - 1 and K > 2:
+    if len(others) + more == K - 1 and K > 2:
         no = "no other is ruled out" if final else "it is too early to rule out any other"
         return f"{name} {ahead}, but {no}."
-    if len(others) <= FEW:
+    if len(others) + more <= FEW and not more:
         verb = "may be as good" if final else "can still win"
         return f"{name} {ahead}; {listed(others)} {verb}."
     verb = "may be the best" if final else "can still win"
-    return f"{name} {ahead}; {len(others) + 1:,} of {K:,} variants {verb}."
+    return f"{name} {ahead}; {len(others) + more + 1:,} of {K:,} variants {verb}."
 
 
 def _unhealthy(told: Told) -> str:
@@ -151,13 +162,13 @@ def _unhealthy(told: Told) -> str:
 def _drifted(report: DriftReport, by_day: bool) -> str:
     if report.gaps_move:
         k = int(np.argmin(report.arm_p_values))
-        moved = report.estimates[:, k] - report.estimates.mean(axis=1)
+        moved = report.estimates[:, k] - report.averages
         return (
             f"Differences between variants have changed{_when(report, moved, by_day)}; the verdict "
             "is about the average over the whole test."
         )
     if report.level_moves:
-        moved = report.estimates.mean(axis=1)
+        moved = report.averages
         return (
             f"Rewards have drifted{_when(report, moved, by_day)}, for all variants alike; the "
             "comparison is not affected."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal
@@ -30,7 +30,7 @@ class Course:
 
     Attributes
     ----------
-    names : of the K variants
+    names : of the K variants; of a large set those on a short list
     times : when each piece ended; None for a test that has no clock
     rounds : (J,) assignments judged up to there
     estimates, low, high : (J, K) with intervals that hold at all looks at once; infinite ends
@@ -38,9 +38,11 @@ class Course:
     leaders : (J,) index of the variant with the best estimate
     plausible : (J, K) whether a variant could not be ruled out as the best
     level : of the intervals
+    size : number of variants of a large set; 0 if all are here
+    others : (J,) further variants that could not be ruled out; None if they were not counted
     """
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     times: tuple[datetime, ...] | None
     rounds: Integers
     estimates: Floats
@@ -49,6 +51,19 @@ class Course:
     leaders: Integers
     plausible: Booleans
     level: float
+    size: int = 0
+    others: Integers | None = None
+
+    @property
+    def variants(self) -> int:
+        """How many variants there are."""
+        return self.size or len(self.names)
+
+    @property
+    def possible(self) -> Integers:
+        """(J,) how many could not be ruled out, as far as they were counted."""
+        here = self.plausible.sum(axis=1)
+        return np.asarray(here if self.others is None else here + self.others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,21 +72,33 @@ class Shares:
 
     Attributes
     ----------
-    names : of the K variants
+    names : of the K variants; of a large set those handed out most often, and all others as one
     starts, ends : when the first and the last of each piece was handed out; None without a clock
     rounds : (J,) handed out in each piece
     planned : (J, K) shares with which they were drawn
     given : (J, K) how often each was handed out
     turns : (J,) whether the policy changed its mind when the piece began
+    rest : of how many variants the last column is the sum; 0 if each has its own
     """
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     starts: tuple[datetime, ...] | None
     ends: tuple[datetime, ...] | None
     rounds: Integers
     planned: Floats
     given: Integers
     turns: Booleans
+    rest: int = 0
+
+    @property
+    def single(self) -> int:
+        """How many columns are of one variant."""
+        return len(self.names) - (self.rest > 0)
+
+    @property
+    def variants(self) -> int:
+        """How many variants were handed out, or may have been."""
+        return self.single + self.rest
 
 
 @dataclass(frozen=True)
@@ -164,6 +191,9 @@ class Look:
     health : None before anything was handed out
     effects : None if the test is not factorial
     waiting : None before anything was handed out
+    shown : (m,) variants of a large set that are shown, in rising order; None for all. What has a
+        row for each variant, such as `names` and the verdict, then has one for each of these
+    planned : (m,) shares with which those shown are handed out now; None if that is not known
     """
 
     name: str
@@ -186,6 +216,8 @@ class Look:
     health: HealthReport | None
     effects: Effects | None
     waiting: Waiting | None
+    shown: Integers | None = None
+    planned: Floats | None = None
 
     @property
     def light(self) -> Light:
@@ -193,22 +225,50 @@ class Look:
         return "none" if self.health is None else self.health.status
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Of the variants."""
-        return self.settings.arms.names
+    def size(self) -> int:
+        """Number of variants, shown or not."""
+        return self.settings.arms.size
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the variants that are shown."""
+        names = self.settings.arms.names
+        return names if self.shown is None else tuple(names[k] for k in self.shown.tolist())
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Short names of the variants, for people."""
-        return labels_of(self.names)
+        """Short names of the variants that are shown, for people."""
+        return tuple(self.names) if self.settings.arms.large else labels_of(self.names)
+
+    @property
+    def assigned(self) -> tuple[int, ...]:
+        """How often each of these was handed out."""
+        return _of_those(self.status.assigned, self.status.arms, self.shown)
+
+    @property
+    def rewarded(self) -> tuple[int, ...]:
+        """How many rewards came for each of these."""
+        return _of_those(self.status.rewarded, self.status.arms, self.shown)
 
     @property
     def ended(self) -> bool:
         """Whether nothing more will be handed out."""
-        spent = sum(self.status.assigned) >= self.status.budget
+        spent = self.status.handed >= self.status.budget
         return spent or self.policy_ended or self.status.state in ("stopped", "archived")
 
     @property
     def settled(self) -> bool:
         """Whether it has ended, and no reward is waited for: the verdict is final."""
         return self.ended and self.rewards_until is None
+
+
+def _of_those(
+    counts: tuple[int, ...], arms: tuple[int, ...] | None, shown: Integers | None
+) -> tuple[int, ...]:
+    """Counts of the variants shown, from those of the arms that were handed out."""
+    if shown is None:
+        return counts
+    found = counts if arms is None else dict(zip(arms, counts, strict=True))
+    if isinstance(found, tuple):
+        return tuple(found[k] for k in shown.tolist())
+    return tuple(found.get(k, 0) for k in shown.tolist())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
-from steadyarm.answers import moment
+from steadyarm.answers import Status, moment
 from steadyarm.decisions import state_of
 from steadyarm.errors import RewardsPendingError
 from steadyarm.experiment import Experiment
-from steadyarm.factors import factors_of, labels_of
+from steadyarm.factors import factors_in
 from steadyarm.inference import DriftReport
+from steadyarm.inference.shortlist import SHORT
 from steadyarm.judgement import Judgement
 from steadyarm.judging import health_of, judge, judge_days, rewards_until, status_of
 from steadyarm.looks.course import LEVEL, course_of, shares_of
@@ -26,11 +29,16 @@ from steadyarm.verdict import Verdict
 
 __all__ = ["look_at"]
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
 PERIODS = 4  # of tests that last for less than two days
 
 
 def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     """The test as it is now; reads sums, never the log.
+
+    Of a large set of variants a short list is shown, as the verdict has it.
 
     Intervals hold at all looks at once, in large samples; those of a test that was played to its
     end are those of one look.
@@ -50,7 +58,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     started = min((start for start, _ in spans.values()), default=None)
     waiting = waiting_of(days) if days else None
     policy_ended = _has_chosen(settings, snapshot)
-    left, end = status.budget - sum(status.assigned), None
+    left, end = status.budget - status.handed, None
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, moment(now), left)
@@ -61,7 +69,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     unbiased = settings.policy.unbiased
     if unbiased and judgement is not None and verdict is not None and judgement.judged():
         course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
-        _end_with(course, verdict)
+        _end_with(course, verdict, settings.arms.names)
         effects = _effects(judgement, level)
         # the days may be a moment younger than the segments, so nothing is demanded of them
         drift = drift_by_day(*judge_days(settings, snapshot, days, now, strict=False), level)
@@ -70,9 +78,8 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     health = health_of(whole, snapshot, days) if whole.pieces else None
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else moment(open_until)
-    labels = dict(zip(settings.arms.names, labels_of(settings.arms.names), strict=True))
-    told = Told(labels, status, verdict, obstacle, policy_ended, until, drift, by_day, health)
-    return Look(
+    shown = _shown(settings, status, verdict)
+    look = Look(
         name=experiment.name,
         seen=moment(now),
         settings=settings,
@@ -82,8 +89,8 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         expected_end=end,
         policy_ended=policy_ended,
         rewards_until=until,
-        headline=headline(told),
-        announcement=announcement(told),
+        headline="",
+        announcement="",
         verdict=verdict,
         obstacle=obstacle,
         course=course,
@@ -93,7 +100,36 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         health=health,
         effects=effects,
         waiting=waiting,
+        shown=shown,
+        planned=_planned(whole, shown) if spans else None,
     )
+    labels = dict(zip(look.names, look.labels, strict=True))
+    told = Told(
+        labels, status, verdict, obstacle, policy_ended, until, drift, by_day, health, look.size
+    )
+    return replace(look, headline=headline(told), announcement=announcement(told))
+
+
+def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
+    """Of a large set those on the verdict's short list, else those handed out most often."""
+    if not settings.arms.large:
+        return None
+    if verdict is not None:
+        return verdict.shown
+    arms = range(settings.arms.size) if status.arms is None else status.arms
+    pairs = sorted(zip(status.assigned, arms, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    found = [k for _, k in pairs[:SHORT]] or list(range(SHORT))
+    return np.array(sorted(found), dtype=np.int64)
+
+
+def _planned(whole: Judgement, shown: Integers | None) -> Floats:
+    """Shares with which the variants shown are handed out in the last piece."""
+    segment = whole.pieces[-1].segment
+    if segment.arms is None:
+        return np.asarray(segment.weights[0] if shown is None else segment.weights[0][shown])
+    assert shown is not None
+    place = np.minimum(np.searchsorted(segment.arms, shown), segment.columns - 1)
+    return np.where(segment.arms[place] == shown, segment.weights[0][place], 0.0)
 
 
 def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
@@ -134,14 +170,23 @@ def _judged(
         return None, None, "no reward has come yet, so nobody leads."
 
 
-def _end_with(course: Course, verdict: Verdict) -> None:
+def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
     """Let a course end with the verdict: of equal estimates the policy chooses, and intervals of
     a test that was played to its end are narrower.
     """
-    course.leaders[-1] = verdict.arm
+    rows = np.arange(len(course.names))
+    if verdict.shown is not None:
+        if verdict.name not in course.names:
+            return  # the policy prefers another one of very near ones
+        places = {names[k]: row for row, k in enumerate(verdict.shown.tolist())}
+        rows = np.array([places[name] for name in course.names])
+    course.leaders[-1] = int(np.flatnonzero(rows == verdict.row)[0])
     if not verdict.anytime:
-        course.low[-1], course.high[-1] = verdict.intervals.T
-        course.plausible[-1] = [name in verdict.plausible for name in course.names]
+        course.low[-1], course.high[-1] = verdict.intervals[rows].T
+        alive = set(verdict.plausible)
+        course.plausible[-1] = [name in alive for name in course.names]
+        if course.others is not None:
+            course.others[-1] = verdict.possible - int(course.plausible[-1].sum())
 
 
 def _within(verdict: Verdict, settings: Settings) -> Verdict:
@@ -154,7 +199,7 @@ def _within(verdict: Verdict, settings: Settings) -> Verdict:
 
 
 def _effects(judgement: Judgement, level: float) -> Effects | None:
-    factors = factors_of(judgement.arms.names)
+    factors = factors_in(judgement.arms)
     return None if factors is None else effects_of(judgement.evidence(), factors, level)
 
 

@@ -17,14 +17,15 @@ Standing = Literal["best", "leads", "ahead", "open", "maybe", "out", "dropped", 
 def order_of(look: Look) -> list[int]:
     """Variants from the best to the worst: the recommended one, then by their estimates.
 
-    Those without an estimate come last; without a verdict variants stay as they were given.
+    They are told by their rows: of a large set those that are shown have one. Those without an
+    estimate come last; without a verdict variants stay as they were given.
     """
     if look.verdict is None:
         return list(range(len(look.names)))
     sign = 1.0 if look.settings.direction == "maximize" else -1.0
     order = np.argsort(-sign * look.verdict.estimates, kind="stable").tolist()  # nan goes last
-    order.remove(look.verdict.arm)  # first even where its estimate is not
-    return [look.verdict.arm, *order]
+    order.remove(look.verdict.row)  # first even where its estimate is not
+    return [look.verdict.row, *order]
 
 
 def standing_of(look: Look, k: int) -> Standing:
@@ -42,12 +43,13 @@ def standing_of(look: Look, k: int) -> Standing:
     if verdict is None:
         return "unknown"
     # Reports call variants by their short names.
-    names = look.names if verdict.name == look.names[verdict.arm] else look.labels
-    if k == verdict.arm:
+    names = look.names if verdict.name == look.names[verdict.row] else look.labels
+    if k == verdict.row:
         if not look.settled:
             return "leads"
         others = {names[j] for j in range(len(names)) if j != k and not _dropped(look, verdict, j)}
-        return "best" if others and others.isdisjoint(verdict.plausible) else "ahead"
+        alone = bool(others) and others.isdisjoint(verdict.plausible) and not verdict.others
+        return "best" if alone else "ahead"
     if _dropped(look, verdict, k):
         return "dropped"
     if names[k] not in verdict.plausible:
@@ -57,5 +59,5 @@ def standing_of(look: Look, k: int) -> Standing:
 
 def _dropped(look: Look, verdict: Verdict, k: int) -> bool:
     """Whether a variant has no estimate; one that is still handed out merely has no reward yet."""
-    planned = look.shares is not None and bool(look.shares.planned[-1, k] > 0)
+    planned = look.planned is not None and bool(look.planned[k] > 0)
     return bool(np.isnan(verdict.estimates[k])) and not planned

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from steadyarm.analysis import Analysis
 from steadyarm.errors import InvalidInputError
 from steadyarm.experiment import Experiment
-from steadyarm.factors import factors_of
+from steadyarm.factors import factors_in
 from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.looks import (
@@ -76,17 +76,19 @@ def _plausible(test: Seen) -> Chart:
 
 def _allocation(test: Seen) -> Chart:
     shares = _shares(test)
-    picked = None
-    if isinstance(test, Look) and test.course is not None:
-        picked = charts.likely(test.course)
-    return charts.allocation(shares, picked)
+    return charts.allocation(shares, _picked(test, shares.names))
 
 
 def _daily(test: Seen) -> Chart:
-    picked = None
-    if isinstance(test, Look) and test.course is not None:
-        picked = charts.likely(test.course)
-    return charts.daily(_drift_report(test), picked)
+    report = _drift_report(test)
+    return charts.daily(report, _picked(test, report.names))
+
+
+def _picked(test: Seen, names: Sequence[str]) -> list[int] | None:
+    """Those that the chart of estimates picks, where a look has one."""
+    if not isinstance(test, Look) or test.course is None:
+        return None
+    return charts.matched(charts.likely(test.course), test.course.names, names)
 
 
 def _drift(test: Seen) -> Chart:
@@ -149,7 +151,7 @@ def _course_of_log(found: Analysis) -> Course:
     at = thinned(evidence.rounds.shape[1], LOOKS)
     path = confidence_path(evidence, int(evidence.played[0]), level, None, at)
     return Course(
-        names=tuple(found.arms.names),
+        names=path[0].arms.names,
         times=None,
         rounds=np.array([look.rounds[0] for look in path]),
         estimates=np.array([look.estimates[0] for look in path]),
@@ -158,6 +160,7 @@ def _course_of_log(found: Analysis) -> Course:
         leaders=np.array([look.recommended[0] for look in path]),
         plausible=np.array([look.plausible[0] for look in path]),
         level=level,
+        size=found.arms.size if path[0].shown is not None else 0,
     )
 
 
@@ -189,9 +192,9 @@ def _effects_of(test: Seen) -> Effects:
     if isinstance(test, Look):
         if test.effects is not None:
             return test.effects
-        if factors_of(test.settings.arms.names) is not None:
+        if factors_in(test.settings.arms) is not None:
             raise _nothing(test, "effects")
-    elif (factors := factors_of(test.arms.names)) is not None:
+    elif (factors := factors_in(test.arms)) is not None:
         evidence = test.evidence() if isinstance(test, Session) else test.evidence
         return effects_of(evidence, factors)
     raise InvalidInputError(
@@ -199,7 +202,7 @@ def _effects_of(test: Seen) -> Effects:
     )
 
 
-def _verdict(test: Seen) -> tuple[Verdict, tuple[str, ...], Direction]:
+def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
     if isinstance(test, Look):
         if test.verdict is None:
             raise _nothing(test, "verdict")
@@ -215,7 +218,7 @@ def verdict_on(found: Analysis) -> Verdict:
     """The same as a verdict on a live test, which is what leaderboards draw."""
     i = found.intervals
     return Verdict(
-        arm=int(i.recommended[0]),
+        arm=int(i.recommended[0]) if i.shown is None else int(i.shown[i.recommended[0]]),
         name=found.recommended,
         estimates=i.estimates[0],
         standard_errors=i.standard_errors[0],
@@ -229,4 +232,7 @@ def verdict_on(found: Analysis) -> Verdict:
         assumption=i.assumption,
         rewards=found.rewards,
         missing=found.rows - found.rewards,
+        shown=i.shown,
+        others=i.others,
+        size=0 if i.shown is None else found.arms.size,
     )

@@ -51,7 +51,7 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
     if len(found.drift.periods) > 1:
         blocks.append(Picture(charts.drift(found.drift)))
     blocks += [
-        period_table(found.drift, order, "rewards"),
+        period_table(found.drift, _drifting(found, order), "rewards"),
         Heading("What would have been concluded otherwise?"),
         *otherwise_blocks(found.otherwise),
         Heading("What this rests on"),
@@ -62,21 +62,26 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
     return Document("What the log says", tuple(blocks), f"Written by SteadyArm {__version__}.")
 
 
+def _drifting(found: Analysis, order: list[int]) -> list[int]:
+    """The same order in the drift report, whose short list may be another one."""
+    return charts.matched(order, found.intervals.arms.names, found.drift.names) or [0]
+
+
 def _estimates(found: Analysis, order: list[int]) -> Table:
-    i = found.intervals
+    i, shown = found.intervals, found.shown
     rows = []
     for k in order[:MOST_ROWS]:
         best = k == i.recommended[0]
         rows.append(
             (
-                found.arms.names[k],
-                f"{found.counts[k]:,}",
+                i.arms.names[k],
+                f"{found.counts[shown[k]]:,}",
                 number(i.estimates[0, k]),
                 reach(i.low[0, k], i.high[0, k]),
                 "" if best else number(i.gaps[0, k]),
                 "" if best else reach(i.gap_low[0, k], i.gap_high[0, k]),
                 "yes" if i.plausible[0, k] else "no",
-                number(found.means[k]),
+                number(found.means[shown[k]]),
             )
         )
     header = ("variant", "rewards", "estimate", "interval", "behind by", "interval of that")

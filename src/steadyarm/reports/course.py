@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadyarm.looks.look import Course, Look
 from steadyarm.looks.ranking import order_of, standing_of
@@ -64,11 +65,14 @@ def _rivals(look: Look) -> list[str]:
     others = [name for name, standing in standings if standing in ("open", "maybe")]
     dropped = [name for name, standing in standings if standing == "dropped"]
     level = percent(verdict.level)
-    if others:
+    if others or verdict.others:
         leads = "has the best estimate" if look.settled else "leads"
+        among = "among them " if verdict.others else ""
+        rivals = counted(len(others) + verdict.others, "variant")
+        named = f": {among}{listed(others, 5 if verdict.size else 20)}" if others else ""
         said = [
-            f"Besides {verdict.name}, which {leads}, {counted(len(others), 'variant')} cannot be "
-            f"ruled out at {level}: {listed(others, 20)}."
+            f"Besides {verdict.name}, which {leads}, {rivals} cannot be ruled out at "
+            f"{level}{named}."
         ]
     elif len(dropped) < len(standings) - 1:
         rest = " that were measured to the end" if dropped else ""
@@ -127,7 +131,7 @@ def _looks(course: Course) -> Table:
                 course.names[k],
                 number(course.estimates[j, k]),
                 reach(course.low[j, k], course.high[j, k]),
-                f"{int(course.plausible[j].sum()):,}",
+                f"{int(course.possible[j]):,}",
             )
         )
     timed = () if course.times is None else ("until (UTC)",)
@@ -143,16 +147,27 @@ def _shares(look: Look) -> Table:
     shares = look.shares
     assert shares is not None
     given = shares.given.sum(axis=0)
+    large = look.settings.arms.large
+    names = shares.names if large else look.labels
+    order = _by_share(given, shares.single, len(names)) if large else order_of(look)
     rows = tuple(
         (
-            look.labels[k],
+            names[k],
             f"{int(given[k]):,}",
             percent(given[k] / max(given.sum(), 1)),
             percent(shares.planned[0, k]),
             percent(shares.planned[-1, k]),
         )
-        for k in order_of(look)[:MOST_ROWS]
+        for k in order[: MOST_ROWS + large]
     )
     header = ("variant", "visits", "share", "planned at first", "planned at last")
     note = rest_note(MOST_ROWS, len(look.names))
+    if large:
+        note = f"{shares.variants:,} of {counted(look.size, 'variant')} may have been handed out."
     return Table("Visits by variant", header, "lrrrr", rows, note)
+
+
+def _by_share(given: NDArray[np.int64], single: int, columns: int) -> list[int]:
+    """Those handed out most often first, the sum of all others last."""
+    order = np.argsort(-given[:single], kind="stable").tolist()
+    return [*order, *range(single, columns)]

@@ -80,7 +80,7 @@ def document_of(
         otherwise = labelled_otherwise(otherwise, look)
     look = labelled(look)
     blocks: list[Block] = [Lead(look.headline), Facts(_facts(look)), *leaderboard_blocks(look)]
-    if any(look.status.assigned):
+    if look.status.handed:
         blocks += [
             *course_blocks(look),
             *share_blocks(look),
@@ -97,11 +97,11 @@ def document_of(
 
 
 def _facts(look: Look) -> tuple[tuple[str, str], ...]:
-    handed, budget = sum(look.status.assigned), look.status.budget
+    handed, budget = look.status.handed, look.status.budget
     facts = [
         ("State", _state(look)),
         ("Visits", f"{handed:,} of {budget:,} ({percent(handed / budget)})"),
-        ("Variants", f"{len(look.names):,}"),
+        ("Variants", f"{look.size:,}"),
         ("Created", when(look.status.created)),
     ]
     if look.started is not None and look.last is not None:
@@ -112,7 +112,7 @@ def _facts(look: Look) -> tuple[tuple[str, str], ...]:
 
 
 def _state(look: Look) -> str:
-    spent = sum(look.status.assigned) >= look.status.budget and look.status.state == "running"
+    spent = look.status.handed >= look.status.budget and look.status.state == "running"
     return "finished: all visits are handed out" if spent else look.status.state
 
 
@@ -128,7 +128,8 @@ def _drift(look: Look) -> list[Block]:
     blocks: list[Block] = [head, Paragraph(look.drift.verdict)]
     if len(look.drift.periods) > 1:
         blocks.append(Picture(charts.drift(look.drift)))
-    return [*blocks, period_table(look.drift, order_of(look), "visits")]
+    order = charts.matched(order_of(look), look.labels, look.drift.names) or [0]
+    return [*blocks, period_table(look.drift, order, "visits")]
 
 
 def _health(look: Look) -> list[Block]:
@@ -154,7 +155,7 @@ def _otherwise(other: Otherwise | str, look: Look) -> list[Block]:
     head = Heading("What would have been concluded otherwise?")
     if isinstance(other, Otherwise):
         return [head, *otherwise_blocks(other)]
-    if not any(look.status.rewarded):
+    if not look.status.told:
         return [head, Paragraph("No reward has been told yet.")]
     policy = look.settings.policy
     biased = f"{in_the_way(policy)}, so its rewards cannot be read in other ways without bias."

@@ -15,7 +15,7 @@ __all__ = ["labelled", "labelled_otherwise"]
 def labelled(look: Look) -> Look:
     """The same look with the short names of its variants; the settings keep the whole ones."""
     labels = look.labels
-    if labels == look.names:
+    if look.settings.arms.large or labels == look.names:
         return look
     short = dict(zip(look.names, labels, strict=True))
     return replace(
@@ -29,6 +29,8 @@ def labelled(look: Look) -> Look:
 
 def labelled_otherwise(other: Otherwise, look: Look) -> Otherwise:
     """What would have been concluded otherwise, with the same names."""
+    if look.settings.arms.large:
+        return other
     short = dict(zip(look.names, look.labels, strict=True))
     return replace(
         other,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from steadyarm.factors import factors_of
+from steadyarm.factors import factors_in
 from steadyarm.looks.look import Look
 from steadyarm.looks.ranking import Standing, order_of, standing_of
 from steadyarm.plot import charts
@@ -39,23 +39,23 @@ def leaderboard_blocks(look: Look) -> list[Block]:
             Paragraph(f"{look.obstacle[:1].upper()}{look.obstacle[1:]}"),
             _assigned(look),
         ]
-    total = max(sum(look.status.assigned), 1)
+    total, assigned = max(look.status.handed, 1), look.assigned
     order = order_of(look)
     rows = tuple(
         (
             names[k],
             number(verdict.estimates[k]),
             reach(*verdict.intervals[k]),
-            percent(look.status.assigned[k] / total),
+            percent(assigned[k] / total),
             STANDINGS[standing_of(look, k)],
         )
         for k in order[:MOST_ROWS]
     )
-    note = rest_note(MOST_ROWS, len(names))
+    note = rest_note(MOST_ROWS, look.size)
     rest = [standing_of(look, k) for k in order[MOST_ROWS:]]
     if rest:
         still: Standing = "maybe" if look.settled else "open"
-        note += f" Of the others {rest.count(still):,} {STANDINGS[still]}."
+        note += f" Of the others {rest.count(still) + verdict.others:,} {STANDINGS[still]}."
     level = percent(verdict.level)
     header = ("variant", "estimate", f"{level} interval", "share of visits", "standing")
     table = Table("Variants from the best to the worst", header, "lrrrl", rows, note)
@@ -71,17 +71,17 @@ def leaderboard_blocks(look: Look) -> list[Block]:
 
 def _order(look: Look) -> list[Block]:
     """What short names stand for."""
-    factors = factors_of(look.names)
-    if factors is None or look.labels == look.names:
+    factors = factors_in(look.settings.arms)
+    if factors is None or look.settings.arms.large or look.labels == look.names:
         return []
     return [Paragraph(f"Variants are named by their levels of {listed(list(factors), 20)}.")]
 
 
 def _assigned(look: Look) -> Table:
-    status = look.status
+    assigned, rewarded = look.assigned, look.rewarded
     rows = tuple(
-        (name, f"{status.assigned[k]:,}", f"{status.rewarded[k]:,}")
+        (name, f"{assigned[k]:,}", f"{rewarded[k]:,}")
         for k, name in enumerate(look.labels[:MOST_ROWS])
     )
-    note = rest_note(MOST_ROWS, len(look.names))
+    note = rest_note(MOST_ROWS, look.size)
     return Table("The variants", ("variant", "visits", "rewards"), "lrr", rows, note)

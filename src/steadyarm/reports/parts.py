@@ -53,8 +53,9 @@ def period_table(drift: DriftReport, order: Sequence[int], counted_as: str) -> T
         for j in range(first, len(drift.periods))
     )
     notes = []
-    if len(shown) < len(drift.names):
-        notes.append(f"Only the best {len(shown)} of {len(drift.names):,} variants are shown.")
+    total = len(drift.names) + drift.others
+    if len(shown) < total:
+        notes.append(f"Only the best {len(shown)} of {total:,} variants are shown.")
     if first:
         notes.append(f"The last {MOST_PERIODS} of {len(drift.periods):,} periods are shown.")
     header = ("period", counted_as, "ahead", *(drift.names[k] for k in shown))

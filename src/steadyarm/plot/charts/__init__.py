@@ -7,6 +7,7 @@ from steadyarm.plot.charts.effects import effects
 from steadyarm.plot.charts.estimates import estimates, likely
 from steadyarm.plot.charts.interactions import interactions
 from steadyarm.plot.charts.leaderboard import leaderboard
+from steadyarm.plot.charts.picks import matched
 from steadyarm.plot.charts.plan import plan
 from steadyarm.plot.charts.plausible import plausible
 from steadyarm.plot.charts.waiting import waiting
@@ -20,6 +21,7 @@ __all__ = [
     "interactions",
     "leaderboard",
     "likely",
+    "matched",
     "plan",
     "plausible",
     "waiting",

@@ -35,7 +35,7 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
     part = given / np.maximum(given.sum(axis=1, keepdims=True), 1e-300)
     x, axis, starts = _clock(shares, groups)
     by_share = np.lexsort((-given.sum(axis=0), -shares.planned[-1].round(4)))
-    own = [int(k) for k in by_share[: _room(shares)]]
+    own = [int(k) for k in by_share if k < shares.single][: _room(shares)]
     tint = colours(wanted(picked, own))
     left = [k for k in range(len(shares.names)) if k not in tint]
     labels = labels_of(shares.names)
@@ -45,7 +45,8 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
     ]
     if left:
         rest = stretched[:, left].sum(axis=1)
-        areas.append(Series(counted(len(left), "other"), x, rest, kind="area", color=None))
+        count = shares.variants - len(tint)
+        areas.append(Series(counted(count, "other"), x, rest, kind="area", color=None))
     marks = _marks(shares, starts)
     panel = Panel(axis, Axis("share of visits", percent=True), tuple(areas), marks=marks)
     return Chart(
@@ -59,7 +60,7 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
 
 def _room(shares: Shares) -> int:
     """How many get colours; never a single other."""
-    return MOST if len(shares.names) <= MOST else MOST - 1
+    return MOST if shares.variants <= MOST else MOST - 1
 
 
 def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -126,9 +127,11 @@ def _summary(shares: Shares, top: int, label: str, marks: tuple[Mark, ...]) -> s
 
 def _largest(shares: Shares, top: int, label: str) -> str:
     """Who has the largest share; no name where several have."""
-    planned, K = shares.planned.round(4), len(shares.names)
+    planned, K = shares.planned[:, : shares.single].round(4), shares.variants
     first, last = (percent(share) for share in shares.planned[[0, -1], top])
     tied = int(np.count_nonzero(planned[-1] == planned[-1].max()))
+    if shares.rest and tied == shares.single:
+        return f"Many variants have the largest share at last, {last} each."
     if tied == 1:
         return f"{shown(label, 60)} has the largest share at last, {last}, after {first} at first."
     if tied < K:

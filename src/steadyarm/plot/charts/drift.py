@@ -63,7 +63,7 @@ def _gap_errors(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.
 
 
 def _common(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    return np.asarray(report.estimates.mean(axis=1))
+    return report.averages
 
 
 def _summary(report: DriftReport, label: str) -> str:

@@ -54,17 +54,20 @@ def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
         _summary(course, labels),
         (panel,),
         _table(course),
-        _note(course.level, owners, bool(early.any())),
+        _note(course, owners, bool(early.any())),
     )
 
 
-def _note(level: float, owners: Sequence[str], early: bool) -> str:
+def _note(course: Course, owners: Sequence[str], early: bool) -> str:
     """Whose the bands are: colours so pale are hard to tell apart."""
     if not owners:
         return ""
+    some = ""
+    if course.size:
+        some = f"The best {len(course.names):,} of {course.size:,} variants are drawn. "
     return (
-        f"Bands: {percent(level)} intervals of {listed(owners)} that hold for all variants and at "
-        f"all times at once.{' Early ones may leave the picture.' if early else ''}"
+        f"{some}Bands: {percent(course.level)} intervals of {listed(owners)} that hold for all "
+        f"variants and at all times at once.{' Early ones may leave the picture.' if early else ''}"
     )
 
 
@@ -91,12 +94,12 @@ def _summary(course: Course, labels: Sequence[str]) -> str:
     k = int(course.leaders[-1])
     low, high = course.low[-1, k], course.high[-1, k]
     reach = f", interval {number(low)} to {number(high)}" if np.isfinite(high - low) else ""
-    alive = int(course.plausible[-1].sum())
+    alive = int(course.possible[-1])
     changes = int(np.count_nonzero(np.diff(course.leaders)))
     return (
         f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
         f"with an estimate of {number(course.estimates[-1, k])}{reach}; not ruled out: "
-        f"{alive:,} of {counted(len(course.names), 'variant')}. The leader changed "
+        f"{alive:,} of {counted(course.variants, 'variant')}. The leader changed "
         f"{counted(changes, 'time')}{f'; the last {MARKS} are marked' * (changes > MARKS)}."
     )
 

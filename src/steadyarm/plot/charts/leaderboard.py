@@ -19,19 +19,24 @@ ROWS = 30
 
 
 def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) -> Chart:
-    """Estimate and interval of each variant, the recommended one on top, then the best."""
+    """Estimate and interval of each variant, the recommended one on top, then the best.
+
+    names : of the rows of the verdict, or of all variants
+    """
+    if verdict.shown is not None and len(names) != len(verdict.shown):
+        names = tuple(names[k] for k in verdict.shown.tolist())
     sign = 1.0 if direction == "maximize" else -1.0
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
-    order = np.concatenate([[verdict.arm], order[order != verdict.arm]])
+    order = np.concatenate([[verdict.row], order[order != verdict.row]])
     top = order[:ROWS]
     alive = set(verdict.plausible) - {verdict.name}
     states = {
-        "leads": np.array([k == verdict.arm for k in top]),
-        "not ruled out": np.array([names[k] in alive and k != verdict.arm for k in top]),
+        "leads": np.array([k == verdict.row for k in top]),
+        "not ruled out": np.array([names[k] in alive and k != verdict.row for k in top]),
     }
     states["ruled out"] = ~(states["leads"] | states["not ruled out"])
     colors = {"leads": 0, "not ruled out": 4, "ruled out": None}
-    labels = labels_of(names)
+    labels = names if verdict.size else labels_of(names)
     rows = tuple(labels[k] for k in top)
     series = tuple(
         Series(
@@ -50,6 +55,8 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
     panel = Panel(Axis("", "label"), Axis("estimated reward"), series, sideways=True)
     small = "Small values are good. " if direction == "minimize" else ""
     cut = f"{more:,} more variants are in the table. " if more else ""
+    if verdict.size:
+        cut += f"The table has the best {len(order):,} of {verdict.size:,} variants. "
     when = "and at all times " if verdict.anytime else ""
     return Chart(
         "leaderboard",
@@ -63,12 +70,12 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
 
 
 def _summary(verdict: Verdict, labels: Sequence[str]) -> str:
-    low, high = verdict.intervals[verdict.arm]
+    low, high = verdict.intervals[verdict.row]
     reach = f" (interval {number(low)} to {number(high)})" if np.isfinite(high - low) else ""
     return (
-        f"{shown(labels[verdict.arm], 60)} leads with an estimate of "
-        f"{number(verdict.estimates[verdict.arm])}{reach}; not ruled out: "
-        f"{len(verdict.plausible):,} of {counted(len(labels), 'variant')}."
+        f"{shown(labels[verdict.row], 60)} leads with an estimate of "
+        f"{number(verdict.estimates[verdict.row])}{reach}; not ruled out: "
+        f"{verdict.possible:,} of {counted(verdict.variants, 'variant')}."
     )
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.plot.chart import Series
 
-__all__ = ["MOST", "colours", "nearest", "others", "thinned", "wanted"]
+__all__ = ["MOST", "colours", "matched", "nearest", "others", "thinned", "wanted"]
 
 MOST = 8  # as many colours as there are
 
@@ -24,6 +24,23 @@ def nearest(distances: ArrayLike, first: int, may_win: ArrayLike, most: int = MO
 def wanted(picked: Sequence[int] | None, own: Sequence[int]) -> list[int]:
     """Those that the caller picked, else the chart's own choice; at most as many as colours."""
     return list(own if picked is None else picked)[:MOST]
+
+
+def matched(picked: Sequence[int], names: Sequence[str], here: Sequence[str]) -> list[int] | None:
+    """Those picked by their place among the names, by their place here; None if there are none.
+
+    Of large sets each chart may have other variants.
+
+    Examples
+    --------
+    >>> matched([2, 0], ["A", "B", "C"], ["C", "D", "A"])
+    [0, 2]
+    """
+    if names is here or names == here:
+        return list(picked)
+    places = {name: place for place, name in enumerate(here)}
+    found = [places[names[k]] for k in picked if names[k] in places]
+    return found or None
 
 
 def colours(picked: Iterable[int]) -> dict[int, int]:

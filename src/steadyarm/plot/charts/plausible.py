@@ -24,7 +24,7 @@ POINTS = 300
 def plausible(course: Course) -> Chart:
     """The shrinking set of variants that are not ruled out."""
     x, clock = clock_axis(course)
-    counts = course.plausible.sum(axis=1).astype(float)
+    counts = course.possible.astype(float)
     rows = _with_changes(counts)
     number_left = Series(
         "not ruled out", tuple(x[j] for j in rows), counts[rows], kind="steps", color=0
@@ -37,7 +37,7 @@ def plausible(course: Course) -> Chart:
         (first, _race(course)) if not course.plausible[-1].all() else (first,),
         _table(course),
         f"Ruled out: another variant was better at level {percent(course.level)}, all looks and "
-        "all variants taken together.",
+        f"all variants taken together.{_uncounted(course)}",
     )
 
 
@@ -89,11 +89,20 @@ def _race(course: Course) -> Panel:
 def _summary(course: Course) -> str:
     labels = labels_of(course.names)
     alive = [name for name, may in zip(labels, course.plausible[-1], strict=True) if may]
-    K, rounds = len(course.names), int(course.rounds[-1])
+    count, rounds = int(course.possible[-1]), int(course.rounds[-1])
+    among = "among them " * (count > len(alive))
     return (
-        f"After {counted(rounds, 'visit')} not ruled out: {len(alive):,} of "
-        f"{counted(K, 'variant')} ({listed(alive, 5)})."
+        f"After {counted(rounds, 'visit')} not ruled out: {count:,} of "
+        f"{counted(course.variants, 'variant')} ({among}{listed(alive, 5)})."
     )
+
+
+def _uncounted(course: Course) -> str:
+    if not course.size:
+        return ""
+    if course.others is None:
+        return f" Only the best {len(course.names):,} of {course.size:,} variants are counted here."
+    return f" How long each was in is told of the best {len(course.names):,}."
 
 
 def _table(course: Course) -> Table:

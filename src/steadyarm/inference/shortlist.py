@@ -1,0 +1,90 @@
+"""The short list of a large set: the arms that people are shown, chosen in passes over all arms.
+
+What is said of them holds for all arms of the set at once, so the choice may follow the estimates.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.evidence import Evidence
+
+__all__ = ["MOMENTS", "SHORT", "best_of_all", "moments", "shortlisted", "spread_of"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+SHORT = 100  # arms with the best estimates that are shown
+MOMENTS = 16  # of the test whose leaders are shown, too
+
+
+def moments(pieces: int, most: int = MOMENTS) -> Indices:
+    """Pieces after which a test is looked at, from the last one backwards.
+
+    Examples
+    --------
+    >>> moments(7, most=3).tolist()
+    [0, 3, 6]
+    """
+    at = np.linspace(pieces - 1, 0, min(pieces, most)).round().astype(np.int64)
+    return np.unique(at)
+
+
+def shortlisted(
+    evidence: Evidence, recommended: Indices | None = None, most: int = SHORT
+) -> tuple[Evidence, Indices]:
+    """A view of the evidence on few arms, and which of them the recommended one is, (1,).
+
+    These are the recommended arm, by default the one with the best estimate, those with the best
+    estimates, and who led at 16 moments of the test.
+    """
+    if len(evidence.rounds) != 1:
+        raise InvalidInputError(
+            f"the evidence is a batch of {len(evidence.rounds)} tests of {evidence.family:,} arms; "
+            "of so many arms give one test at a time."
+        )
+    at = moments(evidence.rounds.shape[1])
+    rounds = np.maximum(np.cumsum(evidence.rounds[0])[at], 1)
+    paths = np.cumsum(evidence.scores[0], axis=0)[at] / rounds[:, None]
+    leaders, top = best_of_all(evidence, paths, most)
+    best = leaders[-1:] if recommended is None else recommended
+    view = evidence.view(np.unique(np.concatenate([best, leaders, top])))
+    assert view.shown is not None
+    return view, np.searchsorted(view.shown, best)
+
+
+def best_of_all(evidence: Evidence, thetas: Floats, most: int = SHORT) -> tuple[Indices, Indices]:
+    """(L,) the best arm by each parameter (L, r), and those that are best by the last of them."""
+    arms = evidence.arms if evidence.whole is None else evidence.whole
+    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    turned = sign * np.ascontiguousarray(thetas.T)
+    leaders, highest = np.zeros(len(thetas), dtype=np.int64), np.full(len(thetas), -np.inf)
+    last = np.empty(arms.size)
+    for start, stop in arms.blocks():
+        values = arms.rows.block(start, stop) @ turned
+        last[start:stop] = values[:, -1]
+        place = values.argmax(axis=0)
+        found = values[place, np.arange(len(thetas))]
+        better = found > highest
+        leaders[better], highest[better] = start + place[better], found[better]
+    few = min(most, arms.size)
+    return leaders, np.argpartition(-last, few - 1)[:few].astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def spread_of(arms: ArmSet) -> tuple[Floats, Floats]:
+    """(r,) the average of all arms, and (q, r) an orthonormal basis of their differences."""
+    total, gram = np.zeros(arms.rank), np.zeros((arms.rank, arms.rank))
+    for start, stop in arms.blocks():
+        rows = arms.rows.block(start, stop)
+        total += rows.sum(axis=0)
+        gram += rows.T @ rows
+    mean = total / arms.size
+    sizes, axes = np.linalg.eigh(gram / arms.size - np.outer(mean, mean))
+    basis = axes[:, sizes > 1e-12 * sizes[-1]].T
+    return mean, np.ascontiguousarray(basis)

@@ -1,0 +1,469 @@
+"""Large arm sets: scores do not depend on K, short lists, and statements over all arms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+
+import steadyarm as sa
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference import (
+    Evidence,
+    LoggedSegment,
+    confidence_path,
+    confidence_sequence,
+    drift_report,
+    fixed_budget,
+    health_report,
+    what_otherwise,
+)
+from steadyarm.inference.bounded import bounded_terms
+from steadyarm.inference.crowds import assignment_crowd, attrition_crowd
+from steadyarm.inference.limits import error_and_skew, in_passes, skewed_limits
+from steadyarm.inference.luck import assignment_balance, attrition_balance
+from steadyarm.inference.quantiles import critical_values
+from steadyarm.inference.sequences import _in_passes, _watch
+from steadyarm.inference.shortlist import shortlisted, spread_of
+from steadyarm.inference.srm import attrition_test, srm_test
+from steadyarm.inference.traits import traits_of
+from steadyarm.inference.variance import score_scatter
+from steadyarm.segments import Direction, Order, Segment, SegmentStats, columns_between
+
+SMALL = sa.ArmSet.factorial({f"s{i}": ["off", "on"] for i in range(6)})  # 64 arms, rank 22
+LARGE = sa.ArmSet.factorial({f"s{i}": ["off", "on"] for i in range(13)})  # 8,192 arms, rank 92
+
+Log = list[tuple[Segment, SegmentStats]]
+
+
+def effects(arms: sa.ArmSet, seed: int = 5) -> np.ndarray:
+    theta = np.random.default_rng(seed).normal(size=arms.rank) * 0.02
+    theta[0] = 0.4
+    return theta
+
+
+def played(
+    arms: sa.ArmSet,
+    pieces: int = 12,
+    columns: int = 40,
+    blocks: int = 4,
+    order: Order = "iid",
+    seed: int = 1,
+    move: float = 0.0,
+    reference: bool = True,
+) -> Log:
+    """A test whose pieces play different arms; successes and failures."""
+    rng, theta, log = np.random.default_rng(seed), effects(arms), []
+    for j in range(pieces):
+        if j % 3 == 0:
+            chosen = np.sort(rng.choice(arms.size, columns, replace=False))
+            X = arms.coordinates_of(chosen)
+            counts = rng.integers(1, 4, columns)
+        w = counts / counts.sum()
+        b = int(counts.sum())
+        segment = Segment(
+            w[None],
+            np.array([blocks * b]),
+            order,
+            b if order == "blocks" else 1,
+            0.9 * theta[None] if reference and j % 2 else None,
+            chosen,
+        )
+        at = columns_between(segment, seed, j, 0, blocks * b)
+        shifted = theta.copy()
+        shifted[1] += move * (j >= pieces / 2)
+        wins = (rng.random(at.size) < np.clip(X @ shifted, 0, 1)[at]).astype(float)
+        n, s = np.bincount(at, minlength=columns), np.bincount(at, wins, columns).astype(float)
+        log.append((segment, SegmentStats(n[None], s[None], s[None])))
+    return log
+
+
+def dense(arms: sa.ArmSet, log: Log) -> Log:
+    """The same with a column for every arm."""
+
+    def spread(values: Any, at: Any) -> Any:
+        out = np.zeros((1, arms.size), dtype=values.dtype)
+        out[:, at] = values
+        return out
+
+    return [
+        (
+            replace(segment, weights=spread(segment.weights, segment.arms), arms=None),
+            SegmentStats(
+                *(spread(v, segment.arms) for v in (stats.counts, stats.sums, stats.squares))
+            ),
+        )
+        for segment, stats in log
+    ]
+
+
+@pytest.mark.parametrize("order", ["iid", "blocks"])
+@pytest.mark.parametrize("reference", [True, False])
+def test_pieces_of_few_arms_give_the_evidence_of_all_arms(order: Order, reference: bool) -> None:
+    log = played(SMALL, order=order, reference=reference)
+    few, every = (Evidence.from_segments(SMALL, one) for one in (log, dense(SMALL, log)))
+    np.testing.assert_allclose(few.scores, every.scores, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(few.squares, every.squares, rtol=1e-8, atol=1e-8)
+    assert (few.within is None) == (every.within is None) == (order == "iid")
+    if few.within is not None and every.within is not None:
+        np.testing.assert_allclose(few.within, every.within, rtol=1e-8, atol=1e-8)
+    assert few.columns is not None
+    assert every.columns is None
+    assert every.weights is not None
+    np.testing.assert_array_equal(few.weights, every.weights[:, :, few.columns])
+    for found, truth in (
+        (fixed_budget(few), fixed_budget(every)),
+        (confidence_sequence(few, 3000), confidence_sequence(every, 3000)),
+        (
+            confidence_sequence(few, 3000, reward_range=(0, 1)),
+            confidence_sequence(every, 3000, reward_range=(0, 1)),
+        ),
+    ):
+        for name in ("low", "high", "gap_low", "gap_high", "standard_errors"):
+            np.testing.assert_allclose(getattr(found, name), getattr(truth, name), rtol=1e-6)
+    one, two = drift_report(few), drift_report(every)
+    assert one.gap_p_value == pytest.approx(two.gap_p_value, rel=1e-6)
+    assert one.averages == pytest.approx(two.averages)
+
+
+def test_arms_that_do_not_span_are_refused_as_ever() -> None:
+    segment = played(SMALL)[0][0]
+    few = replace(segment, weights=np.ones((1, 1)), arms=segment.arms[:1], reference=None)  # type: ignore[index]  # it has arms
+    one = SegmentStats(np.array([[4]]), np.array([[1.0]]), np.array([[1.0]]))
+    with pytest.raises(InvalidInputError, match="directions of the arms' span unplayed"):
+        Evidence.from_segments(SMALL, [(few, one)])
+
+
+@pytest.mark.parametrize("order", ["iid", "blocks"])
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_short_list_says_no_more_than_the_whole(order: Order, direction: Direction) -> None:
+    log = played(SMALL, pieces=30, order=order, blocks=12)
+    evidence = replace(Evidence.from_segments(SMALL, log), direction=direction)
+    view, best = shortlisted(evidence, most=10)
+    shown = view.shown
+    assert shown is not None
+    assert 10 <= shown.size < SMALL.size
+    for whole, few in (
+        (fixed_budget(evidence), fixed_budget(view, recommended=best)),
+        (confidence_sequence(evidence, 9000), confidence_sequence(view, 9000, recommended=best)),
+    ):
+        assert shown[few.recommended[0]] == whole.recommended[0]
+        assert np.isfinite(few.low).all()
+        slack = 1e-9
+        assert (few.low[0] <= whole.low[0, shown] + slack).all()
+        assert (few.high[0] >= whole.high[0, shown] - slack).all()
+        assert (few.gap_low[0] <= whole.gap_low[0, shown] + slack).all()
+        assert (few.gap_high[0] >= whole.gap_high[0, shown] - slack).all()
+        assert (few.plausible[0] >= whole.plausible[0, shown]).all()
+        assert few.plausible.sum() + few.others >= whole.plausible.sum()
+        np.testing.assert_allclose(few.estimates[0], whole.estimates[0, shown])
+    exact, bound = (bounded_terms(one, (0, 1)) for one in (evidence, view))
+    np.testing.assert_array_equal(exact[0], bound[0])
+    assert (bound[1] >= exact[1][..., shown] - 1e-9).all()
+    found = confidence_sequence(view, 9000, reward_range=(0, 1), recommended=best)
+    truth = confidence_sequence(evidence, 9000, reward_range=(0, 1))
+    assert (found.high - found.low > 0.95 * (truth.high - truth.low)[:, shown]).all()
+
+
+def test_bounds_of_a_family_are_those_of_bonferroni_and_scheffe() -> None:
+    freedom = np.array([np.inf, 12.0])
+    X, covariance = SMALL.coordinates[:5], np.tile(np.eye(22), (2, 1, 1))
+    values, pairs, best = critical_values(X, covariance, freedom, 0.05, family=64)
+    tails: list[Any] = [scipy.stats.norm, scipy.stats.t(12)]
+    for i, tail in enumerate(tails):
+        assert values[i] == pytest.approx(tail.isf(0.05 / 128))
+        assert best[i] == pytest.approx(np.full(5, tail.isf(0.05 / 63)))
+    assert pairs[0] == pytest.approx(scipy.stats.norm.isf(0.05 / (64 * 63)))
+    many, _, _ = critical_values(X[:, :2], np.eye(2)[None], freedom[:1], 0.05, family=10**9)
+    assert many[0] == pytest.approx(np.sqrt(scipy.stats.chi2.isf(0.05, 2)))
+    # with all arms there is nothing to bound
+    whole = critical_values(SMALL.coordinates, covariance, freedom, 0.05)
+    same = critical_values(SMALL.coordinates, covariance, freedom, 0.05, family=64)
+    assert all(np.array_equal(one, two) for one, two in zip(whole, same, strict=True))
+    assert (values >= whole[0]).all()
+
+
+@pytest.mark.parametrize("order", ["iid", "blocks"])
+@pytest.mark.parametrize("rounds", [3, 40])
+def test_who_is_plausible_in_passes_is_who_is_so_directly(order: Order, rounds: int) -> None:
+    log = played(LARGE, pieces=8, columns=150, order=order, blocks=rounds)
+    view, best = shortlisted(Evidence.from_segments(LARGE, log))
+    scatter, X = score_scatter(view), LARGE.coordinates
+    first = view.arms.coordinates[best[0]]
+    D = (first - X)[None]
+    gaps = D @ view.theta[0] * view.played[0]
+    for z in (1.0, 3.0, 4.5):
+        error, skew = error_and_skew(D, view, scatter)
+        low, _ = skewed_limits(gaps, error, skew, np.full((1, 1), z))
+        plain = gaps - z * error
+        passed = in_passes(view, scatter, first, z)
+        np.testing.assert_array_equal(passed, low[0] <= 0)
+        assert passed.sum() >= (plain[0] <= 0).sum()
+    assert 1 <= in_passes(view, scatter, first, 1.0).sum() < LARGE.size
+
+
+@pytest.mark.parametrize("reward_range", [None, (0.0, 1.0)])
+@pytest.mark.parametrize("order", ["iid", "blocks"])
+def test_confidence_sequences_count_all_arms(
+    order: Order, reward_range: tuple[float, float] | None
+) -> None:
+    log = played(LARGE, pieces=12, columns=150, order=order, blocks=60)
+    evidence = Evidence.from_segments(LARGE, log)
+    found = confidence_sequence(evidence, 40_000, 0.95, reward_range)
+    view, best = shortlisted(evidence)
+    truth = _in_passes(_watch(view, 40_000, reward_range), 11, 0.95, best)
+    assert found.shown is not None
+    np.testing.assert_array_equal(found.plausible[0], truth[found.shown])
+    assert found.plausible.sum() + found.others == truth.sum()
+    # a view of others gives the same for them
+    others = np.setdiff1d(np.random.default_rng(2).integers(0, 8192, 50), found.shown)
+    recommended = found.shown[found.recommended[0]]
+    shown = np.unique([*others, recommended])
+    more = confidence_sequence(
+        evidence.view(shown),
+        40_000,
+        0.95,
+        reward_range,
+        recommended=[int(np.searchsorted(shown, recommended))],
+    )
+    np.testing.assert_array_equal(more.plausible[0], truth[shown])
+
+
+def test_short_lists_have_the_best_and_who_led() -> None:
+    evidence = Evidence.from_segments(LARGE, played(LARGE, pieces=20, columns=150, blocks=2))
+    view, best = shortlisted(evidence, np.array([77]))
+    shown = view.shown
+    assert shown is not None
+    assert shown[best[0]] == 77
+    assert (np.diff(shown) > 0).all()
+    values = LARGE.values(evidence.theta[0])
+    assert set(np.argsort(-values)[:100]) <= set(shown.tolist())
+    scores, rounds = np.cumsum(evidence.scores[0], axis=0), np.cumsum(evidence.rounds[0])
+    path = confidence_path(evidence, 20_000, at=[0, 19])
+    for look, j in zip(path, (0, 19), strict=True):
+        assert look.shown is not None
+        leader = LARGE.values(scores[j] / rounds[j]).argmax()
+        assert look.shown[look.recommended[0]] == leader
+    assert view.arms.names[best[0]] == LARGE.names[77]
+    with pytest.raises(InvalidInputError, match="one test at a time"):
+        shortlisted(replace(evidence, rounds=np.tile(evidence.rounds, (2, 1))))
+
+
+def test_small_rewards_can_be_good_in_large_sets() -> None:
+    log = played(LARGE, columns=150, reference=False)
+    up = fixed_budget(Evidence.from_segments(LARGE, log))
+    turned = [(segment, stats.negated()) for segment, stats in log]
+    down = fixed_budget(Evidence.from_segments(LARGE, turned, "minimize"))
+    assert up.shown is not None
+    np.testing.assert_array_equal(up.shown, down.shown)
+    np.testing.assert_allclose(up.gaps, down.gaps)
+    np.testing.assert_allclose(up.gap_low, down.gap_low)
+    assert up.others == down.others
+
+
+def test_drift_of_large_sets_is_seen_in_the_parameters() -> None:
+    mean, basis = spread_of(LARGE)
+    np.testing.assert_allclose(mean, LARGE.coordinates.mean(axis=0), atol=1e-12)
+    assert len(basis) == LARGE.rank - 1
+    quiet = drift_report(Evidence.from_segments(LARGE, played(LARGE, columns=150, blocks=30)))
+    assert quiet.gap_p_value > 0.01
+    loud = drift_report(
+        Evidence.from_segments(LARGE, played(LARGE, columns=150, blocks=30, move=0.05))
+    )
+    assert loud.gaps_move
+    assert loud.others == LARGE.size - len(loud.names)
+    assert 100 <= len(loud.names) <= 110
+    assert loud.best in loud.names
+    assert set(loud.leaders) <= set(loud.names)
+    assert "changed over time" in str(loud)
+    assert len(str(loud).splitlines()[0]) < 500
+    # the average over all arms is the constant effect
+    assert loud.averages == pytest.approx(effects(LARGE)[0], abs=0.1)
+
+
+def test_drift_p_values_hold_in_large_sets() -> None:
+    small = [
+        drift_report(
+            Evidence.from_segments(LARGE, played(LARGE, 8, 120, 8, seed=s, reference=False))
+        ).gap_p_value
+        for s in range(20)
+    ]
+    assert np.mean(np.array(small) < 0.05) <= 0.2
+
+
+def test_other_ways_to_conclude_name_few_of_many_arms() -> None:
+    log = played(LARGE, columns=150, blocks=10)
+    evidence = Evidence.from_segments(LARGE, log)
+    among = evidence.columns
+    assert among is not None
+    counts, sums = np.zeros((2, among.size))
+    for segment, stats in log:
+        assert segment.arms is not None
+        at = np.searchsorted(among, segment.arms)
+        counts[at] += stats.counts[0]
+        sums[at] += stats.sums[0]
+    found = what_otherwise(evidence, counts, sums, among=among)
+    assert len(found.names) <= 110
+    assert found.raw is not None
+    means = sums / np.maximum(counts, 1)
+    assert found.raw.leader == LARGE.names[int(among[means.argmax()])]
+    assert {found.best, found.winner, found.raw.leader} <= set(found.names)
+    assert sum(len(drop.names) + drop.others for drop in found.dropped) == LARGE.size - 1
+    assert len(str(found)) < 3000
+    place = found.names.index(found.raw.leader)
+    assert found.raw.means[place] == pytest.approx(means.max())
+
+
+def test_ways_to_conclude_are_the_same_with_few_columns() -> None:
+    log = played(SMALL, blocks=10)
+    few, every = Evidence.from_segments(SMALL, log), dense(SMALL, log)
+    among = few.columns
+    assert among is not None
+    counts = np.concatenate([stats.counts for _, stats in every])
+    sums = np.concatenate([stats.sums for _, stats in every])
+    one = what_otherwise(few, counts[:, among], sums[:, among], among=among).to_dict()
+    two = what_otherwise(few, counts, sums).to_dict()
+    assert one == two
+
+
+def logged(log: Log, lose: np.ndarray | None = None, seed: int = 3) -> list[LoggedSegment]:
+    """lose : arms of which every third reward is lost."""
+    rng, out = np.random.default_rng(seed), []
+    for segment, stats in log:
+        kept = rng.binomial(stats.counts, 0.97)
+        if lose is not None and segment.arms is not None:
+            kept = np.where(np.isin(segment.arms, lose), rng.binomial(kept, 2 / 3), kept)
+        out.append(LoggedSegment(segment, stats.counts, None, kept))
+    return out
+
+
+def together(arms: sa.ArmSet, pieces: list[LoggedSegment]) -> list[LoggedSegment]:
+    def spread(values: Any, at: Any) -> Any:
+        out = np.zeros((1, arms.size), dtype=values.dtype)
+        out[:, at] = values
+        return out
+
+    return [
+        LoggedSegment(
+            replace(p.segment, weights=spread(p.segment.weights, p.segment.arms), arms=None),
+            spread(p.assigned, p.segment.arms),
+            p.handed,
+            spread(p.rewarded, p.segment.arms),
+        )
+        for p in pieces
+    ]
+
+
+@pytest.mark.parametrize("order", ["iid", "blocks", "cut blocks", "shuffled"])
+def test_groups_vary_as_the_sums_of_their_arms(order: str) -> None:
+    kind: Order = "blocks" if "blocks" in order else order  # type: ignore[assignment]  # an order
+    log = played(SMALL, order=kind, blocks=3)
+    if order == "cut blocks":  # lists that do not come out even, and blocks that are cut off
+        cut = []
+        for j, (segment, _) in enumerate(log):
+            part = replace(segment, block=17, rounds=np.array([56]))
+            at = columns_between(part, 1, j, 0, 56)
+            n = np.bincount(at, minlength=part.columns)[None]
+            cut.append((part, SegmentStats(n, n.astype(float), n.astype(float))))
+        log = cut
+    pieces = logged(log)
+    whole = together(SMALL, pieces)
+    for crowd, balance in (
+        (assignment_crowd(SMALL.names, pieces), assignment_balance(whole)[0]),
+        (attrition_crowd(SMALL.names, pieces), attrition_balance(whole)),
+    ):
+        at = crowd.arms
+        np.testing.assert_allclose(crowd.observed, balance.observed[0, at])
+        np.testing.assert_allclose(crowd.expected, balance.expected[0, at])
+        covariance = balance.covariance[0][np.ix_(at, at)]
+        np.testing.assert_allclose(crowd.variance, np.diag(covariance), atol=1e-9)
+        assert crowd.draws == pytest.approx(balance.draws[0])
+        np.testing.assert_allclose(crowd.hits, balance.hits[0, at], atol=1e-9)
+        for trait, found in zip(crowd.traits, crowd.covariances, strict=True):
+            M = np.equal.outer(np.arange(len(trait.groups)), trait.labels).astype(float)
+            np.testing.assert_allclose(found, M @ covariance @ M.T, atol=1e-8)
+
+
+def test_few_columns_of_a_large_set_are_tested_jointly() -> None:
+    pieces = logged(played(SMALL))
+    for test in (srm_test, attrition_test):
+        few, every = test(SMALL.names, pieces), test(SMALL.names, together(SMALL, pieces))
+        assert few.p_value == pytest.approx(every.p_value)
+        assert few.verdict == every.verdict
+    assert health_report(SMALL.names, pieces).status != "fail"
+
+
+def test_a_healthy_crowd_raises_no_alarm() -> None:
+    p_values = []
+    for seed in range(20):
+        pieces = logged(played(LARGE, 6, 120, 6, order="iid", seed=seed, reference=False))
+        p_values += [srm_test(LARGE.names, pieces).p_value]
+        p_values += [attrition_test(LARGE.names, pieces).p_value]
+    assert min(p_values) > 1e-4
+    assert np.mean(np.array(p_values) < 0.1) < 0.2
+    arms = np.unique([piece.segment.arms for piece in pieces])
+    assert f"{arms.size} variants" in srm_test(LARGE.names, pieces).verdict
+
+
+def test_a_level_that_loses_rewards_is_found_among_many_arms() -> None:
+    log = played(LARGE, 6, 150, 12)
+    loses = np.flatnonzero(np.arange(LARGE.size) % 2 == 1)  # s12=on
+    found = attrition_test(LARGE.names, logged(log, loses))
+    assert found.p_value < 1e-6
+    assert found.culprit == "variants with s12=on"
+    assert found.verdict.startswith("Variants with s12=on miss ")
+    report = health_report(LARGE.names, logged(log, loses))
+    assert report.status == "fail"
+    assert len(str(report)) < 3000
+
+
+def test_one_arm_that_loses_rows_is_found_among_many() -> None:
+    log = played(LARGE, 6, 150, 200)
+    pieces = logged(log)
+    victim = int(pieces[0].segment.arms[7])  # type: ignore[index]  # it has arms
+    hurt = []
+    for piece in pieces:
+        here = piece.segment.arms == victim
+        assert piece.rewarded is not None
+        hurt.append(
+            replace(
+                piece,
+                assigned=np.where(here, piece.assigned // 2, piece.assigned),
+                rewarded=np.where(here, piece.rewarded // 2, piece.rewarded),
+            )
+        )
+    found = srm_test(LARGE.names, hurt)
+    assert found.culprit == LARGE.names[victim]
+    assert found.p_value < 1e-6
+    assert found.lost > 0
+    assert len(found.names) == 20
+    assert srm_test(LARGE.names, pieces).p_value > 1e-3
+
+
+def test_what_no_luck_can_do_is_found_among_many() -> None:
+    pieces = logged(played(LARGE, 6, 150, 4, order="blocks"))
+    moved = pieces[2].assigned.copy()
+    moved[0, 3] += 4
+    moved[0, 4:] -= np.minimum(moved[0, 4:], 1) * (np.arange(146) < 4)
+    wrong = [*pieces[:2], replace(pieces[2], assigned=moved, rewarded=moved), *pieces[3:]]
+    found = srm_test(LARGE.names, wrong)
+    assert found.p_value == 0
+    assert "no luck can do that" in found.verdict
+    assert found.culprit == LARGE.names[int(pieces[2].segment.arms[3])]  # type: ignore[index]  # it has arms
+
+
+def test_traits_of_bundles_and_of_plain_names() -> None:
+    bundles = sa.ArmSet.bundles([f"i{k}" for k in range(20)], size=5)
+    arms = np.arange(0, bundles.size, 37)
+    *items, near = traits_of(bundles.names, arms)
+    assert len(items) == 20
+    third = items[3]
+    truth = ["i3" in bundles.names[k].split(" + ") for k in arms.tolist()]
+    np.testing.assert_array_equal(third.labels.astype(bool), truth)
+    assert len(near.groups) == 50
+    (plain,) = traits_of([f"v{k}" for k in range(300)], np.arange(300))
+    assert plain.groups[0] == "the 6 variants from v0 to v5"
+    assert (np.bincount(plain.labels) == 6).all()

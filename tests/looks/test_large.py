@@ -1,0 +1,244 @@
+"""Looks at tests of very many variants: few of them are shown, all of them are spoken of."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.answers import LiveAssignment
+from steadyarm.cli.experiment_show import print_drift, print_experiment, print_verdict
+from steadyarm.client.reading import drift_in, verdict_in
+from steadyarm.dashboard.charts import CHARTS, sections_of
+from steadyarm.dashboard.views import leaderboard, what_is_tested
+from steadyarm.factors import factors_in, factors_of
+from steadyarm.facts import verdict_facts
+from steadyarm.inference import Evidence
+from steadyarm.ledger import OpenSegment
+from steadyarm.looks import Look, effects_of, look_at, order_of, shares_of, standing_of
+from steadyarm.reports.experiment import experiment_report
+from steadyarm.reports.markdown import text as markdown
+from steadyarm.segments import Segment, SegmentStats
+
+FACTORS = {f"s{i}": ["off", "on"] for i in range(13)}
+LARGE = sa.ArmSet.factorial(FACTORS)
+VISITS = 2400
+
+
+@pytest.fixture(scope="module")
+def test() -> sa.Experiment:
+    """A test that has ended; the first slot matters most."""
+    experiment = sa.create_experiment("big", LARGE, sa.Steady(), VISITS, "memory", seed=4)
+    rng, done = np.random.default_rng(1), 0
+    while done < VISITS:
+        asked = experiment.ask_many([f"unit {done + i}" for i in range(400)])
+        got = [one for one in asked if isinstance(one, LiveAssignment)]
+        chance = [0.3 + 0.4 * one.name.startswith("s0=on") for one in got]
+        rewards = (rng.random(len(got)) < chance).astype(float).tolist()
+        experiment.tell_many([(one.id, reward) for one, reward in zip(got, rewards, strict=True)])
+        done += len(got)
+    return experiment
+
+
+@pytest.fixture(scope="module")
+def look(test: sa.Experiment) -> Look:
+    return look_at(test)
+
+
+def test_a_look_shows_few_and_speaks_of_all(look: Look) -> None:
+    verdict = look.verdict
+    assert verdict is not None
+    assert verdict.shown is not None
+    assert look.shown is not None
+    np.testing.assert_array_equal(look.shown, verdict.shown)
+    assert look.size == verdict.variants == LARGE.size
+    assert 100 <= len(look.names) <= 120
+    assert look.names[verdict.row] == verdict.name == LARGE.names[verdict.arm]
+    assert verdict.name.startswith("s0=on")
+    assert len(verdict.plausible) + verdict.others == verdict.possible <= LARGE.size
+    assert not verdict.sure
+    assert f"{verdict.possible:,} of 8,192 variants" in str(verdict)
+    assert "8,192 variants" in look.headline or "no other is ruled out" in look.headline
+    assert sum(look.assigned) <= VISITS == look.status.handed
+    order = order_of(look)
+    assert order[0] == verdict.row
+    assert sorted(order) == list(range(len(look.names)))
+    assert standing_of(look, verdict.row) == "ahead"
+
+
+def test_counts_and_shares_are_those_of_the_arms_shown(look: Look) -> None:
+    assert look.shown is not None
+    status = look.status
+    assert status.arms is not None
+    counts = dict(zip(status.arms, status.assigned, strict=True))
+    for arm, count in zip(look.shown.tolist(), look.assigned, strict=True):
+        assert counts.get(arm, 0) == count
+    shares = look.shares
+    assert shares is not None
+    assert len(shares.names) == 41
+    assert shares.rest > 0
+    np.testing.assert_allclose(shares.planned.sum(axis=1), 1.0)
+    assert shares.given.sum() == VISITS
+    assert shares.variants >= sum(count > 0 for count in status.assigned)
+    assert look.planned is not None
+    assert look.planned.shape == look.shown.shape
+    assert 0 <= look.planned.sum() <= 1 + 1e-9
+
+
+def test_the_course_ends_with_the_verdict(look: Look) -> None:
+    course, verdict = look.course, look.verdict
+    assert course is not None
+    assert verdict is not None
+    assert course.variants == LARGE.size
+    assert course.names[int(course.leaders[-1])] == verdict.name
+    k = list(course.names).index(verdict.name)
+    np.testing.assert_allclose(
+        [course.low[-1, k], course.high[-1, k]], verdict.intervals[verdict.row]
+    )
+    assert course.possible[-1] == verdict.possible
+    assert (course.possible[:-1] >= 1).all()
+
+
+def test_effects_of_a_large_set_are_those_of_its_table() -> None:
+    """Against averages over all arms, which the small way takes."""
+    factors = {"a": ["x", "y", "z"], **{f"s{i}": ["off", "on"] for i in range(11)}}
+    arms = sa.ArmSet.factorial(factors)
+    assert arms.large
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(1, 4, arms.rank)) * 100
+    root = rng.normal(size=(arms.rank, arms.rank))
+    squares = np.tile(root @ root.T * 1000, (1, 4, 1, 1))
+    evidence = Evidence(arms, np.full((1, 4), 1000), scores, squares)
+    levels = factors_in(arms)
+    assert levels is not None
+    assert list(levels) == list(factors)
+    assert levels["a"] == ("x", "y", "z")
+    found = effects_of(evidence, levels)
+    X = arms.coordinates.reshape(3, *[2] * 11, -1)
+    theta = evidence.theta[0]
+    for effect in found.main:
+        f, i = list(levels).index(effect.factor), levels[effect.factor].index(effect.level)
+        truth = np.moveaxis(X, f, 0)[i].reshape(-1, arms.rank).mean(axis=0) @ theta
+        assert effect.mean == pytest.approx(truth)
+        assert effect.low < effect.difference < effect.high
+    assert len(found.pairs) == 12 * 11 / 2
+    pair = next(p for p in found.pairs if {p.first, p.second} == {"a", "s3"})
+    cells = np.moveaxis(X, 4, 1).reshape(3, 2, -1, arms.rank).mean(axis=2) @ theta
+    np.testing.assert_allclose(pair.means, cells)
+
+
+def test_factors_of_large_sets_are_not_read_from_names() -> None:
+    assert factors_in(LARGE) == {name: tuple(levels) for name, levels in FACTORS.items()}
+    small = sa.ArmSet.factorial({"a": ["x", "y"], "b": ["x", "y"]})
+    assert factors_in(small) == factors_of(small.names)
+    assert factors_in(sa.ArmSet.bundles([f"i{k}" for k in range(20)], size=5)) is None
+
+
+def test_charts_of_large_sets_draw_few(look: Look) -> None:
+    for _, chart in sections_of(look):
+        assert len(chart.table.rows) < 5000
+        assert all(len(series.x) < 20_000 for panel in chart.panels for series in panel.series)
+    board = CHARTS["leaderboard"].chart(look)
+    assert board is not None
+    assert look.verdict is not None
+    assert f"{look.verdict.possible:,} of 8,192 variants" in board.summary
+    assert len(board.table.rows) == len(look.names)
+    shares = CHARTS["allocation"].chart(look)
+    assert shares is not None
+    assert sum(series.color is None for series in shares.panels[0].series) == 1
+    top = np.sum([series.y for series in shares.panels[0].series], axis=0)
+    np.testing.assert_allclose(top, 1.0)
+
+
+def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, look: Look) -> None:
+    rows = leaderboard(look)
+    assert len(rows) == 30
+    assert rows[0].name == look.names[order_of(look)[0]]
+    assert len(leaderboard(look, None)) == len(look.names)
+    assert what_is_tested(look).startswith("8,192 combinations")
+    page = markdown(experiment_report(test, look, replay=False, fingerprint=False))
+    assert look.verdict is not None
+    assert f"{look.verdict.possible - 1:,} variants cannot be ruled out" in page
+    assert "8,192" in page
+    assert len(page) < 200_000
+
+
+def test_the_command_line_prints_few(test: sa.Experiment) -> None:
+    verdict, out = test.recommend(), io.StringIO()
+    with redirect_stdout(out):
+        print_experiment(test)
+        print_verdict(verdict, test.settings)
+        print_drift(test.drift())
+    text = out.getvalue()
+    assert len(text.splitlines()) < 250
+    assert "of 8,192 variants were handed out so far" in text
+    assert f"{verdict.possible:,} of all may be the best" in text
+    assert "The best 10 of 8,192 variants are shown." in text
+
+
+def test_answers_of_the_service_are_short_and_come_back(test: sa.Experiment) -> None:
+    verdict = test.recommend()
+    facts = json.loads(json.dumps(verdict_facts(verdict, LARGE.names)))
+    assert len(facts["arms"]) == len(verdict.estimates) <= 120
+    assert facts["others"] == verdict.others
+    assert facts["variants"] == LARGE.size
+    back = verdict_in(facts)
+    assert str(back) == str(verdict)
+    assert (back.arm, back.row, back.sure) == (verdict.arm, verdict.row, verdict.sure)
+    np.testing.assert_array_equal(back.shown, verdict.shown)
+    report = test.drift()
+    told = drift_in(json.loads(json.dumps(report.to_dict())))
+    assert str(told) == str(report)
+    np.testing.assert_allclose(told.averages, report.averages)
+
+
+def test_before_the_first_reward_the_first_variants_are_shown() -> None:
+    fresh = sa.create_experiment("fresh", LARGE, sa.Steady(), 1000, "memory", seed=4)
+    empty = look_at(fresh)
+    assert empty.headline == "Waiting for the first of 1,000 visits to 8,192 variants."
+    assert len(empty.names) == 100
+    fresh.ask_many([f"unit {i}" for i in range(50)])
+    handed = look_at(fresh)
+    assert sum(handed.assigned) == 50
+    assert handed.verdict is None
+    assert len(leaderboard(handed)) == 30
+
+
+def test_sure_only_if_all_others_are_ruled_out(look: Look) -> None:
+    verdict = look.verdict
+    assert verdict is not None
+    alone = replace(verdict, plausible=(verdict.name,), others=0)
+    assert alone.sure
+    assert "All others are ruled out" in str(alone)
+    one = replace(alone, others=1)
+    assert not one.sure
+    assert "2 of 8,192 variants cannot be ruled out" in str(one)
+    assert standing_of(replace(look, verdict=alone), verdict.row) == "best"
+    assert standing_of(replace(look, verdict=one), verdict.row) == "ahead"
+
+
+def test_shares_sum_up_what_is_handed_out_less() -> None:
+    rng, pieces = np.random.default_rng(0), []
+    for j in range(3):
+        arms = np.sort(rng.choice(LARGE.size, 60, replace=False))
+        segment = Segment(np.full((1, 60), 1 / 60), np.array([600]), arms=arms)
+        given = rng.multinomial(600, segment.weights[0])
+        zero = np.zeros((1, 60))
+        stats = SegmentStats(given[None], zero, zero)
+        pieces.append(OpenSegment(j, segment, stats, handed=600, assigned=given))
+    shares = shares_of(LARGE.names, pieces)
+    played = np.unique([piece.segment.arms for piece in pieces])
+    assert shares.variants == len(played)
+    assert shares.names[-1] == f"{shares.rest} other variants"
+    assert shares.turns.tolist() == [False, True, True]
+    for k, name in enumerate(shares.names[:-1]):
+        arm = LARGE.index(name)
+        for j, piece in enumerate(pieces):
+            here = piece.segment.arms == arm
+            assert shares.given[j, k] == piece.assigned[here].sum()
+    assert (shares.given.sum(axis=1) == 600).all()
