@@ -96,11 +96,17 @@ def _walsh(factors: int, interactions: int, constant: bool) -> Walsh:
 
 @kernel
 def transform(values: NDArray[np.float64]) -> None:
-    """Sum over j of values[j] (-1)^|i & j|, for every i, in place."""
-    half = 1
-    while half < values.size:
-        for start in range(0, values.size, 2 * half):
-            for i in range(start, start + half):
-                low, high = values[i], values[i + half]
-                values[i], values[i + half] = low + high, low - high
-        half *= 2
+    """Sum over j of values[j] (-1)^|i & j|, for every i, in place; two bits at a time."""
+    step, size = 1, values.size
+    while 4 * step <= size:
+        for start in range(0, size, 4 * step):
+            for i in range(start, start + step):
+                a, b = values[i], values[i + step]
+                c, d = values[i + 2 * step], values[i + 3 * step]
+                values[i], values[i + step] = a + b + (c + d), a - b + (c - d)
+                values[i + 2 * step], values[i + 3 * step] = a + b - (c + d), a - b - (c - d)
+        step *= 4
+    if 2 * step <= size:
+        for i in range(step):
+            a, b = values[i], values[i + step]
+            values[i], values[i + step] = a + b, a - b
