@@ -91,6 +91,22 @@ class Segment:
             raise InvalidInputError(f"the segment does not play arm {arm}.")
         return column
 
+    def trial(self, i: int) -> Segment:
+        """Trial i alone, as a batch of one."""
+        one = slice(i, i + 1)
+        reference = None if self.reference is None else self.reference[one]
+        return replace(
+            self, weights=self.weights[one], rounds=self.rounds[one], reference=reference
+        )
+
+    def dense(self, arms: int) -> Segment:
+        """The same with a column for every one of so many arms."""
+        if self.arms is None:
+            return self
+        weights = np.zeros((self.trials, arms))
+        weights[:, self.arms] = self.weights
+        return replace(self, weights=weights, arms=None)
+
     def checked(self, arms: int) -> Segment:
         """The segment itself, if it is a proper one; to be asked of what anybody's policy makes."""
         if self.arms is not None:

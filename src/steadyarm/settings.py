@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.arms.recipes import recipe_from_dict
+from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies import Policy, policy_from_dict
 from steadyarm.segments import Direction, Segment
@@ -187,8 +187,7 @@ class Settings:
 
 def variants_in(config: Mapping[str, Any]) -> int:
     """How many variants `Settings.to_dict` wrote down, without making them."""
-    recipe = recipe_from_dict(config["arms"])
-    return len(config["arms"]["names"]) if recipe is None else len(recipe.names)
+    return len(names_in(config["arms"]))
 
 
 def microseconds(moment: float) -> int:

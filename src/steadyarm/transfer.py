@@ -20,7 +20,8 @@ import numpy as np
 
 from steadyarm.answers import id_of, instant, moment, ticket_in
 from steadyarm.arms import ArmSet
-from steadyarm.arms.recipes import recipe_from_dict
+from steadyarm.arms.names import LazyNames
+from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.replay import pages
@@ -317,10 +318,10 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
 
 def _finder(arms: Mapping[str, Any]) -> Callable[[str], int]:
     """How the arm of a name is found; LookupError or ValueError if there is none."""
-    recipe = recipe_from_dict(arms)
-    if recipe is not None:
-        return recipe.names.index
-    return {name: k for k, name in enumerate(arms["names"])}.__getitem__
+    names = names_in(arms)
+    if isinstance(names, LazyNames):
+        return names.index
+    return {name: k for k, name in enumerate(names)}.__getitem__
 
 
 def _rows(path: Path) -> Iterable[Mapping[str, Any]]:

@@ -212,6 +212,25 @@ def test_lists_too_short_leave_the_design_alone() -> None:
     assert whole_list_of_many(X, design, 7) is design
 
 
+@pytest.mark.parametrize("policy", [sa.GBAI(), sa.Steady()], ids=["g", "steady"])
+def test_factors_without_a_fraction_are_played_with_few_arms(policy: Any) -> None:
+    """Six levels are no prime number, so no regular fraction leaves any of them out."""
+    arms = sa.ArmSet.factorial({f"f{i}": [str(v) for v in range(6)] for i in range(6)}, 1)
+    segment = policy.next_segment(policy.start(arms, BUDGET))
+    assert arms.large
+    assert segment.columns <= 8 * arms.rank
+    X = arms.coordinates_of(segment.arms)
+    whole = arms.coordinates.T @ arms.coordinates / arms.size
+    inside = (X * segment.weights[0][:, None]).T @ X
+    # against equal weights on all arms, which are optimal
+    assert np.linalg.eigvals(np.linalg.solve(whole, inside)).real.min() > 0.2
+
+
+def test_published_settings_are_for_small_sets() -> None:
+    with pytest.raises(sa.InvalidInputError, match=r"8,192 variants.*exact"):
+        sa.P1RAGE.published().start(MANY, 1000)
+
+
 @pytest.mark.parametrize("policy", [sa.Peace(), sa.Uniform(), sa.SequentialHalving()], ids=repr)
 def test_policies_that_do_not_scale_say_so(policy: Any) -> None:
     with pytest.raises(sa.InvalidInputError, match=r"65,536 variants.*Steady"):

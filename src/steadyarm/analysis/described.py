@@ -60,12 +60,12 @@ def described(source: Any) -> Described | None:
         if snapshot is None:
             return None
         config = snapshot.experiment.config
-        return Described(
-            snapshot.experiment.name,
-            ArmSet.from_dict(config["arms"]),
-            config["direction"],
-            {str(record.index): record.segment.weights[0] for record, _ in snapshot.segments},
-        )
+        arms = ArmSet.from_dict(config["arms"])
+        weights = {
+            str(record.index): record.segment.dense(arms.size).weights[0]
+            for record, _ in snapshot.segments
+        }
+        return Described(snapshot.experiment.name, arms, config["direction"], weights)
     except (InvalidInputError, LookupError, TypeError) as error:
         raise InvalidInputError(
             f"{Path(source).name} cannot be read together with the description beside it: {error} "

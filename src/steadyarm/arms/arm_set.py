@@ -255,7 +255,8 @@ class ArmSet:
     @property
     def large(self) -> bool:
         """Whether policies work with few arms at a time, and in passes over all of them."""
-        return is_large(*self.rows.shape)
+        K, r = self.rows.shape
+        return is_large(K, r) and 2 * r <= K
 
     @cached_property
     def coordinates(self) -> Floats:

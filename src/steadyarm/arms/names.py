@@ -153,7 +153,7 @@ class BundleNames(LazyNames):
     def check(self) -> None:
         """Refuse items that make names which can be read in two ways."""
         for item in self.items:
-            if BETWEEN in item:
+            if BETWEEN in f" {item} ":
                 raise InvalidInputError(
                     f"item {item!r} has {BETWEEN!r} in it, which stands between the items of a "
                     "bundle, so names could not be told apart; rename it."

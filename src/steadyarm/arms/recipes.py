@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms.checks import check_count, check_factors, check_names, name_list
-from steadyarm.arms.names import BundleNames, FactorialNames, LazyNames
+from steadyarm.arms.names import BundleNames, CountedNames, FactorialNames, LazyNames
 from steadyarm.arms.rows import BundleRows, FactorialRows, Rows
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number
 
-__all__ = ["CONSTANT", "Bundles", "Factorial", "Recipe", "recipe_from_dict"]
+__all__ = ["CONSTANT", "Bundles", "Factorial", "Recipe", "names_in", "recipe_from_dict"]
 
 CONSTANT = "(constant)"  # name of the feature that is 1 for every arm
 
@@ -212,3 +212,14 @@ def recipe_from_dict(data: Mapping[str, Any]) -> Recipe | None:
     if "bundles" in data:
         return Bundles.of(data["bundles"], data["size"], data["interactions"])
     return None
+
+
+def names_in(data: Mapping[str, Any]) -> Sequence[str]:
+    """The names of the arms that `ArmSet.to_dict` wrote down, without making their features."""
+    recipe = recipe_from_dict(data)
+    if recipe is not None:
+        return recipe.names
+    if data["names"] is not None:
+        return tuple(data["names"])
+    rows = data["features"] if "features" in data else data["sparse"]["ends"]
+    return CountedNames(len(rows))

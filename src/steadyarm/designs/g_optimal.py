@@ -56,7 +56,7 @@ def g_optimal(
             )
         return solve_g(arms, tol).design()
     chosen = check_among(arms, among)
-    if arms.large and arms.rank == arms.size:
+    if arms.size * arms.rank > LARGE and arms.rank == arms.size:
         return independent_arms(arms.size, chosen, 1.0)
     check_rank(arms)
     if chosen.size * arms.rank > LARGE and not sparse:

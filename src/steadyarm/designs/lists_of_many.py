@@ -43,7 +43,8 @@ def whole_list_of_many(X: Floats, design: FewArms, length: int) -> FewArms:
         return design
     U = np.empty_like(X)
     whiten_rows(A, X, U)  # the design's information becomes the identity
-    most = np.argsort(-design.weights, kind="stable")[: CANDIDATES * length]
+    order = np.random.default_rng(0).permutation(len(X))  # of equal weights, any as well as others
+    most = np.sort(order[np.argsort(-design.weights[order], kind="stable")][: CANDIDATES * length])
     counts = np.zeros(len(X))
     counts[most] = _exchanged(U[most], _largest_remainders(design.weights[most], length), length)
     played = counts > 0

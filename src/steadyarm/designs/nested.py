@@ -92,7 +92,8 @@ def _solved_g(arms: ArmSet) -> FewArms:
     rows = arms.rows
     if isinstance(rows, FactorialRows):
         few = fraction(rows)
-        return FewArms(few, np.full(few.size, 1 / few.size), float(arms.rank))
+        if not _has_no_fraction(arms):
+            return FewArms(few, np.full(few.size, 1 / few.size), float(arms.rank))
     count = min(FIRST * arms.rank, arms.size)
     first = np.sort(np.random.default_rng(0).choice(arms.size, count, replace=False))
     design = solve_g(rows, G_PROVEN, start=(first, np.full(count, 1 / count)))
@@ -100,7 +101,7 @@ def _solved_g(arms: ArmSet) -> FewArms:
 
 
 def _solved_xy(arms: ArmSet, subset: Indices | None, before: FewArms | None) -> FewArms:
-    if subset is None and isinstance(arms.rows, BundleRows):
+    if subset is None and (isinstance(arms.rows, BundleRows) or _has_no_fraction(arms)):
         # Equal weights are optimal by symmetry; so is what has their information on few arms.
         few = large_g(arms)
         X = arms.coordinates_of(few.arms)
@@ -113,6 +114,12 @@ def _solved_xy(arms: ArmSet, subset: Indices | None, before: FewArms | None) -> 
     effort = PASSES if subset is None else None  # for subsets it is small by default
     design = solve_xy(arms.rows, PROVEN, among=subset, start=given, effort=effort)
     return FewArms(design.indices, design.weights, design.value)
+
+
+def _has_no_fraction(arms: ArmSet) -> bool:
+    """Whether it is a factorial set, but none of its arms can be left out of a regular fraction."""
+    rows = arms.rows
+    return isinstance(rows, FactorialRows) and fraction(rows).size > FIRST * arms.rank
 
 
 def _recall(key: tuple[str, bytes]) -> FewArms | None:

@@ -12,7 +12,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.active import solve_pairs, solve_saddle
 from steadyarm.designs.checks import check_among, check_directions, check_rank, check_tolerance
 from steadyarm.designs.design import Design
-from steadyarm.designs.g_optimal import independent_arms
+from steadyarm.designs.g_optimal import LARGE, independent_arms
 from steadyarm.designs.large_xy import solve_xy
 from steadyarm.designs.solve import in_coordinates, whiten
 from steadyarm.designs.support import with_few_arms
@@ -46,7 +46,7 @@ def xy_optimal(
     """
     check_tolerance(tol)
     chosen = check_among(arms, among)
-    if arms.large and arms.rank == arms.size and chosen.size > 1:
+    if arms.size * arms.rank > LARGE and arms.rank == arms.size and chosen.size > 1:
         return independent_arms(arms.size, chosen, 2.0)
     check_rank(arms)
     if arms.large and not sparse:

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 class ParametricEnvironment:
     """Rewards around x'θ_t; means are computed for the arms that are played, never for all.
 
-    What `Environment.from_parameters` is for few arms. Trials are played one at a time.
+    What `Environment.from_parameters` is for few arms.
 
     Parameters
     ----------
@@ -118,8 +118,18 @@ class ParametricEnvironment:
         rng: np.random.Generator,
         squares: bool = False,
     ) -> SegmentStats:
-        """Play the segment of one trial from its round `start` (1,) on."""
+        """Play each trial's segment from its round `start` (n,) on, one after the other."""
         segment.check_within(start, self.budget)
+        played = [
+            self._play_one(segment.trial(i), start[i : i + 1], rng) for i in range(segment.trials)
+        ]
+        counts, sums, squared = (np.concatenate(part) for part in zip(*played, strict=True))
+        return SegmentStats(counts, sums, squared if squares else None)
+
+    def _play_one(
+        self, segment: Segment, start: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """(1, m) counts, sums and squares of a batch of one."""
         rounds = int(segment.rounds[0])
         columns = columns_between(segment, int(rng.integers(2**62)), 0, 0, rounds)
         arms = columns if segment.arms is None else segment.arms[columns]
@@ -130,7 +140,7 @@ class ParametricEnvironment:
             np.bincount(columns, values, minlength=m).astype(np.float64)
             for values in (rewards, rewards**2)
         )
-        return SegmentStats(counts[None], sums[None], squared[None] if squares else None)
+        return counts[None], sums[None], squared[None]
 
     def _rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
         if isinstance(self.noise, GaussianNoise):

@@ -21,6 +21,8 @@ from steadyarm.segments import Direction, Segment, SegmentStats
 
 __all__ = ["Evidence"]
 
+TINY = np.finfo(np.float64).tiny
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -147,7 +149,11 @@ class Evidence:
     def best(self) -> NDArray[np.int64]:
         """(n,) the arm with the best estimate."""
         sign = 1.0 if self.direction == "maximize" else -1.0
-        return np.asarray((sign * self.estimates).argmax(axis=1))
+        estimates = sign * self.estimates
+        if self.whole is not None or self.arms.large:  # ties, which few features make, to the first
+            scale = np.maximum(np.abs(estimates).max(axis=1, keepdims=True), TINY)
+            estimates = np.rint(estimates / scale * 2.0**40)
+        return np.asarray(estimates.argmax(axis=1))
 
 
 def _within(

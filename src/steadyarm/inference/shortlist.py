@@ -19,6 +19,7 @@ __all__ = ["MOMENTS", "SHORT", "best_of_all", "moments", "shortlisted", "spread_
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+EQUAL = 2.0**-40  # share by which estimates may differ through rounding
 SHORT = 100  # arms with the best estimates that are shown
 MOMENTS = 16  # of the test whose leaders are shown, too
 
@@ -68,9 +69,9 @@ def best_of_all(evidence: Evidence, thetas: Floats, most: int = SHORT) -> tuple[
     for start, stop in arms.blocks():
         values = arms.rows.block(start, stop) @ turned
         last[start:stop] = values[:, -1]
-        place = values.argmax(axis=0)
-        found = values[place, np.arange(len(thetas))]
-        better = found > highest
+        found = values.max(axis=0)
+        place = (values >= found - EQUAL * np.abs(found)).argmax(axis=0)  # the first of equal ones
+        better = found > highest + np.where(np.isfinite(highest), EQUAL * np.abs(found), 0.0)
         leaders[better], highest[better] = start + place[better], found[better]
     few = min(most, arms.size)
     return leaders, np.argpartition(-last, few - 1)[:few].astype(np.int64)

@@ -152,6 +152,11 @@ class IPSPolicy(Policy[IPSStateT]):
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> IPSStateT:
         """No round played, no score."""
         few = self.scales and isinstance(arms, ArmSet) and arms.large
+        if few and self.solver != "exact":
+            raise InvalidInputError(
+                f"there are {arms.size:,} variants, which solver={self.solver!r} is not made for; "
+                'use solver="exact", whose designs of large sets are proven.'
+            )
         values = start_values(arms, budget, trials, seed, self.ties, few)
         r = self.parameters(arms)
         _check_parameters(r, trials)
