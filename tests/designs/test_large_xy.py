@@ -93,7 +93,7 @@ def test_a_rough_answer_still_has_a_proof() -> None:
 
 
 def test_without_effort_the_value_is_an_upper_bound() -> None:
-    X = np.random.default_rng(1).normal(size=(6000, 12))
+    X = np.random.default_rng(1).normal(size=(2500, 10))
     X /= np.linalg.norm(X, axis=1)[:, None]
     proven = solve_xy(DenseRows(X), 1e-2)
     answer = solve_xy(DenseRows(X), 1e-2, effort=0.0)
