@@ -89,7 +89,7 @@ def live(slots: list[int], budget: int, asks: int) -> None:
         for policy in ("steady", "p1-rage"):
             least: tuple[float, float] | None = None
             for count in slots:
-                name = f"{policy} {count}"
+                name = f"{policy}-{count}"
                 made = sa.create_experiment(
                     name, layouts(count), POLICIES[policy], budget, url, seed=1
                 )
