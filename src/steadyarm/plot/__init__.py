@@ -18,12 +18,14 @@ Examples
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from steadyarm.planning import Plan
-from steadyarm.plot import matplotlib
+from steadyarm.plot import charts, matplotlib
 from steadyarm.plot.plotly import figure_of
 from steadyarm.plot.sources import Test, chart_for, chart_of_plan
+from steadyarm.simulation import Results
 
 __all__ = [
     "allocation",
@@ -36,6 +38,7 @@ __all__ = [
     "matplotlib",
     "plan",
     "plausible",
+    "results",
     "waiting",
 ]
 
@@ -88,3 +91,8 @@ def waiting(test: Test) -> Any:
 def plan(plan: Plan) -> Any:
     """How often each policy would be wrong, against the number of visits."""
     return figure_of(chart_of_plan(plan))
+
+
+def results(found: Sequence[Results], title: str = "") -> Any:
+    """How often each policy was wrong, with exact intervals, from what `sa.simulate` returned."""
+    return figure_of(charts.results(found, title))

@@ -5,12 +5,15 @@ Matplotlib itself is imported when something is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from steadyarm.errors import MissingExtraError
 from steadyarm.planning import Plan
+from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.sources import Test, chart_for, chart_of_plan
+from steadyarm.simulation import Results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +30,7 @@ __all__ = [
     "plan",
     "plausible",
     "png",
+    "results",
     "svg",
     "waiting",
 ]
@@ -98,6 +102,11 @@ def waiting(test: Test) -> Figure:
 def plan(plan: Plan) -> Figure:
     """How often each policy would be wrong, against the number of visits."""
     return draw(chart_of_plan(plan))
+
+
+def results(found: Sequence[Results], title: str = "") -> Figure:
+    """How often each policy was wrong, with exact intervals, from what `sa.simulate` returned."""
+    return draw(charts.results(found, title))
 
 
 def _pictures() -> Any:

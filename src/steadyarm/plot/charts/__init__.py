@@ -10,6 +10,7 @@ from steadyarm.plot.charts.leaderboard import leaderboard
 from steadyarm.plot.charts.picks import matched
 from steadyarm.plot.charts.plan import plan
 from steadyarm.plot.charts.plausible import plausible
+from steadyarm.plot.charts.results import results
 from steadyarm.plot.charts.waiting import waiting
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "matched",
     "plan",
     "plausible",
+    "results",
     "waiting",
 ]
