@@ -1,0 +1,79 @@
+"""Six of thirty articles fit on the start page: which six are read most, of 593,775 bundles?
+
+Nobody can try half a million bundles. But bundles are made of articles, and a visitor who sees six
+of them says something about every bundle that has one of these. So the test shows a few hundred
+bundles that tell articles apart, and judges all of them. It starts on a Saturday, and at weekends
+people read other things. You will see the best bundle and what each article brings.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+import steadyarm as sa
+from steadyarm.inference.periods import group_pieces
+from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), metavar="DIR")
+out = parser.parse_args().out
+
+articles = [
+    "budget", "cartoon", "chess", "climate", "concert", "cycling", "editorial", "election", "film",
+    "football", "garden", "harbour", "health", "hiking", "hospital", "letters", "museum", "phones",
+    "quiz", "recipes", "rents", "schools", "space", "startups", "stocks", "storm", "trains",
+    "travel", "wages", "weddings",
+]  # fmt: skip
+bundles = sa.ArmSet.bundles(articles, size=6, interactions=1)
+
+# What only an example can know: how often a visitor reads each article that is shown.
+liked = {"election": 26, "storm": 24, "trains": 22, "rents": 21, "hospital": 20, "climate": 19}
+leisure = ("concert", "cycling", "film", "football", "garden", "recipes")
+weekday = np.array([liked.get(name, 4 + k % 7) for k, name in enumerate(articles)]) / 100
+at_leisure = np.array([name in leisure for name in articles])
+weekend = np.where(at_leisure, weekday + 0.18, 0.8 * weekday)
+rates = np.array([weekend if day % 7 < 2 else weekday for day in range(14)])
+visits_per_day = 2000
+
+# The test. The reward of a visit is how many of the six were read.
+policy = sa.GBAI(order="blocks", control_variate=True)
+test = sa.Session(policy, bundles, budget=14 * visits_per_day, seed=1)
+luck = np.random.default_rng(1)
+number_of = {name: k for k, name in enumerate(articles)}
+for visit in range(test.budget):
+    shown = test.ask()
+    six = [number_of[name] for name in shown.name.split(" + ")]
+    test.tell(shown, (luck.random(6) < rates[visit // visits_per_day, six]).sum())
+
+verdict = test.recommend()
+chosen = verdict.name.split(" + ")
+best = [articles[k] for k in np.argsort(-rates.mean(axis=0))[:6]]
+print(f"Variants: {bundles.size:,} bundles of {len(articles)} articles")
+print("Verdict:", verdict)
+print(f"Truly best: {' + '.join(best)}; {len(set(chosen) & set(best))} of 6 were found")
+
+# The picture: what each article brings, compared with the average article.
+whole = group_pieces(test.evidence(), 1)
+contrasts = bundles.dual[1:] - bundles.dual[1:].mean(axis=0)
+brings = contrasts @ whole.theta[0, 0]
+reach = 1.96 * np.sqrt(np.einsum("ki,ij,kj->k", contrasts, whole.covariance[0, 0], contrasts))
+truth = rates.mean(axis=0) - rates.mean()
+order = np.argsort(-brings)
+names = tuple(articles[k] for k in order)
+taken = np.array([name in chosen for name in names])
+estimates = [
+    Series(
+        label, names, np.where(mask, brings[order], np.nan), (brings - reach)[order],
+        (brings + reach)[order], kind="points", color=color,
+    )
+    for label, mask, color in (("chosen", taken, 0), ("not chosen", ~taken, None))
+]  # fmt: skip
+true = Series("truth", names, truth[order], kind="points", color=1)
+more = Axis("articles read more per visit than with the average article")
+panel = Panel(Axis("", "label"), more, (*estimates, true), level=0.0, sideways=True)
+title, note = "What each article brings", "Lines: 95 % intervals of each article by itself."
+chart = Chart("articles", title, title, (panel,), Table((), ()), note)
+out.mkdir(parents=True, exist_ok=True)
+sa.plot.matplotlib.draw(chart).savefig(out / "03_best_six_of_thirty.png", dpi=100)
+print(f"Picture: {out / '03_best_six_of_thirty.png'}")
