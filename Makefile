@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test browser lint format bench clean help
+.PHONY: demo test docs browser lint format bench compare clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -16,6 +16,10 @@ demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
 test: $(VENV)/dev.stamp browser ## run every test and doctest
 	$(BIN)/python -m pytest
 	@echo "Screenshots of the dashboard are in steadyarm-screenshots/."
+
+docs: $(VENV)/dev.stamp ## build the documentation site, strictly, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "The site is in build/site; $(BIN)/mkdocs serve shows it."
 
 browser: | $(VENV)/bin/python ## chromium and axe-core, for tests in a real browser
 	@tests/browser/install.sh $(VENV)/browser
@@ -33,8 +37,26 @@ format: $(VENV)/dev.stamp ## let ruff rewrite the code
 bench: $(VENV)/dev.stamp ## measure speed, as ratios within one run
 	for script in benchmarks/how_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
+COMPARE := .venv-compare
+COMPARE_PIP := $(COMPARE)/bin/python -m pip --quiet --disable-pip-version-check
+
+compare: $(COMPARE)/peers.stamp $(if $(AX),$(COMPARE)/ax.stamp) ## the same drifting tests, decided by what people use instead; AX=1 with Ax (5 GB)
+	$(COMPARE)/bin/python -m benchmarks.against_what_people_use $(ARGS)
+
+$(COMPARE)/bin/python:
+	$(PYTHON) -m venv $(COMPARE)
+
+$(COMPARE)/peers.stamp: pyproject.toml constraints.txt benchmarks/peers.txt benchmarks/peers-alone.txt | $(COMPARE)/bin/python
+	$(COMPARE_PIP) install --constraint constraints.txt --editable . --requirement benchmarks/peers.txt
+	$(COMPARE_PIP) install --no-deps --requirement benchmarks/peers-alone.txt
+	@touch $@
+
+$(COMPARE)/ax.stamp: benchmarks/peers-ax.txt | $(COMPARE)/peers.stamp
+	$(COMPARE_PIP) install --constraint constraints.txt --requirement benchmarks/peers-ax.txt
+	@touch $@
+
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-results steadyarm-screenshots
+	rm -rf $(VENV) $(COMPARE) build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results steadyarm-screenshots
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

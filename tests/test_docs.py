@@ -11,13 +11,15 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.policies import POLICIES
+from tools.docs.pages import MADE
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BESIDE = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 NOT_FILES = {"report.md", "src/steadyarm/policies/your_policy.py"}  # made by a run, or by you
 SNIPPET = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 SNIPPETS = [
-    pytest.param(*match.groups(), id=f"{path.name} {number}")
+    pytest.param(*match.groups(), id=f"{path.relative_to(ROOT)} {number}")
     for path in DOCUMENTS
     for number, match in enumerate(SNIPPET.finditer(path.read_text()))
 ]
@@ -32,15 +34,26 @@ def test_snippets_run_and_print_what_is_written(code: str, expected: str | None)
         assert printed.getvalue() == expected
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"])
+@pytest.mark.parametrize("path", [*DOCUMENTS, *BESIDE], ids=lambda path: str(path.name))
 def test_links_and_named_files_exist(path: Path) -> None:
     text = path.read_text()
     for target in re.findall(r"\]\(([^)#]+)", text):
-        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+        place = (path.parent / target).resolve()
+        made = place.is_relative_to(ROOT / "docs") and str(place.relative_to(ROOT / "docs")) in MADE
+        assert made or "://" in target or place.exists(), f"{path.name} links to {target}"
     for name in re.findall(r"`((?:[\w/]+/)?\w+\.(?:py|md|txt))`", text):
         places = (ROOT / name, ROOT / "src/steadyarm" / name, path.parent / name)
         found = any(place.exists() for place in places) or any(ROOT.glob(f"src/**/{name}"))
         assert found or name in NOT_FILES, f"no file {name}"
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *BESIDE], ids=lambda path: str(path.name))
+def test_lists_and_tables_stand_apart(path: Path) -> None:
+    """The site's Markdown, unlike others, takes them for text if they follow a paragraph."""
+    text = re.sub(r"^ *```.*?^ *```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    paragraph = r"^(?![-*+#|>]|\d+\. | )[^\n]+\n"
+    for start in re.findall(rf"{paragraph}((?:[-*+]|\d+\.) .*|\|.*)", text, flags=re.MULTILINE):
+        assert not start, f"a blank line is missing above {start[:40]!r}"
 
 
 def test_every_policy_is_in_the_readme() -> None:

@@ -1,0 +1,33 @@
+"""What mkdocs calls: adds the pages that are no files of docs/, and turns links for the site."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+if (root := str(Path(__file__).parents[2])) not in sys.path:
+    sys.path.insert(0, root)  # mkdocs loads this file by its path
+
+from tools.docs.pages import MADE, ROOT, published_files, turned
+
+__all__ = ["on_files", "on_page_markdown"]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add pages made from the code, and documents beside docs/."""
+    for place, make in MADE.items():
+        files.append(File.generated(config, place, content=make()))
+    for path, place in published_files().items():
+        files.append(File.generated(config, place, content=(ROOT / path).read_text()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Turn links, but of pages that were written for the site."""
+    place = page.file.src_uri
+    return markdown if place in MADE else turned(markdown, place)

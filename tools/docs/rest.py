@@ -1,0 +1,143 @@
+"""The page about the service's interface, from the OpenAPI document that it answers with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from steadyarm.service.openapi import document
+from steadyarm.service.problems import KINDS
+from steadyarm.service.routes import ROUTES
+from tools.docs.docstrings import cell, escaped, table
+
+__all__ = ["operations", "rest_page"]
+
+Schema = Mapping[str, Any]
+HEAD = """\
+# REST
+
+What the service answers at `/openapi.json`, as a page; [the service](../service.md) tells how to
+use it. Requests and answers are JSON. Errors are problems as RFC 9457 has them
+([Problem](#Problem)); every answer has an `X-Request-ID`. Tokens go into the header
+`Authorization: Bearer …`.
+"""
+LIMITS = {
+    "minimum": "from {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "to {}",
+    "exclusiveMaximum": "below {}",
+}
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Method, path and description of every route."""
+    for path, methods in document(ROUTES)["paths"].items():
+        for method, told in methods.items():
+            yield method.upper(), path, told
+
+
+def rest_page() -> str:
+    """The page about all routes and what they take and answer."""
+    found = document(ROUTES)
+    parts = [HEAD]
+    for tag in found["tags"]:
+        parts += [f"## {tag['name'].capitalize()}", escaped(tag["description"])]
+        for method, path, told in operations():
+            if tag["name"] in told["tags"]:
+                parts += _route(method, path, told)
+    parts += ["## Errors", table("status", "kinds", rows=_errors())]
+    parts += ["## Objects", "What is asked for and answered. Fields of answers are always there."]
+    for name, schema in found["components"]["schemas"].items():
+        parts += _object(name, schema)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _errors() -> list[str]:
+    found: dict[int, list[str]] = {}
+    for name, (status, title) in KINDS.items():
+        found.setdefault(status, []).append(f"`{name}`: {cell(title)}")
+    return [f"| {status} | {'; '.join(kinds)} |" for status, kinds in sorted(found.items())]
+
+
+def _route(method: str, path: str, told: dict[str, Any]) -> Iterator[str]:
+    yield f"### {method} {path.replace('{', '&#123;')} {{ #{told['operationId']} }}"
+    yield f"{escaped(told['summary'])} {escaped(told.get('description', 'Needs no token.'))}"
+    if told["parameters"]:
+        rows = [
+            f"| `{one['name']}` | {one['in']} | {kind(one['schema'])} "
+            f"| {cell(one['schema'].get('description', ''))} |"
+            for one in told["parameters"]
+        ]
+        yield table("parameter", "in", "kind", "what it is", rows=rows)
+    rows = [f"| body | {_content(told['requestBody'])} |"] if "requestBody" in told else []
+    answers = told["responses"].items()
+    rows += [f"| {status} | {_content(one)} |" for status, one in answers if int(status) < 400]
+    yield table("", "", rows=rows)
+    refused = [f"[{status}](#errors)" for status, _ in answers if int(status) >= 400]
+    yield f"Refused with {', '.join(refused)}."
+
+
+def _object(name: str, schema: Schema) -> Iterator[str]:
+    yield f"### {name} {{ #{name} }}"
+    yield escaped(" ".join(schema.get("description", "").split()))
+    needed = schema.get("required", [])
+    fields = schema.get("properties", {})
+    if any("description" in field for field in fields.values()):
+        rows = [
+            f"| `{key}` | {kind(field)} | {'needed' if key in needed else _default(field)} "
+            f"| {cell(field.get('description', ''))} |"
+            for key, field in fields.items()
+        ]
+        yield table("field", "kind", "default", "expected", rows=rows)
+    else:
+        yield table(
+            "field",
+            "kind",
+            rows=[f"| `{key}` | {kind(field)} |" for key, field in fields.items()],
+        )
+    example = {key: field["examples"][0] for key, field in fields.items() if "examples" in field}
+    if example:
+        yield f"```json\n{json.dumps(example, indent=2)}\n```"
+
+
+def kind(schema: Schema) -> str:
+    """What values a schema takes, in words.
+
+    Examples
+    --------
+    >>> kind({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]})
+    'list of string or null'
+    """
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name})"
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(kind(one) for one in schema[several]))
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return " or ".join(f"`{json.dumps(value)}`" for value in values)
+    if schema.get("type") == "array":
+        if "prefixItems" in schema:
+            return f"list of {', '.join(kind(one) for one in schema['prefixItems'])}"
+        return f"list of {kind(schema.get('items', {}))}"
+    if schema.get("type") == "object":
+        values = schema.get("additionalProperties")
+        return f"object of {kind(values)}" if isinstance(values, dict) else "object"
+    text = str(schema.get("type", "anything"))
+    if schema.get("format"):
+        text = str(schema["format"])
+    limits = [text.format(schema[key]) for key, text in LIMITS.items() if key in schema]
+    return " ".join([text, *limits])
+
+
+def _content(told: dict[str, Any]) -> str:
+    return ", ".join(
+        kind(content["schema"]) if "$ref" in content["schema"] else f"`{media}`"
+        for media, content in told["content"].items()
+    )
+
+
+def _default(field: Schema) -> str:
+    return f"`{json.dumps(field['default'])}`" if "default" in field else ""
