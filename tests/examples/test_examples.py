@@ -145,10 +145,12 @@ def _best_six(found: dict[str, Any]) -> None:
     top = {found["articles"][k] for k in np.argsort(-rates)[:6]}
     assert set(found["chosen"]) == top
     verdict = found["verdict"]  # of a large set its numbers are those of a short list
-    low, high = verdict.intervals[verdict.shown.tolist().index(verdict.arm)]
+    low, high = verdict.of(verdict.arm).interval
     assert low <= np.sort(rates)[-6:].sum() <= high
-    inside = np.abs(found["brings"] - found["truth"]) <= found["reach"]
-    assert inside.mean() >= 0.8  # 95 % expected of 30
+    truth = dict(zip(found["articles"], found["truth"], strict=True))
+    assert all(e.low <= truth[e.level] <= e.high for e in found["brings"].main)
+    for k, name in enumerate(found["articles"]):
+        assert truth[name] == pytest.approx(rates[k] - np.delete(rates, k).mean())
 
 
 def _flights(found: dict[str, Any]) -> None:

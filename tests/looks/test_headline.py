@@ -23,7 +23,8 @@ def verdict(*plausible: str) -> Verdict:
     K = len(NAMES)
     zeros, both = np.zeros(K), np.zeros((K, 2))
     return Verdict(
-        0, "A", zeros, zeros, both, zeros, both, plausible, 0.95, True, "m", "a", 5000, 10
+        *(0, "A", zeros, zeros, both, zeros, both, plausible, 0.95, True, "m", "a", 5000, 10),
+        names=NAMES,
     )
 
 

@@ -50,6 +50,21 @@ def look(test: sa.Experiment) -> Look:
     return look_at(test)
 
 
+def test_a_verdict_tells_of_those_on_its_short_list(test: sa.Experiment) -> None:
+    verdict = test.recommend()
+    assert verdict.shown is not None
+    shown = verdict.shown.tolist()
+    assert list(verdict.names) == [LARGE.names[k] for k in shown]
+    best = verdict.of(verdict.arm)
+    assert best == verdict.of(verdict.name)
+    assert (best.arm, best.name, best.gap, best.plausible) == (verdict.arm, verdict.name, 0.0, True)
+    assert best.interval == tuple(verdict.intervals[verdict.row])
+    out = next(k for k in range(LARGE.size) if k not in shown)
+    for wrong in (out, LARGE.names[out], "cat"):
+        with pytest.raises(sa.InvalidInputError, match="on the short list of 8,192 variants"):
+            verdict.of(wrong)
+
+
 def test_a_look_shows_few_and_speaks_of_all(look: Look) -> None:
     verdict = look.verdict
     assert verdict is not None
@@ -191,6 +206,7 @@ def test_answers_of_the_service_are_short_and_come_back(test: sa.Experiment) -> 
     assert str(back) == str(verdict)
     assert (back.arm, back.row, back.sure) == (verdict.arm, verdict.row, verdict.sure)
     np.testing.assert_array_equal(back.shown, verdict.shown)
+    assert back.of(verdict.name) == verdict.of(verdict.arm)
     report = test.drift()
     told = drift_in(json.loads(json.dumps(report.to_dict())))
     assert str(told) == str(report)

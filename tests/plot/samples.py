@@ -96,6 +96,7 @@ def verdict(K: int, named: tuple[str, ...] | None = None) -> Verdict:
         method="made up",
         assumption="made up",
         rewards=int(found.rounds[-1]),
+        names=who,
     )
 
 
@@ -111,6 +112,15 @@ def effects(named: str = "headline") -> Effects:
     means[:, [2, 3, 8, 9]] += 0.15
     means[:, [0, 1]] += 0.2
     return effects_of(evidence(arms, means), {f: tuple(v) for f, v in levels.items()})
+
+
+def items(n: int = 7, first: str = "item 1") -> Effects:
+    """Of bundles of two of n items: the first is best, and items from the third on are alike."""
+    named = (first, *(f"item {k + 1}" for k in range(1, n)))
+    arms = sa.ArmSet.bundles(named, size=2, interactions=1)
+    worth = np.where(np.arange(n) == 0, 0.3, np.where(np.arange(n) == 1, 0.2, 0.1))
+    means = arms.features[:, 1:] @ worth
+    return effects_of(evidence(arms, np.tile(means, (10, 1))), arm=0)
 
 
 def waiting(D: int = 14) -> Waiting:

@@ -204,6 +204,53 @@ def test_effects_and_interactions_are_those_measured() -> None:
         charts.interactions(replace(effects, pairs=()))
 
 
+def test_items_go_from_the_best_to_the_worst() -> None:
+    effects = samples.items()
+    chart = charts.effects(effects)
+    (panel,) = chart.panels
+    assert (chart.title, panel.sideways, panel.level) == (
+        "What each item brings, on average over all bundles", True, 0.0,
+    )  # fmt: skip  # a table reads better so
+    chosen, others = panel.series
+    assert chosen.x == others.x == tuple(effect.level for effect in effects.main)
+    assert chosen.x[:2] == ("item 1", "item 2")
+    assert (chosen.color, others.color) == (0, None)
+    values = [effect.difference for effect in effects.main]
+    assert chosen.y[:2].tolist() == values[:2]
+    assert np.isnan(chosen.y[2:]).all()
+    assert others.y[2:].tolist() == values[2:]
+    assert "best item is item 1: it changes the reward of a bundle by 0.1" in chart.summary
+    assert [row[5] for row in chart.table.rows] == [True] * 2 + [False] * 5
+    unknown = charts.effects(replace(effects, chosen=()))
+    assert [series.name for series in unknown.panels[0].series] == ["item"]
+    assert [row[5] for row in unknown.table.rows] == [None] * 7
+    with pytest.raises(sa.InvalidInputError, match="is of bundles; interactions are of the fact"):
+        charts.interactions(effects)
+
+
+def test_of_many_items_the_farthest_are_drawn() -> None:
+    effects = samples.items(45)
+    chart = charts.effects(effects)
+    order = [effect.level for effect in effects.main]
+    drawn = chart.panels[0].series[0].x
+    assert len(drawn) == 40
+    assert list(drawn) == [name for name in order if name in drawn]
+    far = {effect.level: abs(effect.difference) for effect in effects.main}
+    assert min(far[name] for name in drawn) >= max(far[name] for name in order if name not in drawn)
+    assert len(chart.table.rows) == 45
+    assert chart.note.startswith("Drawn are the 40 of 45 items farthest from zero. ")
+
+
+def test_nothing_is_known_of_items_before_the_first_reward() -> None:
+    effects = samples.items()
+    blank = tuple(
+        replace(e, mean=np.nan, difference=np.nan, low=-np.inf, high=np.inf) for e in effects.main
+    )
+    chart = charts.effects(replace(effects, main=blank))
+    assert chart.summary == "Nothing is known of the items yet."
+    check_table(chart)
+
+
 def test_waiting_counts() -> None:
     waiting = samples.waiting()
     counts, hours = charts.waiting(waiting).panels
@@ -253,6 +300,7 @@ def test_tables_hold_all_variants_and_only_plain_values(K: int) -> None:
     [
         charts.effects(samples.effects()),
         charts.interactions(samples.effects()),
+        charts.effects(samples.items()),
         charts.plan(samples.plan()),
     ],
     ids=lambda chart: chart.name,

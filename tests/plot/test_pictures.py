@@ -22,6 +22,8 @@ FACTORIAL = [
     charts.effects(samples.effects()),
     charts.interactions(samples.effects()),
     charts.effects(samples.effects(samples.HOSTILE)),
+    charts.effects(samples.items()),
+    charts.effects(samples.items(45, samples.HOSTILE)),
     charts.plan(samples.plan()),
 ]
 

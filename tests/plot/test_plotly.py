@@ -26,6 +26,8 @@ def all_charts() -> Iterator[Chart]:
         yield from samples.charts_of(K, J, P).values()
     yield charts.effects(samples.effects())
     yield charts.interactions(samples.effects())
+    yield charts.effects(samples.items())
+    yield charts.effects(samples.items(45))
     yield charts.plan(samples.plan())
 
 

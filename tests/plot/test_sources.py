@@ -93,8 +93,30 @@ def test_an_analysis_has_what_its_log_tells(tmp_path: Any) -> None:
     np.testing.assert_allclose([last[name] for name in found.arms.names], found.estimates)
     with pytest.raises(sa.InvalidInputError, match="Experiment or a Session"):
         sa.plot.allocation(found)
-    with pytest.raises(sa.InvalidInputError, match="not factorial"):
+    with pytest.raises(sa.InvalidInputError, match="neither factorial nor of bundles"):
         sa.plot.effects(found)
+
+
+def test_items_of_bundles_are_drawn_for_all_that_has_rewards(tmp_path: Any) -> None:
+    bundles = sa.ArmSet.bundles(["news", "long story", "short story"], size=2, interactions=1)
+    test = sa.Session(sa.Steady(), bundles, BUDGET, seed=2)
+    live = sa.create_experiment("bundles", bundles, sa.Steady(), BUDGET, "memory", seed=2)
+    with pytest.raises(sa.InvalidInputError, match="test 'bundles' has no effects to draw"):
+        sa.plot.effects(live)
+    for i in range(BUDGET):
+        a, b = test.ask(), live.ask(f"u{i}")
+        test.tell(a, reward(a.name, i))
+        live.tell(b, reward(b.name, i))
+    found = sa.analyze(live.export(tmp_path / "log.csv"))
+    for seen in (test, live, look_at(live), found):
+        rows = chart_for("effects", seen).table.rows
+        assert rows[0][0] == "short story"
+        assert {row[0] for row in rows if row[5]} >= {"short story"}
+        assert isinstance(sa.plot.effects(seen), go.Figure)
+        assert isinstance(sa.plot.matplotlib.effects(seen), Figure)
+    assert chart_for("effects", test).table == chart_for("effects", live).table
+    with pytest.raises(sa.InvalidInputError, match="is of bundles"):
+        sa.plot.interactions(test)
 
 
 def test_nothing_to_draw_is_said_with_the_reason() -> None:
@@ -102,7 +124,7 @@ def test_nothing_to_draw_is_said_with_the_reason() -> None:
     for name in set(CHARTS) - {"effects", "interactions"}:
         with pytest.raises(sa.InvalidInputError, match="test 'new' has no"):
             getattr(sa.plot, name)(test)
-    with pytest.raises(sa.InvalidInputError, match="not factorial"):
+    with pytest.raises(sa.InvalidInputError, match="neither factorial nor of bundles"):
         sa.plot.effects(test)
     session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), 100)
     with pytest.raises(sa.InvalidInputError, match="ask"):

@@ -290,6 +290,19 @@ def test_factorial_tests_have_effects() -> None:
     assert {row[1] for row in table(document, "The same rewards").rows} <= names
 
 
+def test_bundles_have_what_each_item_brings() -> None:
+    items = ["news", "sport", "food", "games"]
+    document = experiment_report(visited(800, arms=sa.ArmSet.bundles(items, size=2)))
+    assert "What each item brings" in headings(document)
+    assert "Effects of the factors" not in headings(document)
+    assert "items" in pictures(document)
+    assert not {"effects", "interactions"} & set(pictures(document))
+    found = table(document, "Items from the best to the worst")
+    assert {row[0] for row in found.rows} == set(items)
+    differences = [float(row[2]) for row in found.rows]
+    assert differences == sorted(differences, reverse=True)
+
+
 def test_tables_of_many_variants_are_cut() -> None:
     names = [f"variant {k}" for k in range(200)]
     document = experiment_report(visited(1000, arms=names, budget=4000))

@@ -153,6 +153,11 @@ class Bundles:
         """The items of each bundle."""
         return BundleNames(self.items, self.size)
 
+    def items_of(self, k: int) -> tuple[str, ...]:
+        """The items of the bundle at a position."""
+        inside = BundleRows(len(self.items), self.size, 1).take(np.array([k], dtype=np.int64))[0]
+        return tuple(self.items[i] for i in np.flatnonzero(inside))
+
     @cached_property
     def _subsets(self) -> list[tuple[int, ...]]:
         """The items that each feature multiplies."""

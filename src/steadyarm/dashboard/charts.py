@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from steadyarm.looks import Look
 from steadyarm.plot import charts
@@ -60,7 +61,17 @@ def _plausible(look: Look) -> Chart | None:
 
 
 def _effects(look: Look) -> Chart | None:
-    return None if look.effects is None else charts.effects(look.effects)
+    return _parts(look, "factors")
+
+
+def _items(look: Look) -> Chart | None:
+    return _parts(look, "items")
+
+
+def _parts(look: Look, kind: Literal["factors", "items"]) -> Chart | None:
+    if look.effects is None or look.effects.kind != kind:
+        return None
+    return charts.effects(look.effects)
 
 
 def _interactions(look: Look) -> Chart | None:
@@ -116,6 +127,13 @@ SECTIONS: dict[str, Section] = {
             "What each choice does",
             "Difference from the average of its slot, over all other choices alike.",
             _effects,
+            wide=True,
+        ),
+        Section(
+            "items",
+            "What each item brings",
+            "Mean reward of all bundles with the item, minus that of all bundles without it.",
+            _items,
             wide=True,
         ),
         Section(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.answers import moment
+from steadyarm.arms.bundles import bundles_in
 from steadyarm.factors import factors_in
 from steadyarm.looks import Light, Look
 from steadyarm.looks.ranking import Standing, order_of, standing_of
@@ -20,7 +21,15 @@ from steadyarm.storages.records import Summary
 from steadyarm.verdict import Verdict
 from steadyarm.wording import listed
 
-__all__ = ["Card", "Rank", "cards", "leaderboard", "rewards_are_shares", "what_is_tested"]
+__all__ = [
+    "MOST_ROWS",
+    "Card",
+    "Rank",
+    "cards",
+    "leaderboard",
+    "rewards_are_shares",
+    "what_is_tested",
+]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -125,8 +134,13 @@ def _rivals(verdict: Verdict) -> int:
 def what_is_tested(look: Look) -> str:
     """The variants and their rewards in a few sentences."""
     arms, K = look.settings.arms, look.size
-    factors = factors_in(arms)
-    if factors is None and arms.large:
+    factors, bundles = factors_in(arms), bundles_in(arms)
+    if bundles is not None:
+        n = len(bundles.items)
+        variants = (
+            f"{K:,} bundles of {bundles.size} of {n} items: {listed(bundles.items, MOST_NAMED)}."
+        )
+    elif factors is None and arms.large:
         variants = f"{K:,} variants: {', '.join(arms.names[:MOST_NAMED])} and others."
     elif factors is None:
         variants = f"{K:,} variants: {listed(look.names, MOST_NAMED)}."

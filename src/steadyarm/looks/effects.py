@@ -1,8 +1,9 @@
-"""Factorial tests: what each level does on average, and which factors depend on each other."""
+"""What the parts of variants do: levels of factors, which may interact, and items of bundles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
@@ -11,70 +12,145 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.arms.recipes import Factorial
+from steadyarm.arms.bundles import bundles_in, with_and_without
+from steadyarm.arms.recipes import Bundles, Factorial
+from steadyarm.errors import InvalidInputError
+from steadyarm.factors import factors_in
 from steadyarm.inference import Evidence
 from steadyarm.inference.periods import group_pieces
 from steadyarm.looks.look import Effect, Effects, Interaction
 
-__all__ = ["effects_of"]
+__all__ = ["effects_of", "has_effects"]
 
 Floats = NDArray[np.float64]
 
 TINY = 1e-10  # of the largest: a direction in which nothing can differ
 
 
-def effects_of(
-    evidence: Evidence, factors: Mapping[str, tuple[str, ...]], level: float = 0.95
-) -> Effects:
-    """Main effects and interactions, each averaged over all other factors alike.
+def has_effects(arms: ArmSet) -> bool:
+    """Whether the arms are made of parts: of levels of factors, or of items."""
+    return bundles_in(arms) is not None or factors_in(arms) is not None
 
-    Intervals hold for all main effects at once. Of a large set they are read off the parameters.
+
+def effects_of(
+    evidence: Evidence,
+    factors: Mapping[str, tuple[str, ...]] | None = None,
+    level: float = 0.95,
+    arm: int | None = None,
+) -> Effects:
+    """What each level of each factor does, or what each item of bundles brings.
+
+    Factorial tests: main effects and interactions, each averaged over all other factors alike.
+    Bundles: the mean reward of all bundles with an item, minus that of all bundles without it.
+    Intervals hold for all of these at once. Of a large set they are read off the parameters.
+
+    Parameters
+    ----------
+    evidence : of a test, such as `Session.evidence()` and `Analysis.evidence`
+    factors : with their levels; None to find them, or the items, in the arms
+    level : of the intervals
+    arm : the recommended bundle, whose items are then told as `chosen`
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> pairs = sa.ArmSet.bundles(["tea", "cake", "fruit"], size=2, interactions=1)
+    >>> session = sa.Session(sa.Steady(), pairs, budget=600, seed=1)
+    >>> for _ in range(600):
+    ...     a = session.ask()
+    ...     session.tell(a, 0.2 + 0.3 * ("cake" in a.name))
+    >>> found = effects_of(session.evidence())
+    >>> [(effect.level, round(effect.difference, 2)) for effect in found.main]
+    [('cake', 0.3), ('tea', -0.15), ('fruit', -0.15)]
     """
-    grouped = group_pieces(evidence, 1)
-    theta, covariance = grouped.theta[0, 0], grouped.covariance[0, 0]
-    freedom = max(int(grouped.units[0, 0]) - 1, 1)
-    known = grouped.units[0, 0] > 1
+    if factors is None:
+        recipe = bundles_in(evidence.arms)
+        if recipe is not None:
+            return _items(evidence, recipe, level, arm)
+        factors = factors_in(evidence.arms)
+    if factors is None:
+        raise InvalidInputError(
+            f"the {evidence.arms.size:,} variants are made neither of factors nor of items; "
+            "effects are of tests with ArmSet.factorial or ArmSet.bundles."
+        )
+    return _factors(evidence, factors, level)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The parameter of a whole test, and how well it is known."""
+
+    theta: Floats
+    covariance: Floats
+    freedom: int
+    known: bool
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> _Fit:
+        grouped = group_pieces(evidence, 1)
+        units = int(grouped.units[0, 0])
+        return cls(grouped.theta[0, 0], grouped.covariance[0, 0], max(units - 1, 1), units > 1)
+
+    def error(self, d: Floats) -> Floats:
+        """Standard errors of the values d'θ (last axis)."""
+        return np.asarray(np.sqrt(np.maximum(((d @ self.covariance) * d).sum(axis=-1), 0.0)))
+
+    def effects(
+        self, factor: str, levels: Sequence[str], rows: Floats, apart: Floats, tail: float
+    ) -> list[Effect]:
+        """Of rows for means, and of those for differences; tail: beyond each end of an interval."""
+        means, differences = rows @ self.theta, apart @ self.theta
+        reach = np.full(len(rows), np.inf)
+        if self.known:
+            reach = float(scipy.stats.t.isf(tail, self.freedom)) * self.error(apart)
+        return [
+            Effect(factor, *found)
+            for found in zip(
+                levels,
+                means.tolist(),
+                differences.tolist(),
+                (differences - reach).tolist(),
+                (differences + reach).tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _items(evidence: Evidence, recipe: Bundles, level: float, arm: int | None) -> Effects:
+    fit = _Fit.of(evidence)
+    included, left_out = with_and_without(evidence.arms, recipe)
+    tail = (1 - level) / (2 * len(recipe.items))
+    main = fit.effects("item", recipe.items, included, included - left_out, tail)
+    main.sort(key=lambda one: one.difference, reverse=evidence.direction == "maximize")
+    chosen = () if arm is None else recipe.items_of(arm)
+    return Effects({"item": recipe.items}, tuple(main), (), level, "items", chosen)
+
+
+def _factors(evidence: Evidence, factors: Mapping[str, tuple[str, ...]], level: float) -> Effects:
+    fit = _Fit.of(evidence)
     shape = tuple(len(levels) for levels in factors.values())
     average = _averager(evidence.arms, shape)
     names = list(factors)
     tail = (1 - level) / (2 * sum(shape))
-    z = float(scipy.stats.t.isf(tail, freedom)) if known else np.inf
-
-    def error(d: Floats) -> Floats:
-        return np.asarray(np.sqrt(np.maximum(((d @ covariance) * d).sum(axis=-1), 0.0)))
-
     main = []
     for f, factor in enumerate(names):
         rows = average([f])
-        apart = rows - rows.mean(axis=0)
-        reach = z * error(apart) if known else np.full(len(rows), np.inf)
-        for i, value in enumerate(factors[factor]):
-            difference = float(apart[i] @ theta)
-            main.append(
-                Effect(
-                    factor,
-                    value,
-                    float(rows[i] @ theta),
-                    difference,
-                    difference - float(reach[i]),
-                    difference + float(reach[i]),
-                )
-            )
+        main += fit.effects(factor, factors[factor], rows, rows - rows.mean(axis=0), tail)
     pairs = []
     for f, g in combinations(range(len(names)), 2):
         cells = average([f, g])
         alone = cells.mean(axis=1, keepdims=True) + cells.mean(axis=0, keepdims=True)
-        apart = (cells - alone + cells.mean(axis=(0, 1))).reshape(-1, len(theta))
+        apart = (cells - alone + cells.mean(axis=(0, 1))).reshape(-1, len(fit.theta))
         if np.abs(apart).max() <= TINY * np.abs(cells).max():
             continue  # the model has no such interaction
         pairs.append(
             Interaction(
                 names[f],
                 names[g],
-                cells @ theta,
-                error(cells) if known else np.full(cells.shape[:2], np.nan),
-                float(np.abs(apart @ theta).max()),
-                _p_value(apart, theta, covariance, freedom) if known else 1.0,
+                cells @ fit.theta,
+                fit.error(cells) if fit.known else np.full(cells.shape[:2], np.nan),
+                float(np.abs(apart @ fit.theta).max()),
+                _p_value(apart, fit) if fit.known else 1.0,
             )
         )
     pairs.sort(key=lambda pair: (pair.p_value, -pair.strength))
@@ -116,12 +192,12 @@ def _involved(shape: tuple[int, ...], recipe: Factorial) -> NDArray[np.bool_]:
     return out
 
 
-def _p_value(apart: Floats, theta: Floats, covariance: Floats, freedom: int) -> float:
+def _p_value(apart: Floats, fit: _Fit) -> float:
     """Hotelling's test that all departures are zero."""
     _, sizes, rows = np.linalg.svd(apart, full_matrices=False)
     basis = rows[sizes > TINY * sizes[0]]
     q = len(basis)
-    seen, spread = basis @ theta, basis @ covariance @ basis.T
+    seen, spread = basis @ fit.theta, basis @ fit.covariance @ basis.T
     T2 = float(seen @ np.linalg.pinv(spread, rcond=TINY, hermitian=True) @ seen)
-    second = max(freedom - q + 1, 1)
-    return float(scipy.stats.f.sf(T2 * second / (q * freedom), q, second))
+    second = max(fit.freedom - q + 1, 1)
+    return float(scipy.stats.f.sf(T2 * second / (q * fit.freedom), q, second))

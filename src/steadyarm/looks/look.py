@@ -103,12 +103,15 @@ class Shares:
 
 @dataclass(frozen=True)
 class Effect:
-    """What one level of a factor does, on average over all others.
+    """What one level of a factor does, on average over all others; or one item of bundles.
 
     Attributes
     ----------
-    mean : reward with this level
-    difference : from the average over the factor's levels, with its interval
+    factor, level : their names; of bundles "item" and the item's name
+    mean : reward with this level, or of all bundles with this item
+    difference : from the average over the factor's levels, or from the mean of all bundles without
+        the item
+    low, high : ends of its interval
     """
 
     factor: str
@@ -140,12 +143,24 @@ class Interaction:
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Main effects and interactions of a factorial test; interactions from the clearest on."""
+    """What the parts do that variants are made of: levels of factors, or items of bundles.
+
+    Attributes
+    ----------
+    factors : with their levels; of bundles one called "item"
+    main : one for each level, in this order; of bundles from the best item to the worst
+    pairs : interactions of factors, from the clearest on; none of bundles
+    level : of the intervals, which hold for all of `main` at once
+    kind : "items" for a test of bundles
+    chosen : items of the recommended bundle, if that is known
+    """
 
     factors: Mapping[str, tuple[str, ...]]
     main: tuple[Effect, ...]
     pairs: tuple[Interaction, ...]
     level: float
+    kind: Literal["factors", "items"] = "factors"
+    chosen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +204,7 @@ class Look:
         if there is nothing to compare
     by_day : whether the periods of `drift` are days (UTC), with labels such as 2026-11-15
     health : None before anything was handed out
-    effects : None if the test is not factorial
+    effects : None if the test is neither factorial nor of bundles
     waiting : None before anything was handed out
     shown : (m,) variants of a large set that are shown, in rising order; None for all. What has a
         row for each variant, such as `names` and the verdict, then has one for each of these

@@ -13,14 +13,13 @@ from steadyarm.answers import Status, moment
 from steadyarm.decisions import state_of
 from steadyarm.errors import RewardsPendingError
 from steadyarm.experiment import Experiment
-from steadyarm.factors import factors_in
 from steadyarm.inference import DriftReport
 from steadyarm.inference.shortlist import SHORT
 from steadyarm.judgement import Judgement
 from steadyarm.judging import health_of, judge, judge_days, rewards_until, status_of
 from steadyarm.looks.course import LEVEL, course_of, shares_of
 from steadyarm.looks.days import drift_by_day, expected_end, waiting_of
-from steadyarm.looks.effects import effects_of
+from steadyarm.looks.effects import effects_of, has_effects
 from steadyarm.looks.headline import Told, announcement, headline
 from steadyarm.looks.look import Course, Effects, Look
 from steadyarm.settings import Settings
@@ -70,7 +69,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     if unbiased and judgement is not None and verdict is not None and judgement.judged():
         course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
         _end_with(course, verdict, settings.arms.names)
-        effects = _effects(judgement, level)
+        effects = _effects(judgement, level, verdict.arm)
         # the days may be a moment younger than the segments, so nothing is demanded of them
         drift = drift_by_day(*judge_days(settings, snapshot, days, now, strict=False), level)
         by_day = drift is not None
@@ -198,9 +197,10 @@ def _within(verdict: Verdict, settings: Settings) -> Verdict:
     return replace(verdict, intervals=inside)
 
 
-def _effects(judgement: Judgement, level: float) -> Effects | None:
-    factors = factors_in(judgement.arms)
-    return None if factors is None else effects_of(judgement.evidence(), factors, level)
+def _effects(judgement: Judgement, level: float, arm: int) -> Effects | None:
+    if not has_effects(judgement.arms):
+        return None
+    return effects_of(judgement.evidence(), level=level, arm=arm)
 
 
 def _drift_by_shares(judgement: Judgement, level: float) -> DriftReport | None:

@@ -74,7 +74,7 @@ def drift(test: Test) -> Any:
 
 
 def effects(test: Test) -> Any:
-    """What each level of each factor adds, for factorial tests."""
+    """What each level of each factor adds, or what each item of bundles brings."""
     return figure_of(chart_for("effects", test))
 
 

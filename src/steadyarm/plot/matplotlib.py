@@ -85,7 +85,7 @@ def drift(test: Test) -> Figure:
 
 
 def effects(test: Test) -> Figure:
-    """What each level of each factor adds, for factorial tests."""
+    """What each level of each factor adds, or what each item of bundles brings."""
     return draw(chart_for("effects", test))
 
 

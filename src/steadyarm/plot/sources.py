@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from steadyarm.analysis import Analysis
+from steadyarm.arms.bundles import bundles_in
 from steadyarm.errors import InvalidInputError
 from steadyarm.experiment import Experiment
-from steadyarm.factors import factors_in
 from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.looks import (
@@ -22,6 +22,7 @@ from steadyarm.looks import (
     look_at,
     shares_of,
 )
+from steadyarm.looks.effects import has_effects
 from steadyarm.planning import Plan
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
@@ -192,13 +193,15 @@ def _effects_of(test: Seen) -> Effects:
     if isinstance(test, Look):
         if test.effects is not None:
             return test.effects
-        if factors_in(test.settings.arms) is not None:
+        if has_effects(test.settings.arms):
             raise _nothing(test, "effects")
-    elif (factors := factors_in(test.arms)) is not None:
+    elif has_effects(test.arms):
         evidence = test.evidence() if isinstance(test, Session) else test.evidence
-        return effects_of(evidence, factors)
+        bundle = _verdict(test)[0].arm if bundles_in(test.arms) is not None else None
+        return effects_of(evidence, arm=bundle)
     raise InvalidInputError(
-        "the test is not factorial; effects are of tests with ArmSet.factorial only."
+        "the test is neither factorial nor of bundles; effects are of tests with ArmSet.factorial "
+        "or ArmSet.bundles only."
     )
 
 
@@ -235,4 +238,5 @@ def verdict_on(found: Analysis) -> Verdict:
         shown=i.shown,
         others=i.others,
         size=0 if i.shown is None else found.arms.size,
+        names=i.arms.names,
     )

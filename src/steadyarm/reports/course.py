@@ -1,11 +1,11 @@
-"""How a live test went: estimates and shares over time, who could still win, effects of factors."""
+"""How a live test went: estimates and shares over time, who could still win, what parts do."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.looks.look import Course, Look
+from steadyarm.looks.look import Course, Effects, Look
 from steadyarm.looks.ranking import order_of, standing_of
 from steadyarm.plot import charts
 from steadyarm.reports.document import Block, Heading, Paragraph, Picture, Table
@@ -88,10 +88,12 @@ def _rivals(look: Look) -> list[str]:
 
 
 def effect_blocks(look: Look) -> list[Block]:
-    """Main effects and interactions of a factorial test."""
+    """Main effects and interactions of a factorial test, or what each item of bundles brings."""
     effects = look.effects
     if effects is None:
         return []
+    if effects.kind == "items":
+        return _items(effects)
     rows = tuple(
         (e.factor, e.level, number(e.mean), number(e.difference), reach(e.low, e.high))
         for e in effects.main
@@ -115,6 +117,24 @@ def effect_blocks(look: Look) -> list[Block]:
         Heading("Do factors depend on each other?", 3),
         Picture(charts.interactions(effects)),
         Table(caption, ("factors", "largest departure", "p-value"), "lrr", pairs[:MOST_ROWS], note),
+    ]
+
+
+def _items(effects: Effects) -> list[Block]:
+    rows = tuple(
+        (e.level, number(e.mean), number(e.difference), reach(e.low, e.high)) for e in effects.main
+    )
+    header = ("item", "mean with it", "from without it", f"{percent(effects.level)} interval")
+    note = rest_note(MOST_ROWS, len(rows), "item")
+    caption = "Items from the best to the worst"
+    return [
+        Heading("What each item brings"),
+        Paragraph(
+            "The mean reward of all bundles with an item, minus that of all bundles without it. "
+            "Intervals hold for all items at once."
+        ),
+        Picture(charts.effects(effects)),
+        Table(caption, header, "lrrr", rows[:MOST_ROWS], note),
     ]
 
 

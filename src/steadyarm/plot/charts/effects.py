@@ -1,4 +1,4 @@
-"""What each level of each factor does, on average over all others."""
+"""What each level of each factor does, on average over all others; or what each item brings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from steadyarm.looks.look import Effects
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
+from steadyarm.plot.charts.items import items
 from steadyarm.plot.charts.words import known, shown
 from steadyarm.wording import number, percent
 
@@ -13,7 +14,12 @@ __all__ = ["effects"]
 
 
 def effects(effects: Effects) -> Chart:
-    """Main effects: one panel per factor, the distance of each level from their average."""
+    """Main effects: one panel per factor, the distance of each level from their average.
+
+    Of bundles one panel: items from the best to the worst.
+    """
+    if effects.kind == "items":
+        return items(effects)
     return Chart(
         "effects",
         "What each level adds, on average over all others",

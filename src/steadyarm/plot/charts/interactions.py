@@ -18,6 +18,11 @@ PANELS = 4
 
 def interactions(effects: Effects) -> Chart:
     """Mean rewards of the clearest pairs of factors; lines that are not parallel interact."""
+    if effects.kind == "items":
+        raise InvalidInputError(
+            "the test is of bundles; interactions are of the factors of ArmSet.factorial. What "
+            "each item brings is drawn by effects."
+        )
     if not effects.pairs:
         raise InvalidInputError(
             f"the test has {len(effects.factors)} factor(s) and no pair of them was measured; "

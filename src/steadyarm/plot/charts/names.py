@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from steadyarm.plot.charts.words import one_line, shown
+from steadyarm.wording import listed as in_words
 
 __all__ = ["apart", "listed"]
 
@@ -88,8 +89,4 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     >>> listed(["A", "B", "C"]), listed(["A", "B", "C"], most=2)
     ('A, B and C', 'A, B and 1 more')
     """
-    some = apart(names, 40)[:most]
-    more = len(names) - len(some)
-    if more:
-        return ", ".join(some) + f" and {more:,} more"
-    return " and ".join([", ".join(some[:-1]), some[-1]] if some[1:] else some)
+    return in_words(apart(names, 40), most)
