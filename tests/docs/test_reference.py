@@ -16,11 +16,14 @@ from steadyarm.environments.named import WORLDS, arms_from_settings
 from steadyarm.lifecycle import DESCRIBED
 from steadyarm.planning.question import TABLES, TOP
 from steadyarm.policies import POLICIES
+from steadyarm.service import answered, concluded
 from steadyarm.service.app import create_app
+from steadyarm.service.openapi import document
 from steadyarm.service.routes import ROUTES
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.memory import MemoryStorage
 from tools.docs.command_line import command_line_page
+from tools.docs.docstrings import cell
 from tools.docs.rest import operations, rest_page
 from tools.docs.settings import ARMS, settings_page
 
@@ -90,17 +93,31 @@ def test_every_route_is_described() -> None:
         assert len(section(page, f"{method} {path}").strip().splitlines()[0]) > 20
 
 
-def test_what_requests_may_say_is_described() -> None:
+def test_every_parameter_of_an_address_is_described() -> None:
     for method, path, told in operations():
         for parameter in told["parameters"]:
             assert parameter["schema"]["description"], f"{method} {path}: {parameter['name']}"
+
+
+def test_every_field_of_requests_and_answers_is_described() -> None:
     page = rest_page()
-    for route in ROUTES:
-        if route.body is not None:
-            described = rows(section(page, route.body.__name__))
-            for name, field in route.body.model_fields.items():
-                assert field.description
-                assert described[name][-1], f"{route.body.__name__}.{name}"
+    objects = document(ROUTES)["components"]["schemas"]
+    assert {"NewExperiment", "UsedPosition", "Problem", "ArmEstimate"} <= set(objects)
+    for title, schema in objects.items():
+        told = section(page, f"{title} {{ #{title} }}")  # a group of routes is called Leases, too
+        assert len(told.strip().splitlines()[0]) > 10, f"{title} says not what it is"
+        described = rows(told)
+        for name, field in schema["properties"].items():
+            text = field.get("description", "")
+            assert len(text) > 5, f"{title}.{name} has no description"
+            assert described[name][-1] == cell(text), f"{title}.{name}"
+
+
+def test_only_the_hint_of_a_problem_may_be_left_out_of_answers() -> None:
+    for model in (*vars(answered).values(), *vars(concluded).values()):
+        if isinstance(model, type) and issubclass(model, answered.Answered):
+            free = [name for name, one in model.model_fields.items() if not one.is_required()]
+            assert free == (["hint"] if model is answered.Problem else [])
 
 
 def test_every_variable_of_the_environment_is_described() -> None:

@@ -173,7 +173,7 @@ WORDS: list[tuple[str, Any, str]] = [
         "there is no key 'id'; the keys are assignment, unit, reward; the assignment's id goes "
         "into assignment.",
     ),
-    ("shop/rewards", {"unit": "u"}, "there is no reward; expected a number."),
+    ("shop/rewards", {"unit": "u"}, "there is no reward; expected a number:"),
     ("shop/rewards", {"reward": 1}, "give assignment or unit."),
     (
         "shop/leases/1/assignments",
@@ -187,7 +187,7 @@ WORDS: list[tuple[str, Any, str]] = [
         "arms is 'A,B'; expected a list of up to 2,000 names or an object with one of one_hot, "
         "factorial, bundles, features.",
     ),
-    ("", {"missing": "maybe"}, "missing is 'maybe'; expected zero, drop or fail."),
+    ("", {"missing": "maybe"}, "missing is 'maybe'; expected zero, drop or fail: what"),
     ("", {"budget": 0, "seed": -1}, "in all. seed is -1; expected a whole number"),
 ]
 
@@ -206,7 +206,7 @@ def test_what_is_wrong_is_told_in_words(
 def test_a_wrong_query_is_told_in_words(known: InProcess) -> None:
     told = known.get(f"{BASE}/drift?period=3&level=2").json()["detail"]
     assert "no key 'period'; the keys are periods, level; did you mean periods?" in told
-    assert "level is '2'; expected a number between 0 and 1." in told
+    assert "level is '2'; expected a number between 0 and 1:" in told
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def _about(name: str, made: Any, anchor: str, linked: Linked) -> Iterator[str]:
         for inner in made.__all__:
             value = getattr(made, inner)
             if not isinstance(value, ModuleType):
-                yield from _member(inner, value, f"{anchor}.{inner}", f"{name}.{inner}", linked)
+                yield from _member(value, f"{anchor}.{inner}", f"{name}.{inner}", linked)
     elif inspect.isclass(made):
         yield from _about_class(name, made, anchor, linked)
     elif callable(made):
@@ -157,7 +157,7 @@ def _about_class(name: str, made: type, anchor: str, linked: Linked) -> Iterator
         yield "\n".join(["**Properties**", "", *lines])
     for inner, value in members.items():
         if inner not in facts:
-            yield from _member(inner, value, f"{anchor}.{inner}", f"{name}.{inner}", linked)
+            yield from _member(value, f"{anchor}.{inner}", f"{name}.{inner}", linked)
 
 
 def _inherited(made: type, linked: Linked) -> str:
@@ -176,7 +176,7 @@ def _inherited(made: type, linked: Linked) -> str:
     return "\n".join(["**Parameters it shares with others**", "", *lines]) if lines else ""
 
 
-def _member(name: str, value: Any, anchor: str, shown: str, linked: Linked) -> Iterator[str]:
+def _member(value: Any, anchor: str, shown: str, linked: Linked) -> Iterator[str]:
     yield f"#### {shown} {{ #{anchor} }}"
     inner = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
     bound = not isinstance(value, staticmethod) and "." in inner.__qualname__

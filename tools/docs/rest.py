@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from steadyarm.service import asked
 from steadyarm.service.openapi import document
 from steadyarm.service.problems import KINDS
 from steadyarm.service.routes import ROUTES
@@ -21,6 +22,10 @@ What the service answers at `/openapi.json`, as a page; [the service](../service
 use it. Requests and answers are JSON. Errors are problems as RFC 9457 has them
 ([Problem](#Problem)); every answer has an `X-Request-ID`. Tokens go into the header
 `Authorization: Bearer …`.
+"""
+OBJECTS = """\
+What is asked for and answered. All fields of an answer are always there, but for the hint of a
+[Problem](#Problem).
 """
 LIMITS = {
     "minimum": "from {}",
@@ -47,7 +52,7 @@ def rest_page() -> str:
             if tag["name"] in told["tags"]:
                 parts += _route(method, path, told)
     parts += ["## Errors", table("status", "kinds", rows=_errors())]
-    parts += ["## Objects", "What is asked for and answered. Fields of answers are always there."]
+    parts += ["## Objects", OBJECTS]
     for name, schema in found["components"]["schemas"].items():
         parts += _object(name, schema)
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -83,7 +88,7 @@ def _object(name: str, schema: Schema) -> Iterator[str]:
     yield escaped(" ".join(schema.get("description", "").split()))
     needed = schema.get("required", [])
     fields = schema.get("properties", {})
-    if any("description" in field for field in fields.values()):
+    if name in asked.__all__:
         rows = [
             f"| `{key}` | {kind(field)} | {'needed' if key in needed else _default(field)} "
             f"| {cell(field.get('description', ''))} |"
@@ -91,11 +96,11 @@ def _object(name: str, schema: Schema) -> Iterator[str]:
         ]
         yield table("field", "kind", "default", "expected", rows=rows)
     else:
-        yield table(
-            "field",
-            "kind",
-            rows=[f"| `{key}` | {kind(field)} |" for key, field in fields.items()],
-        )
+        rows = [
+            f"| `{key}` | {kind(field)} | {cell(field.get('description', ''))} |"
+            for key, field in fields.items()
+        ]
+        yield table("field", "kind", "what it is", rows=rows)
     example = {key: field["examples"][0] for key, field in fields.items() if "examples" in field}
     if example:
         yield f"```json\n{json.dumps(example, indent=2)}\n```"

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 TEXT = f"a text of 1 to {LONGEST} characters, such as a visitor's id"
-LEVEL = "a number between 0 and 1"
+LEVEL = "a number between 0 and 1: the probability with which intervals hold"
 Names = Annotated[list[str], Field(max_length=2000)]  # each has a row and a column of its own
 Share = Annotated[float, Field(ge=0, lt=1)]
 Unit = Annotated[str, Field(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000]*$")]
@@ -68,20 +68,36 @@ class NewExperiment(Asked):
         description="a whole number of at least 1: how many assignments are handed out in all",
         examples=[10000],
     )
-    seed: int | None = Field(None, ge=0, lt=2**63, description="a whole number from 0 to 2**63 - 1")
+    seed: int | None = Field(
+        None,
+        ge=0,
+        lt=2**63,
+        description="a whole number from 0 to 2**63 - 1, which makes the whole test reproducible; "
+        "one is drawn if there is none",
+    )
     direction: Literal["maximize", "minimize"] = Field(
-        "maximize", description="maximize or minimize"
+        "maximize", description="maximize or minimize: whether large or small rewards are good"
     )
     reward_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
-        None, description="a list of the least and the largest reward that can occur"
+        None,
+        description="a list of the least and the largest reward that can occur; others are refused",
     )
     reward_window: float | str | None = Field(
-        None, description="seconds, or a text such as 90m, 12h, 7d"
+        None,
+        description="seconds after an assignment in which its reward counts, or a text such "
+        "as 90m, 12h, 7d",
     )
-    missing: Literal["zero", "drop", "fail"] = Field("zero", description="zero, drop or fail")
-    sticky: Literal["unit", "none"] = Field("unit", description="unit or none")
+    missing: Literal["zero", "drop", "fail"] = Field(
+        "zero", description="zero, drop or fail: what a reward that never comes counts as"
+    )
+    sticky: Literal["unit", "none"] = Field(
+        "unit",
+        description="unit if a unit keeps its first variant, none if every request is drawn anew",
+    )
     control: dict[str, Share] | None = Field(
-        None, description="an object with one variant and its share, from 0 to below 1"
+        None,
+        description="an object with one variant and the share that it always gets, from 0 to "
+        "below 1",
     )
     min_share: dict[str, Share] | Share | None = Field(
         None,
@@ -116,7 +132,7 @@ class NewReward(Asked):
 
     assignment: Id | None = Field(None, description="the id that the assignment was answered with")
     unit: Unit | None = Field(None, description=TEXT)
-    reward: float = Field(description="a number")
+    reward: float = Field(description="a number: what the assignment brought")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> NewReward:
@@ -141,17 +157,24 @@ class NewRewards(Asked):
 class NewLease(Asked):
     """Positions to hand out without asking for each."""
 
-    positions: int = Field(1000, ge=1, description="a whole number of at least 1")
-    seconds: float = Field(60.0, gt=0, le=3600, description="a number above 0 and up to 3600")
+    positions: int = Field(1000, ge=1, description="a whole number of at least 1: how many at most")
+    seconds: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="a number above 0 and up to 3600: for how long they may be handed out",
+    )
 
 
 class UsedPosition(Asked):
     """One position of a lease that was handed out."""
 
-    position: int = Field(ge=0, lt=2**32, description="a whole number of the lease's")
+    position: int = Field(
+        ge=0, lt=2**32, description="a whole number, from start to before stop of the lease"
+    )
     unit: str = Field(description=TEXT)
     created: str = Field(
-        description="a time such as 2025-01-31T12:00:00Z",
+        description="a time such as 2025-01-31T12:00:00Z: when it was handed out",
         json_schema_extra={"format": "date-time"},
     )
 
@@ -187,7 +210,10 @@ class DriftQuery(Query):
     """In how many shares, and how sure."""
 
     periods: int = Field(
-        4, ge=1, le=1000, description="a whole number from 1 to 1000: equal shares"
+        4,
+        ge=1,
+        le=1000,
+        description="a whole number from 1 to 1000: in how many equal shares the test is cut",
     )
     level: float = Field(0.95, gt=0, lt=1, description=LEVEL)
 
@@ -195,4 +221,4 @@ class DriftQuery(Query):
 class ExportQuery(Query):
     """As which kind of file."""
 
-    format: Literal["csv", "parquet"] = Field("csv", description="csv or parquet")
+    format: Literal["csv", "parquet"] = Field("csv", description="csv or parquet: the kind of file")

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the list of routes."""
+"""The OpenAPI document, made from the list of routes and the models of what is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The list of routes: what each needs, takes and answers."""
+"""The list of routes: what each needs, takes and answers.
+
+The application, its guard, the OpenAPI document and the reference are all made from it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from starlette.responses import Response
 
 from steadyarm.service import answered as give
 from steadyarm.service import asked as take
+from steadyarm.service import concluded as conclude
 from steadyarm.service import managing, reading, traffic
 from steadyarm.service.service import Service
 from steadyarm.storages.records import Scope
@@ -138,7 +142,7 @@ ROUTES: tuple[Route, ...] = (
         "read",
         "results",
         "The best variant so far, with intervals.",
-        {200: give.Recommendation},
+        {200: conclude.Recommendation},
         query=take.RecommendationQuery,
         errors=(409,),
     ),
@@ -149,7 +153,7 @@ ROUTES: tuple[Route, ...] = (
         "read",
         "results",
         "Whether the log can be trusted.",
-        {200: give.Health},
+        {200: conclude.Health},
         errors=(409,),
     ),
     Route(
@@ -159,7 +163,7 @@ ROUTES: tuple[Route, ...] = (
         "read",
         "results",
         "Whether the world moved, and whether it mattered.",
-        {200: give.Drift},
+        {200: conclude.Drift},
         query=take.DriftQuery,
         errors=(409,),
     ),
@@ -181,7 +185,7 @@ ROUTES: tuple[Route, ...] = (
         "read",
         "results",
         "The shares with which variants are handed out now.",
-        {200: give.Allocation},
+        {200: conclude.Allocation},
     ),
     Route(
         "GET",
@@ -190,7 +194,7 @@ ROUTES: tuple[Route, ...] = (
         "admin",
         "results",
         "The whole test computed anew from its log, and compared.",
-        {200: give.ReplayAnswer},
+        {200: conclude.ReplayAnswer},
     ),
     Route(
         "POST",
