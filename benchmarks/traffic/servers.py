@@ -49,6 +49,8 @@ class Service:
         deadline = time.monotonic() + READY
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
+                if self.process.poll() is None:
+                    self.kill()
                 raise RuntimeError(f"the service did not start:\n{self.log.read_text()}")
             time.sleep(0.05)
 

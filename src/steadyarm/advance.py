@@ -27,13 +27,16 @@ def open_segment(storage: Storage, key: int, settings: Settings, now: int) -> St
             return None
 
 
-def in_flight(storage: Storage, key: int) -> bool:
-    """Whether positions are neither used nor leased: others have them in hand at this moment.
+def in_flight(storage: Storage, key: int, soon: int) -> bool:
+    """Whether unused positions may be free in a moment: others have them in hand just now.
 
-    Where two processes are asked for one unit at once, one of them gives its position back.
+    Where two processes are asked for one unit at once, one of them gives its position back; and
+    what a worker leased ahead it uses, or gives back when nobody new comes to it.
+
+    soon : leases that end later are not waited for; clients have them, and use them up
     """
     free = sum(part.rounds - part.assigned for part in storage.progress(key))
-    return free > sum(len(lease) for lease in storage.leases(key))
+    return free > sum(len(lease) for lease in storage.leases(key) if lease.expires > soon)
 
 
 def hand_over(storage: Storage, key: int, settings: Settings, now: int) -> None:

@@ -1,7 +1,7 @@
 """Experiment: ask/tell for a live test that is kept in a storage.
 
-The facade resolves and checks what it is given, the storage keeps it, and `decisions` says what
-follows. Any number of processes may hold the same experiment.
+The facade resolves and checks what it is given, the storage keeps it, `handing` hands out and
+`decisions` says what follows. Any number of processes may hold the same experiment.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 
-from steadyarm.advance import hand_over, in_flight, open_segment
+from steadyarm.advance import hand_over, open_segment
 from steadyarm.answers import (
     LiveAssignment,
     Status,
@@ -34,6 +33,7 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     WrongStateError,
 )
+from steadyarm.handing import Handing
 from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
 from steadyarm.judgement import Judgement
 from steadyarm.judging import health_of, judge, status_of
@@ -43,27 +43,19 @@ from steadyarm.policies import Policy
 from steadyarm.replay import Replay, replay
 from steadyarm.settings import Settings, microseconds
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import (
-    Assigned,
-    ExperimentRecord,
-    ExperimentState,
-    Lease,
-    Target,
-)
+from steadyarm.storages.records import Assigned, ExperimentRecord, ExperimentState, Target
 from steadyarm.transfer import export_experiment
 from steadyarm.validation import finite_number, whole_number
 from steadyarm.verdict import Verdict
 
-__all__ = ["Experiment"]
+__all__ = ["LONGEST", "LONGEST_LEASE", "Experiment"]
 
 log = logging.getLogger("steadyarm")
 
-LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
 GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
 LONGEST_LEASE = 3600  # seconds
 LOOK = microseconds(1)  # how often windows are looked at
 LONGEST = 512  # characters of a unit
-PATIENCE, PAUSE = 2.0, 0.005  # seconds to wait for the last positions, and between looks
 
 
 class Experiment:
@@ -88,8 +80,7 @@ class Experiment:
         self.settings = Settings.from_dict(record.config, policy)
         self.created = moment(record.created)
         self._clock = clock
-        self._lock = Lock()
-        self._held: tuple[Lease, ...] = ()
+        self._handing = Handing(storage, self.key, self.settings)
         self._look = 0
 
     def __repr__(self) -> str:
@@ -140,73 +131,18 @@ class Experiment:
             `release` gives back what is left
         """
         checked = [self._checked(unit) for unit in units]
-        answers: list[LiveAssignment | SteadyArmError | None] = [
-            None if isinstance(unit, str) else unit for unit in checked
-        ]
         now = self.now()
         if self.settings.window is not None and now >= self._look:
             self._look = now + LOOK
             self.refresh()
-        began = time.monotonic()
-        while waiting := [i for i, answer in enumerate(answers) if answer is None]:
-            names, refused = [str(checked[i]) for i in waiting], None
-            given: Sequence[Assigned | None] = [None] * len(names)
-            try:
-                given = self._assign(names, ahead, now)
-                if None in given:
-                    refused = self._refusal(now, began)
-                if refused is not None:  # another process may have served some meanwhile
-                    later = self._known(names)
-                    given = [one or other for one, other in zip(given, later, strict=True)]
-            except WrongStateError as error:
-                given, refused = self._known(names), error
-            except StorageError as error:
-                if len(waiting) == len(answers) and not any(given):
-                    raise
-                refused = error  # others were served
-            for i, found in zip(waiting, given, strict=True):
-                answers[i] = refused if found is None else self._answer(found)
-        return [answer for answer in answers if answer is not None]
-
-    def _assign(self, units: list[str], ahead: int, now: int) -> Sequence[Assigned | None]:
-        with self._lock:  # who comes meanwhile takes positions of its own
-            held, self._held = self._held, ()
-        leases = held
-        try:
-            handed = self.storage.assign(
-                self.key, units, held, ahead, expires=now + LEASED, now=now
-            )
-            leases = handed.leases
-        finally:
-            with self._lock:
-                self._held += leases
-        return handed.assigned
-
-    def _refusal(self, now: int, began: float) -> SteadyArmError | None:
-        """Why there are no positions; None if there are some, or may be in a moment."""
-        refused = open_segment(self.storage, self.key, self.settings, now)
-        if refused is None or time.monotonic() - began > PATIENCE:
-            return refused
-        if not in_flight(self.storage, self.key):
-            return refused
-        time.sleep(PAUSE)
-        return None
-
-    def _known(self, units: list[str]) -> list[Assigned | None]:
-        """What units have already."""
-        if self.settings.sticky == "none":
-            return [None] * len(units)
         return [
-            None if row is None else row.assigned()
-            for row in self.storage.find_assignments(self.key, units)
+            found if isinstance(found, SteadyArmError) else self._answer(found)
+            for found in self._handing.serve(checked, ahead, now)
         ]
 
     def release(self) -> None:
         """Give back positions that were leased ahead and not used."""
-        with self._lock:
-            held, self._held = self._held, ()
-        if held:
-            self.storage.release(self.key, [lease.id for lease in held])
+        self._handing.release()
 
     def lease(self, wanted: int = 1000, seconds: float = 60.0) -> list[LocalLease]:
         """Positions to hand out without asking for each, for some seconds; see `LocalLease`.
@@ -388,7 +324,8 @@ class Experiment:
         state = self.state
         if only is not None and state not in (only, to):
             raise WrongStateError(
-                f"{self.name!r} is {state}; only from {only} it can be set to {to} in this way."
+                f"{self.name!r} is {state}; it must be {only} to be set to {to}. start() "
+                "is for drafts, pause() for running experiments, resume() for paused ones."
             )
         self.release()
         self.storage.move(self.key, to)

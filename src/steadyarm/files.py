@@ -1,4 +1,4 @@
-"""Files that are never half-written."""
+"""Files that are never half-written: how results, pictures and reports are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered to a reward: stored, there already, or why not."""
+"""What is answered to a reward: stored, there already, or why not. Nothing is stored here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports as Markdown and as one HTML page that can be mailed."""
+"""Markdown that means what it says, and Markdown as one HTML page; knows nothing of reports."""
 
 from __future__ import annotations
 

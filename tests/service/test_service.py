@@ -103,6 +103,21 @@ def test_leases_ahead_are_given_back_when_idle() -> None:
         assert client.get(BASE).json()["leased"] == 0
 
 
+def test_leases_ahead_are_idle_when_nobody_new_comes() -> None:
+    with in_process(workers=2) as client:
+        client.post("/v1/experiments", SHOP)
+        live = client.app.state.service.live["shop"]
+        units = [f"u{i}" for i in range(10)]
+        live.ask(units)
+        assert client.get(BASE).json()["leased"] > 0
+        for _ in range(60):
+            if not client.get(BASE).json()["leased"]:
+                break
+            live.ask(units)  # they come again and again, and need no positions
+            time.sleep(0.1)
+        assert client.get(BASE).json()["leased"] == 0
+
+
 @pytest.mark.parametrize(
     ("sent", "kept"),
     [("abc-1", True), ("a" * 101, False), ("a b", False), ("", False), ('"x', False)],

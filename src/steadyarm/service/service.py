@@ -1,4 +1,8 @@
-"""Service: what all handlers share, from its start to its end."""
+"""Service: what all handlers share, from its start to its end.
+
+It has the storage, the threads that touch it, and the experiments that were asked for; handlers go
+through it and block nothing else.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ log = logging.getLogger("steadyarm.service")
 READERS = 8  # threads
 MANY = 8  # size of batches from which on positions are leased for further ones
 AHEAD = 4  # how many further ones
-IDLE = 1.0  # seconds after which such leases go back
+IDLE = 0.5  # seconds after which such leases go back; others may wait for the last of them
 TICK = 1.0  # seconds between looks at windows
 ROUND = 10  # ticks between looks at all experiments
 LONGEST_NAME = 100
@@ -52,7 +56,7 @@ class Live:
         self.over = False  # archived, so that nothing is left to look at
         settings = service.settings
         self._leases = settings.workers > 1 or settings.writers > 1
-        self._leased: float | None = None  # when positions were last leased ahead
+        self._leased: float | None = None  # when positions were last used, and leased ahead
         metrics = service.metrics
         self.asks: Batcher[str | None, LiveAssignment | SteadyArmError] = Batcher(
             self.ask, service.writers, metrics.asked.observe
@@ -65,8 +69,10 @@ class Live:
         """Variants for a batch; what it leases beyond serves the next ones."""
         if not self._leases or len(units) < MANY:
             return self.experiment.ask_many(units)
-        self._leased = time.monotonic()
-        return self.experiment.ask_many(units, ahead=AHEAD * len(units))
+        answers = self.experiment.ask_many(units, ahead=AHEAD * len(units))
+        if any(isinstance(answer, LiveAssignment) and answer.new for answer in answers):
+            self._leased = time.monotonic()
+        return answers
 
     def release(self, idle: float = 0.0) -> None:
         """Give back what was leased ahead, if that was longer ago."""
@@ -107,7 +113,10 @@ class Service:
         if found := self.live.get(name):
             return found
         if len(name) > LONGEST_NAME or "\0" in name:
-            raise UnknownExperimentError("there is no experiment with so long or odd a name.")
+            raise UnknownExperimentError(
+                f"there is no experiment of that name; names have up to {LONGEST_NAME} letters, "
+                "digits, dots, hyphens and underscores."
+            )
         return self.hold(await self.glance(load_experiment, name, self.storage))
 
     async def experiment(self, request: Request) -> Experiment:

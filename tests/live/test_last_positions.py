@@ -1,0 +1,63 @@
+"""The last positions of a budget: asked for here while another process has them leased ahead."""
+
+from __future__ import annotations
+
+import time
+from threading import Timer
+
+import pytest
+
+import steadyarm as sa
+from steadyarm import handing
+from tests.live.worlds import create
+
+ARMS = sa.ArmSet.one_hot(list("ABCDE"))
+
+
+def until_one_is_left() -> tuple[sa.Experiment, sa.Experiment]:
+    """Two holders of a test; one place of its budget is left, and leased to the first."""
+    holder = create(arms=ARMS, budget=50)
+    other = sa.load_experiment(holder.name, holder.storage)
+    holder.ask_many([f"u{i}" for i in range(16)], ahead=64)
+    assert holder.status().leased == 1
+    for i in range(16, 49):
+        other.ask(f"u{i}")
+    return holder, other
+
+
+def test_who_needs_the_last_place_waits_until_its_holder_gives_it_back() -> None:
+    holder, other = until_one_is_left()
+    giving = Timer(0.2, holder.release)
+    giving.start()
+    assert other.ask("u49").new
+    giving.join()
+    assert other.status().handed == 50
+    with pytest.raises(sa.BudgetSpentError):
+        other.ask("one too many")
+
+
+def test_who_waits_learns_that_the_holder_has_served_the_same_unit() -> None:
+    holder, other = until_one_is_left()
+    asking = Timer(0.2, holder.ask, ["u49"])
+    asking.start()
+    assert not other.ask("u49").new
+    asking.join()
+    assert other.replay().agrees
+
+
+def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handing, "PATIENCE", 0.1)
+    _, other = until_one_is_left()
+    with pytest.raises(sa.BudgetSpentError):
+        other.ask("u49")
+
+
+def test_what_clients_have_leased_is_not_waited_for() -> None:
+    live = create(budget=50)
+    live.ask_many([f"u{i}" for i in range(40)])
+    while live.status().handed + live.status().leased < 50:
+        live.lease(50, seconds=1)
+    began = time.monotonic()
+    with pytest.raises(sa.BudgetSpentError):
+        live.ask("late")
+    assert time.monotonic() - began < handing.PATIENCE / 2
