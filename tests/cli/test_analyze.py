@@ -1,3 +1,5 @@
+"""`steadyarm analyze`: the library's verdict, printed; arms and columns as they are typed."""
+
 from __future__ import annotations
 
 import json

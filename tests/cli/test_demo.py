@@ -1,3 +1,5 @@
+"""`steadyarm demo`: its world, its verdict, its files, and that it is the same every time."""
+
 from __future__ import annotations
 
 from pathlib import Path

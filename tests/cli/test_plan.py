@@ -1,3 +1,5 @@
+"""`steadyarm plan`: questions from files and options, and what is said of wrong ones."""
+
 from __future__ import annotations
 
 import json

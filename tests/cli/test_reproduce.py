@@ -1,3 +1,5 @@
+"""`steadyarm reproduce`: what a run leaves behind, goes on from, and refuses."""
+
 from __future__ import annotations
 
 import csv

@@ -1,3 +1,5 @@
+"""`steadyarm simulate`: what the library says, from options and from files."""
+
 from __future__ import annotations
 
 import json

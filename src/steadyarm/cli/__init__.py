@@ -1,1 +1,3 @@
 """The command line: one file per command, thin."""
+
+__all__: list[str] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import steadyarm as sa
+from steadyarm.cli.options import add_format, add_level, add_report
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.reports import analysis_report, format_of, write_report
 
@@ -71,9 +72,7 @@ def add_parser(commands: Any) -> None:
         default="maximize",
         help="whether the highest or the lowest reward is best (default: %(default)s)",
     )
-    parser.add_argument(
-        "--level", type=float, default=0.95, help="of the intervals (default: %(default)s)"
-    )
+    add_level(parser)
     parser.add_argument(
         "--reward-range",
         type=float,
@@ -100,18 +99,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--memory", default="2GB", help="that DuckDB may use (default: %(default)s)"
     )
-    parser.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="text for people, json for programs (default: text)",
-    )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="write a report, too: FILE.html that can be mailed, or FILE.md and its pictures",
-    )
+    add_format(parser)
+    add_report(parser)
     parser.set_defaults(run=run)
 
 

@@ -19,7 +19,15 @@ from steadyarm.validation import whole_number
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["DAYS", "add_parser", "command_here", "run", "run_in_memory", "weekly_world"]
+__all__ = [
+    "DAYS",
+    "add_parser",
+    "command_here",
+    "daily_rates",
+    "run",
+    "run_in_memory",
+    "weekly_world",
+]
 
 DAYS, VISITS_PER_DAY = 14, 1000
 FACTORS = {

@@ -16,7 +16,8 @@ from steadyarm.cli.experiment_show import (
     print_list,
     print_verdict,
 )
-from steadyarm.cli.storage import add_options, opened
+from steadyarm.cli.options import add_format, add_level, add_storage
+from steadyarm.cli.storage import opened
 from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownExperimentError
 from steadyarm.experiment import Experiment
 from steadyarm.facts import experiment_facts, record_facts, verdict_facts
@@ -109,17 +110,29 @@ def add_parser(commands: Any) -> None:
         return verb
 
     create = add("create", _create, "make a new test from a TOML file", EPILOG)
-    create.add_argument("file", type=Path, metavar="FILE.toml", help="see below")
-    create.add_argument("--name", help="instead of the file's")
-    create.add_argument("--draft", action="store_true", help="hand nothing out before start")
+    create.add_argument("file", type=Path, metavar="FILE.toml", help="what is tested, see below")
+    create.add_argument("--name", help="of the experiment, instead of the file's")
+    create.add_argument(
+        "--draft", action="store_true", help="hand nothing out before it is started"
+    )
     add("list", _list, "all tests")
     add("show", _show, "where a test stands")
     ask = add(
         "ask", experiment_traffic.ask, "the variant to show to a unit, such as a visitor", ASK
     )
-    ask.add_argument("units", nargs="*", metavar="UNIT", help="or - to read many")
+    ask.add_argument(
+        "units",
+        nargs="*",
+        metavar="UNIT",
+        help="who gets a variant; - reads standard input",
+    )
     tell = add("tell", experiment_traffic.tell, "the rewards that came", TELL)
-    tell.add_argument("rewards", nargs="+", metavar="UNIT|ID REWARD", help="or - to read many")
+    tell.add_argument(
+        "rewards",
+        nargs="+",
+        metavar="UNIT|ID REWARD",
+        help="whose reward, and the number; - reads standard input",
+    )
     recommend = add("recommend", _recommend, "the best variant so far, with intervals")
     recommend.add_argument(
         "--anytime", action="store_true", help="intervals that hold at all looks, not only the last"
@@ -130,17 +143,21 @@ def add_parser(commands: Any) -> None:
     export.add_argument("file", type=Path, metavar="FILE", help="FILE.csv or FILE.parquet")
     take = add("import", _import, "take an exported test into a storage, where it goes on")
     take.add_argument("file", type=Path, metavar="FILE", help="that export wrote")
-    take.add_argument("--name", help="instead of the one it had")
+    take.add_argument("--name", help="of the experiment, instead of the one it had")
     add("replay", _replay, "compute a test anew from its log; status 1 if anything differs")
     add("health", _health, "whether variants were handed out as planned, whose rewards are missing")
     drift = add("drift", _drift, "whether the world moved during the test")
-    drift.add_argument("--periods", type=int, default=4, help="equal shares (default: %(default)s)")
+    drift.add_argument(
+        "--periods",
+        type=int,
+        default=4,
+        help="in how many equal shares the test is cut (default: %(default)s)",
+    )
     for verb in (recommend, drift):
-        verb.add_argument(
-            "--level", type=float, default=0.95, help="of the intervals (default: %(default)s)"
-        )
+        add_level(verb)
     for verb in verbs.choices.values():
-        add_options(verb)
+        add_storage(verb)
+        add_format(verb)
 
 
 def _create(args: argparse.Namespace) -> None:

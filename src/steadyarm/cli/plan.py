@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from steadyarm.cli.options import add_format, add_jobs, add_report, add_seed
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.planning import Progress, Question, plan
 from steadyarm.planning.planner import seconds_for
@@ -74,15 +75,24 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE.toml", help="see below")
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE.toml", help="the question, see below"
+    )
     asked = parser.add_argument_group("the question, without a file")
     asked.add_argument("--arms", type=int, metavar="K", help="number of variants")
     asked.add_argument("--gap", type=float, metavar="G", help="smallest effect that matters")
-    asked.add_argument("--rate", type=float, metavar="P", help="conversion rate, or")
-    asked.add_argument("--sd", type=float, metavar="S", help="standard deviation of a reward")
+    asked.add_argument("--rate", type=float, metavar="P", help="conversion rate; this or --sd")
+    asked.add_argument(
+        "--sd", type=float, metavar="S", help="standard deviation of a reward; this or --rate"
+    )
     asked.add_argument("--traffic", type=int, metavar="N", help="visits a day")
     asked.add_argument("--rhythm", metavar="KIND", help="none, weekend, promotion or trend")
-    asked.add_argument("--error", type=float, metavar="E", help="wanted error (default: 0.05)")
+    asked.add_argument(
+        "--error",
+        type=float,
+        metavar="E",
+        help="wanted probability of a wrong answer (default: 0.05)",
+    )
     asked.add_argument("--policies", metavar="A,B", help="comma-separated policies to compare")
     parser.add_argument(
         "--trials",
@@ -90,25 +100,13 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="simulated tests behind each error (default: 2000, fewer for slow policies)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="another seed, other luck (default: 0)"
-    )
-    parser.add_argument("--jobs", type=int, metavar="J", help="threads (default: one per core)")
-    parser.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="text for people, json for programs (default: text)",
-    )
+    add_seed(parser)
+    add_jobs(parser)
+    add_format(parser)
     parser.add_argument(
         "--plot", type=Path, metavar="FILE.png", help="draw the plan (png, pdf, svg)"
     )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="write a report, too: FILE.html that can be mailed, or FILE.md and its pictures",
-    )
+    add_report(parser)
     parser.set_defaults(run=run)
 
 

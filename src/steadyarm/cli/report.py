@@ -1,4 +1,4 @@
-"""`steadyarm report`: one file about a live test that can be mailed."""
+"""`steadyarm report`: one file about a live test that can be mailed, which is only read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from steadyarm.cli.options import add_storage
 from steadyarm.cli.storage import opened
 from steadyarm.errors import InvalidInputError
 from steadyarm.lifecycle import load_experiment
@@ -41,9 +42,7 @@ def add_parser(commands: Any) -> None:
         choices=list(FORMATS),
         help="html for screens, print for paper, md for Markdown (default: as FILE ends)",
     )
-    parser.add_argument(
-        "--storage", metavar="URL", help="where the experiment is, as for steadyarm experiment"
-    )
+    add_storage(parser)
     parser.add_argument(
         "--no-replay", action="store_true", help="do not compute the whole test anew to check it"
     )

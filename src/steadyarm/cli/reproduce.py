@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steadyarm import __version__
+from steadyarm.cli.options import add_seed
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.figures import FIGURES, PAPER_POLICIES, Cell, Figure, Journal, figure_named
 from steadyarm.figures.beyond import beyond_of, beyond_points, beyond_policies
@@ -58,9 +59,7 @@ def add_parser(commands: Any) -> None:
         metavar="DIR",
         help="where results, pictures and report are written (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="another seed, other luck (default: 0)"
-    )
+    add_seed(parser)
     parser.add_argument(
         "--jobs", type=int, metavar="J", help="threads, or workers of a new Dask cluster here"
     )

@@ -1,4 +1,4 @@
-"""`steadyarm serve`: the HTTP service."""
+"""`steadyarm serve`: the HTTP service with its pages; options and variables become settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from steadyarm.cli.options import add_storage
 from steadyarm.errors import MissingExtraError
 
 __all__ = ["add_parser", "run"]
@@ -37,20 +38,19 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--port", type=int, metavar="N", help="of that host (default: 8000); 0 for a free one"
     )
+    add_storage(parser)
+    parser.add_argument("--workers", type=int, metavar="N", help="how many processes (default: 1)")
     parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="where experiments are (default: STEADYARM_STORAGE or sqlite:///steadyarm.db)",
-    )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: 1)")
-    parser.add_argument(
-        "--max-body", type=int, metavar="BYTES", help="of a request (default: 1000000)"
+        "--max-body", type=int, metavar="BYTES", help="bytes a request may have (default: 1000000)"
     )
     parser.add_argument(
-        "--max-batch", type=int, metavar="N", help="items of a batch (default: 1000)"
+        "--max-batch", type=int, metavar="N", help="items a batch may have (default: 1000)"
     )
     parser.add_argument(
-        "--max-lease", type=int, metavar="N", help="positions of a lease (default: 10000)"
+        "--max-lease",
+        type=int,
+        metavar="N",
+        help="positions a lease may have (default: 10000)",
     )
     parser.add_argument(
         "--log-format",
@@ -62,7 +62,7 @@ def add_parser(commands: Any) -> None:
         dest="access_log",
         action="store_false",
         default=None,
-        help="no line for every request",
+        help="write no line for every request",
     )
     parser.set_defaults(run=run)
 

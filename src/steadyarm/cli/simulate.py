@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import steadyarm as sa
+from steadyarm.cli.options import add_format, add_jobs, add_seed
 from steadyarm.environments.named import WORLDS, world_from_settings
 from steadyarm.policies import POLICIES, policy_from_dict, policy_named
 
@@ -42,7 +43,9 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE.toml", help="see below")
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE.toml", help="policy and world, see below"
+    )
     parser.add_argument(
         "--policy", metavar="NAME", help=f"one of: {', '.join(POLICIES).lower()} (default: steady)"
     )
@@ -56,16 +59,9 @@ def add_parser(commands: Any) -> None:
         help="a parameter of the world, such as scale=3; may be repeated",
     )
     parser.add_argument("--trials", type=int, metavar="N", help="simulated tests (default: 1000)")
-    parser.add_argument(
-        "--seed", type=int, metavar="S", help="another seed, other luck (default: 0)"
-    )
-    parser.add_argument("--jobs", type=int, metavar="J", help="threads (default: one per core)")
-    parser.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="text for people, json for programs (default: text)",
-    )
+    add_seed(parser, default=None)
+    add_jobs(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from steadyarm.cli.options import add_format, add_storage
 from steadyarm.errors import UnknownExperimentError
 from steadyarm.storages import open_storage, storage_status, upgrade_storage
 from steadyarm.storages.base import Storage
@@ -15,7 +16,7 @@ from steadyarm.storages.base import Storage
 if TYPE_CHECKING:
     from steadyarm.storages.sql.versions import StorageStatus
 
-__all__ = ["add_options", "add_parser", "opened"]
+__all__ = ["add_parser", "opened"]
 
 EPILOG = """\
 The first experiment makes the tables. After a new version of SteadyArm was installed:
@@ -50,25 +51,10 @@ def add_parser(commands: Any) -> None:
         ("status", _status, "which version the tables are of; changes nothing"),
         ("upgrade", _upgrade, "bring the tables up to date, or make them"),
     ):
-        verb = verbs.add_parser(name, help=text, description=text)
-        add_options(verb)
+        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        add_storage(verb)
+        add_format(verb)
         verb.set_defaults(run=run)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Where the experiments are, and how to answer."""
-    parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE (default: the environment "
-        "variable STEADYARM_STORAGE, else sqlite:///steadyarm.db)",
-    )
-    parser.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="text for people, json for programs (default: text)",
-    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`steadyarm token`: who may use the service."""
+"""`steadyarm token`: who may use the service; tokens are made and removed in the storage."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from steadyarm.answers import moment
+from steadyarm.cli.options import add_format, add_storage
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.facts import iso
 from steadyarm.storages import open_storage
@@ -46,12 +47,7 @@ def add_parser(commands: Any) -> None:
         help="names, scopes and dates",
         description="Prints name, scope and date of every token, not the tokens.",
     )
-    listed.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="text for people, json for programs (default: text)",
-    )
+    add_format(listed)
     listed.set_defaults(run=run_list)
     remove = actions.add_parser(
         "remove",
@@ -61,11 +57,7 @@ def add_parser(commands: Any) -> None:
     remove.add_argument("name", metavar="NAME", help="that the token was created with")
     remove.set_defaults(run=run_remove)
     for action in (create, listed, remove):
-        action.add_argument(
-            "--storage",
-            metavar="URL",
-            help="where tokens are (default: STEADYARM_STORAGE or sqlite:///steadyarm.db)",
-        )
+        add_storage(action)
 
 
 def run_create(args: argparse.Namespace) -> None:
