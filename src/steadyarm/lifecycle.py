@@ -24,7 +24,14 @@ from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.transfer import read_export
 
-__all__ = ["create_experiment", "create_from_description", "import_experiment", "load_experiment"]
+__all__ = [
+    "DESCRIBED",
+    "NAME",
+    "create_experiment",
+    "create_from_description",
+    "import_experiment",
+    "load_experiment",
+]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
@@ -162,9 +169,11 @@ def create_from_description(
         raise InvalidInputError(
             f"an experiment has no setting {unknown[0]!r}; the settings are {', '.join(DESCRIBED)}."
         )
-    for key in ("arms", "budget"):
+    for key, such in (("arms", '["A", "B"]'), ("budget", "10000")):
         if key not in values:
-            raise InvalidInputError(f"the description has no {key}; an experiment needs it.")
+            raise InvalidInputError(
+                f"the description has no {key}; add it, such as {key} = {such}."
+            )
     arms = values.pop("arms")
     return create_experiment(
         name,

@@ -117,4 +117,6 @@ class LocalLease:
                 data["until"],
             )
         except (LookupError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"this is no lease of positions: {error!r}.") from None
+            raise InvalidInputError(
+                f"this is no lease of positions: {error!r}; expected what LocalLease.to_dict wrote."
+            ) from None

@@ -17,9 +17,16 @@ from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies import Policy, policy_from_dict
 from steadyarm.segments import Direction, Segment
-from steadyarm.validation import check_choice, check_fraction, finite_number, whole_number
+from steadyarm.validation import (
+    check_choice,
+    check_fraction,
+    checked_range,
+    finite_number,
+    whole_number,
+)
+from steadyarm.wording import strung
 
-__all__ = ["Missing", "Settings", "Sticky", "microseconds", "variants_in"]
+__all__ = ["LARGEST", "UNITS", "Missing", "Settings", "Sticky", "microseconds", "variants_in"]
 
 Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
@@ -142,7 +149,8 @@ class Settings:
         if not low <= value <= high:
             where = "the reward_range" if self.reward_range else "what can be added up"
             raise InvalidInputError(
-                f"the reward is {value:g}, outside of {where} ({low:g} to {high:g})."
+                f"the reward is {value:g}, outside of {where} ({low:g} to {high:g}); it was not "
+                "stored. Correct it, or create the experiment with rewards in that range."
             )
         return value
 
@@ -234,8 +242,7 @@ def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
     for name in given:
         if name not in arms.names:
             raise InvalidInputError(
-                f"{what} names {name!r}, which is no variant; they are "
-                f"{', '.join(arms.names[:8])}{', …' if arms.size > 8 else ''}."
+                f"{what} names {name!r}, which is no variant; they are {strung(arms.names, 8)}."
             )
     return {name: check_fraction(share, f"{what} of {name!r}") for name, share in given.items()}
 
@@ -243,19 +250,11 @@ def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
 def _range(given: Any, missing: Missing) -> tuple[float, float] | None:
     if given is None:
         return None
-    try:
-        low, high = (finite_number(end, "an end of reward_range") for end in given)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
+    low, high = checked_range(given)
+    if low < -LARGEST or high > LARGEST:
         raise InvalidInputError(
-            f"reward_range is {given!r}; expected the least and the largest reward that can "
-            "occur, such as (0, 1)."
-        ) from None
-    if not -LARGEST <= low < high <= LARGEST:
-        raise InvalidInputError(
-            f"reward_range is ({low:g}, {high:g}); the first must be below the second, both "
-            f"within ±{LARGEST:g}."
+            f"reward_range is ({low:g}, {high:g}); expected both within ±{LARGEST:g}, or "
+            "squares of rewards could not be added up. Tell rewards in a larger unit."
         )
     if missing == "zero" and not low <= 0 <= high:
         raise InvalidInputError(

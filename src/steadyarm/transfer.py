@@ -252,13 +252,18 @@ def _read_description(path: Path) -> tuple[Snapshot, Counts]:
             "experiment's settings and segments are in it."
         ) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InvalidInputError(f"{path} is not the description of an exported experiment.")
+        raise InvalidInputError(
+            f"{path} is not the description of an exported experiment; expected the file that "
+            "export wrote beside the rows."
+        )
     try:
         experiment = record_from(data["experiment"])
         segments = [segment_from(entry) for entry in data["segments"]]
         counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
     except (LookupError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"{path} is incomplete or damaged: {error!r}.") from None
+        raise InvalidInputError(
+            f"{path} is incomplete or damaged: {error!r}; export the experiment again."
+        ) from None
     none = tuple((record, Tally.empty(record.segment.columns)) for record in segments)
     return Snapshot(experiment, none), counts
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["check_choice", "check_fraction", "finite_number", "whole_number"]
+__all__ = ["check_choice", "check_fraction", "checked_range", "finite_number", "whole_number"]
 
 
 def whole_number(value: Any, what: str, least: int = 0) -> int:
@@ -52,3 +52,26 @@ def check_choice(value: Any, what: str, choices: Sequence[Any]) -> None:
     if value not in choices:
         expected = ", ".join(repr(choice) for choice in choices)
         raise InvalidInputError(f"{what} is {value!r}; expected one of {expected}.")
+
+
+def checked_range(given: Any) -> tuple[float, float]:
+    """The least and the largest reward that can occur, if they are given as such.
+
+    Examples
+    --------
+    >>> checked_range([0, 1])
+    (0.0, 1.0)
+    """
+    try:
+        low, high = given
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"reward_range is {given!r}; expected the least and the largest reward that can "
+            "occur, such as (0, 1)."
+        ) from None
+    low, high = (finite_number(end, "an end of reward_range") for end in (low, high))
+    if not low < high:
+        raise InvalidInputError(
+            f"reward_range is ({low:g}, {high:g}); the first must be below the second."
+        )
+    return low, high

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,42 @@ from steadyarm.policies import Policy, State
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Direction, Segment, SegmentStats
-from steadyarm.validation import finite_number
+from steadyarm.validation import checked_range
+from steadyarm.wording import listed, strung
 
-__all__ = ["Verdict", "as_seen", "check_range", "evidence_of", "verdict_of"]
+__all__ = ["OfVariant", "Verdict", "as_seen", "check_range", "evidence_of", "verdict_of"]
 
 Floats = NDArray[np.float64]
 
+NAMED = 5  # variants not ruled out that are named
 MANY = 100  # variants not ruled out from which on they are counted, not named
 STILL = "Nothing drifts; normal in large samples."
 EPOCHS = f"{STILL} Variants that were dropped are not measured."
 FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignored."
+
+
+@dataclass(frozen=True)
+class OfVariant:
+    """What a verdict says of one variant.
+
+    Attributes
+    ----------
+    arm, name : the variant
+    estimate, standard_error : of its time-averaged reward
+    interval : (low, high); those of all variants hold at once
+    gap : by how much the recommended variant is better
+    gap_interval : (low, high); those of all gaps hold at once
+    plausible : whether it cannot be ruled out as the best
+    """
+
+    arm: int
+    name: str
+    estimate: float
+    standard_error: float
+    interval: tuple[float, float]
+    gap: float
+    gap_interval: tuple[float, float]
+    plausible: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +84,20 @@ class Verdict:
     shown : (K,) the variants on the short list, in rising order; None if arrays are of all
     others : variants that are not on it and cannot be ruled out either
     size : number of variants of the whole set; 0 if arrays are of all
+    names : (K,) of the variants that arrays are of
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=200, seed=1)
+    >>> for _ in range(200):
+    ...     shown = session.ask()
+    ...     session.tell(shown, (0.6 if shown.name == "A" else 0.2) + 0.1 * (shown.number % 7))
+    >>> verdict = session.recommend()
+    >>> print(verdict)
+    A: 0.902 (0.8539 to 0.9501) after 200 rewards. All others are ruled out at 95%.
+    >>> round(verdict.of("B").estimate, 3), round(verdict.of("B").gap, 3)
+    (0.492, 0.41)
     """
 
     arm: int
@@ -77,6 +117,7 @@ class Verdict:
     shown: NDArray[np.int64] | None = None
     others: int = 0
     size: int = 0
+    names: Sequence[str] = field(repr=False, kw_only=True)
 
     @property
     def sure(self) -> bool:
@@ -98,6 +139,44 @@ class Verdict:
         """How many variants cannot be ruled out as the best, the recommended one among them."""
         return len(self.plausible) + self.others
 
+    def of(self, variant: str | int | np.integer[Any]) -> OfVariant:
+        """What is said of one variant, by its name or by its index among all variants.
+
+        Of a large set those on the short list can be asked for.
+        """
+        row = self._row_of(variant)
+        (low, high), (gap_low, gap_high) = self.intervals[row], self.gap_intervals[row]
+        name = self.names[row]
+        return OfVariant(
+            arm=row if self.shown is None else int(self.shown[row]),
+            name=name,
+            estimate=float(self.estimates[row]),
+            standard_error=float(self.standard_errors[row]),
+            interval=(float(low), float(high)),
+            gap=float(self.gaps[row]),
+            gap_interval=(float(gap_low), float(gap_high)),
+            plausible=name in self.plausible,
+        )
+
+    def _row_of(self, variant: str | int | np.integer[Any]) -> int:
+        """Where a variant is in the arrays."""
+        if isinstance(variant, str):
+            if variant in self.names:
+                return self.names.index(variant)
+        elif not isinstance(variant, bool) and isinstance(variant, (int, np.integer)):
+            shown = range(len(self.estimates)) if self.shown is None else self.shown.tolist()
+            if int(variant) in shown:
+                return shown.index(int(variant))
+        among = (
+            f"{len(self.estimates)} variants: {listed(self.names)}"
+            if self.shown is None
+            else f"the {len(self.estimates)} on the short list of {self.variants:,} variants, such "
+            f"as {self.name!r}; `shown` has their indices"
+        )
+        raise InvalidInputError(
+            f"the variant is {variant!r}; expected the name or the index of one of {among}."
+        )
+
     def __str__(self) -> str:
         k, (low, high) = self.row, self.intervals[self.row]
         known = np.isfinite(high - low)
@@ -110,7 +189,7 @@ class Verdict:
         rest = (
             f"All others are ruled out at {self.level:.0%}."
             if not others
-            else f"Not ruled out at {self.level:.0%}: {_listed(others)}."
+            else f"Not ruled out at {self.level:.0%}: {strung(others, NAMED)}."
         )
         if self.others or len(others) > MANY:
             rest = (
@@ -144,7 +223,7 @@ def check_range(
     direction: Direction,
 ) -> None:
     """Refuse a range that rewards lie outside of; least and largest as the policy saw them."""
-    low, high = (finite_number(end, "an end of reward_range") for end in reward_range)
+    low, high = checked_range(reward_range)
     if least is None or largest is None:
         return
     sign = 1.0 if direction == "maximize" else -1.0
@@ -229,6 +308,7 @@ def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Ve
         shown=found.shown,
         others=found.others,
         size=0 if found.shown is None else arms.size,
+        names=found.arms.names,
     )
 
 
@@ -276,6 +356,7 @@ def _by_policy(
         method=method,
         assumption=assumption,
         rewards=0,
+        names=arms.names,
     )
 
 
@@ -300,14 +381,10 @@ def _shortened(verdict: Verdict, arms: ArmSet, sign: float) -> Verdict:
         shown=shown,
         others=int(plausible.sum()) - int(plausible[shown].sum()),
         size=arms.size,
+        names=tuple(arms.names[k] for k in shown.tolist()),
     )
 
 
 def _turned(segment: Segment) -> Segment:
     m = segment.reference
     return segment if m is None else replace(segment, reference=-m)
-
-
-def _listed(names: list[str], most: int = 5) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from math import isfinite, isnan
 
-__all__ = ["counted", "listed", "number", "p_value", "percent", "reach", "when"]
+__all__ = ["counted", "listed", "number", "p_value", "percent", "reach", "strung", "when"]
 
 WHOLE = 10_000  # numbers from here on are shown without decimals
 
@@ -69,17 +69,40 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Names, the first of them if there are many.
+    """Names in a sentence, the first of them if there are many.
 
     Examples
     --------
     >>> listed(["A"]), listed(["A", "B", "C"]), listed("ABCDEF", most=2)
     ('A', 'A, B and C', 'A, B and 4 more')
+    >>> listed(["size=S, hat=no", "size=L, hat=no"])
+    'size=S, hat=no; and size=L, hat=no'
     """
-    more = len(names) - most
-    if more > 0:
-        return f"{', '.join(names[:most])} and {more:,} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    if len(names) > most:
+        return strung(names, most)
+    _, last = _between(names)
+    return last.join(filter(None, [strung(names[:-1]), *names[-1:]]))
+
+
+def strung(names: Sequence[str], most: int | None = None) -> str:
+    """Names one after the other, with semicolons if a name has commas itself.
+
+    Examples
+    --------
+    >>> strung(["A", "B", "C"]), strung(["A", "B", "C"], most=2)
+    ('A, B, C', 'A, B and 1 more')
+    >>> strung(["size=S, hat=no", "size=L, hat=no"])
+    'size=S, hat=no; size=L, hat=no'
+    """
+    shown = names[:most]
+    comma, last = _between(shown)
+    more = len(names) - len(shown)
+    return comma.join(shown) + (f"{last}{more:,} more" if more else "")
+
+
+def _between(names: Sequence[str]) -> tuple[str, str]:
+    """What stands between names, and before the last."""
+    return ("; ", "; and ") if any("," in name for name in names) else (", ", " and ")
 
 
 def when(moment: datetime) -> str:

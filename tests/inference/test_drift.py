@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -270,6 +271,39 @@ def test_elimination_drops_the_arm_that_starts_badly() -> None:
     ]
     assert (found.best, found.winner, found.best_dropped) == ("A", "C", 100)
     assert "It would have lost the best variant after 100 rounds." in str(found)
+
+
+def test_elimination_that_errs_in_its_last_stage_errs_at_the_end() -> None:
+    arms = sa.ArmSet.one_hot(list("ABCD"))
+    scores = np.array([[[90.0, 10.0, 20.0, 5.0], [0.0, 10.0, 30.0, 5.0]]])
+    evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
+    found = what_otherwise(evidence)
+    assert (found.best, found.winner, found.best_dropped) == ("A", "C", 200)
+    assert str(found).endswith("It would have lost the best variant at the end.")
+
+
+def test_names_with_commas_are_kept_apart() -> None:
+    arms = sa.ArmSet.one_hot(["x=1, y=1", "x=1, y=2", "x=2, y=1", "x=2, y=2"])
+    scores = np.array([[[0.0, 10.0, 20.0, 5.0], [90.0, 10.0, 30.0, 5.0]]])
+    evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
+    said = str(what_otherwise(evidence))
+    assert "Ahead on the way: x=2, y=1 after 50%." in said
+    assert "dropped x=1, y=1; x=2, y=2 after 50%; x=1, y=2 at the end; left: x=2, y=1." in said
+
+
+@pytest.mark.parametrize("days", [4, 30])
+def test_sentences_on_drift_are_short_however_many_periods_differ(days: int) -> None:
+    arms = sa.ArmSet.one_hot(["headline=long, image=people", "headline=short, image=product"])
+    first = np.where(np.arange(days) < days / 4, 500.0, 10.0)
+    scores = np.stack([first, np.full(days, 50.0)], axis=1)[None]
+    squares = np.tile(100 * np.eye(2), (1, days, 1, 1))
+    evidence = Evidence(arms, np.full((1, days), 100), scores, squares)
+    report = drift_report(evidence, [f"2026-11-{1 + j:02}" for j in range(days)])
+    report = replace(report, gap_p_value=1e-9)
+    swaps = sum(leader != report.best for leader in report.leaders)
+    assert swaps == days - -(-days // 4)
+    assert (f"; and {swaps - 4} more." in report.verdict) == (swaps > 4)
+    assert max(map(len, re.split(r"(?<=\.) ", report.verdict))) < 300
 
 
 def test_elimination_with_a_single_piece_decides_at_its_end() -> None:

@@ -9,95 +9,23 @@ import numpy as np
 import pytest
 import scipy
 
-import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import (
     Evidence,
-    LoggedSegment,
     confidence_path,
     confidence_sequence,
     drift_report,
     fixed_budget,
-    health_report,
     what_otherwise,
 )
 from steadyarm.inference.bounded import bounded_terms
-from steadyarm.inference.crowds import assignment_crowd, attrition_crowd
 from steadyarm.inference.limits import error_and_skew, in_passes, skewed_limits
-from steadyarm.inference.luck import assignment_balance, attrition_balance
 from steadyarm.inference.quantiles import critical_values
 from steadyarm.inference.sequences import _in_passes, _watch
 from steadyarm.inference.shortlist import shortlisted, spread_of
-from steadyarm.inference.srm import attrition_test, srm_test
-from steadyarm.inference.traits import traits_of
 from steadyarm.inference.variance import score_scatter
-from steadyarm.segments import Direction, Order, Segment, SegmentStats, columns_between
-
-SMALL = sa.ArmSet.factorial({f"s{i}": ["off", "on"] for i in range(6)})  # 64 arms, rank 22
-LARGE = sa.ArmSet.factorial({f"s{i}": ["off", "on"] for i in range(13)})  # 8,192 arms, rank 92
-
-Log = list[tuple[Segment, SegmentStats]]
-
-
-def effects(arms: sa.ArmSet, seed: int = 5) -> np.ndarray:
-    theta = np.random.default_rng(seed).normal(size=arms.rank) * 0.02
-    theta[0] = 0.4
-    return theta
-
-
-def played(
-    arms: sa.ArmSet,
-    pieces: int = 12,
-    columns: int = 40,
-    blocks: int = 4,
-    order: Order = "iid",
-    seed: int = 1,
-    move: float = 0.0,
-    reference: bool = True,
-) -> Log:
-    """A test whose pieces play different arms; successes and failures."""
-    rng, theta, log = np.random.default_rng(seed), effects(arms), []
-    for j in range(pieces):
-        if j % 3 == 0:
-            chosen = np.sort(rng.choice(arms.size, columns, replace=False))
-            X = arms.coordinates_of(chosen)
-            counts = rng.integers(1, 4, columns)
-        w = counts / counts.sum()
-        b = int(counts.sum())
-        segment = Segment(
-            w[None],
-            np.array([blocks * b]),
-            order,
-            b if order == "blocks" else 1,
-            0.9 * theta[None] if reference and j % 2 else None,
-            chosen,
-        )
-        at = columns_between(segment, seed, j, 0, blocks * b)
-        shifted = theta.copy()
-        shifted[1] += move * (j >= pieces / 2)
-        wins = (rng.random(at.size) < np.clip(X @ shifted, 0, 1)[at]).astype(float)
-        n, s = np.bincount(at, minlength=columns), np.bincount(at, wins, columns).astype(float)
-        log.append((segment, SegmentStats(n[None], s[None], s[None])))
-    return log
-
-
-def dense(arms: sa.ArmSet, log: Log) -> Log:
-    """The same with a column for every arm."""
-
-    def spread(values: Any, at: Any) -> Any:
-        out = np.zeros((1, arms.size), dtype=values.dtype)
-        out[:, at] = values
-        return out
-
-    return [
-        (
-            replace(segment, weights=spread(segment.weights, segment.arms), arms=None),
-            SegmentStats(
-                *(spread(v, segment.arms) for v in (stats.counts, stats.sums, stats.squares))
-            ),
-        )
-        for segment, stats in log
-    ]
+from steadyarm.segments import Direction, Order, SegmentStats
+from tests.inference.large import LARGE, SMALL, dense, effects, played
 
 
 @pytest.mark.parametrize("order", ["iid", "blocks"])
@@ -327,143 +255,3 @@ def test_ways_to_conclude_are_the_same_with_few_columns() -> None:
     one = what_otherwise(few, counts[:, among], sums[:, among], among=among).to_dict()
     two = what_otherwise(few, counts, sums).to_dict()
     assert one == two
-
-
-def logged(log: Log, lose: np.ndarray | None = None, seed: int = 3) -> list[LoggedSegment]:
-    """lose : arms of which every third reward is lost."""
-    rng, out = np.random.default_rng(seed), []
-    for segment, stats in log:
-        kept = rng.binomial(stats.counts, 0.97)
-        if lose is not None and segment.arms is not None:
-            kept = np.where(np.isin(segment.arms, lose), rng.binomial(kept, 2 / 3), kept)
-        out.append(LoggedSegment(segment, stats.counts, None, kept))
-    return out
-
-
-def together(arms: sa.ArmSet, pieces: list[LoggedSegment]) -> list[LoggedSegment]:
-    def spread(values: Any, at: Any) -> Any:
-        out = np.zeros((1, arms.size), dtype=values.dtype)
-        out[:, at] = values
-        return out
-
-    return [
-        LoggedSegment(
-            replace(p.segment, weights=spread(p.segment.weights, p.segment.arms), arms=None),
-            spread(p.assigned, p.segment.arms),
-            p.handed,
-            spread(p.rewarded, p.segment.arms),
-        )
-        for p in pieces
-    ]
-
-
-@pytest.mark.parametrize("order", ["iid", "blocks", "cut blocks", "shuffled"])
-def test_groups_vary_as_the_sums_of_their_arms(order: str) -> None:
-    kind: Order = "blocks" if "blocks" in order else order  # type: ignore[assignment]  # an order
-    log = played(SMALL, order=kind, blocks=3)
-    if order == "cut blocks":  # lists that do not come out even, and blocks that are cut off
-        cut = []
-        for j, (segment, _) in enumerate(log):
-            part = replace(segment, block=17, rounds=np.array([56]))
-            at = columns_between(part, 1, j, 0, 56)
-            n = np.bincount(at, minlength=part.columns)[None]
-            cut.append((part, SegmentStats(n, n.astype(float), n.astype(float))))
-        log = cut
-    pieces = logged(log)
-    whole = together(SMALL, pieces)
-    for crowd, balance in (
-        (assignment_crowd(SMALL.names, pieces), assignment_balance(whole)[0]),
-        (attrition_crowd(SMALL.names, pieces), attrition_balance(whole)),
-    ):
-        at = crowd.arms
-        np.testing.assert_allclose(crowd.observed, balance.observed[0, at])
-        np.testing.assert_allclose(crowd.expected, balance.expected[0, at])
-        covariance = balance.covariance[0][np.ix_(at, at)]
-        np.testing.assert_allclose(crowd.variance, np.diag(covariance), atol=1e-9)
-        assert crowd.draws == pytest.approx(balance.draws[0])
-        np.testing.assert_allclose(crowd.hits, balance.hits[0, at], atol=1e-9)
-        for trait, found in zip(crowd.traits, crowd.covariances, strict=True):
-            M = np.equal.outer(np.arange(len(trait.groups)), trait.labels).astype(float)
-            np.testing.assert_allclose(found, M @ covariance @ M.T, atol=1e-8)
-
-
-def test_few_columns_of_a_large_set_are_tested_jointly() -> None:
-    pieces = logged(played(SMALL))
-    for test in (srm_test, attrition_test):
-        few, every = test(SMALL.names, pieces), test(SMALL.names, together(SMALL, pieces))
-        assert few.p_value == pytest.approx(every.p_value)
-        assert few.verdict == every.verdict
-    assert health_report(SMALL.names, pieces).status != "fail"
-
-
-def test_a_healthy_crowd_raises_no_alarm() -> None:
-    p_values = []
-    for seed in range(20):
-        pieces = logged(played(LARGE, 6, 120, 6, order="iid", seed=seed, reference=False))
-        p_values += [srm_test(LARGE.names, pieces).p_value]
-        p_values += [attrition_test(LARGE.names, pieces).p_value]
-    assert min(p_values) > 1e-4
-    assert np.mean(np.array(p_values) < 0.1) < 0.2
-    arms = np.unique([piece.segment.arms for piece in pieces])
-    assert f"{arms.size} variants" in srm_test(LARGE.names, pieces).verdict
-
-
-def test_a_level_that_loses_rewards_is_found_among_many_arms() -> None:
-    log = played(LARGE, 6, 150, 12)
-    loses = np.flatnonzero(np.arange(LARGE.size) % 2 == 1)  # s12=on
-    found = attrition_test(LARGE.names, logged(log, loses))
-    assert found.p_value < 1e-6
-    assert found.culprit == "variants with s12=on"
-    assert found.verdict.startswith("Variants with s12=on miss ")
-    report = health_report(LARGE.names, logged(log, loses))
-    assert report.status == "fail"
-    assert len(str(report)) < 3000
-
-
-def test_one_arm_that_loses_rows_is_found_among_many() -> None:
-    log = played(LARGE, 6, 150, 200)
-    pieces = logged(log)
-    victim = int(pieces[0].segment.arms[7])  # type: ignore[index]  # it has arms
-    hurt = []
-    for piece in pieces:
-        here = piece.segment.arms == victim
-        assert piece.rewarded is not None
-        hurt.append(
-            replace(
-                piece,
-                assigned=np.where(here, piece.assigned // 2, piece.assigned),
-                rewarded=np.where(here, piece.rewarded // 2, piece.rewarded),
-            )
-        )
-    found = srm_test(LARGE.names, hurt)
-    assert found.culprit == LARGE.names[victim]
-    assert found.p_value < 1e-6
-    assert found.lost > 0
-    assert len(found.names) == 20
-    assert srm_test(LARGE.names, pieces).p_value > 1e-3
-
-
-def test_what_no_luck_can_do_is_found_among_many() -> None:
-    pieces = logged(played(LARGE, 6, 150, 4, order="blocks"))
-    moved = pieces[2].assigned.copy()
-    moved[0, 3] += 4
-    moved[0, 4:] -= np.minimum(moved[0, 4:], 1) * (np.arange(146) < 4)
-    wrong = [*pieces[:2], replace(pieces[2], assigned=moved, rewarded=moved), *pieces[3:]]
-    found = srm_test(LARGE.names, wrong)
-    assert found.p_value == 0
-    assert "no luck can do that" in found.verdict
-    assert found.culprit == LARGE.names[int(pieces[2].segment.arms[3])]  # type: ignore[index]  # it has arms
-
-
-def test_traits_of_bundles_and_of_plain_names() -> None:
-    bundles = sa.ArmSet.bundles([f"i{k}" for k in range(20)], size=5)
-    arms = np.arange(0, bundles.size, 37)
-    *items, near = traits_of(bundles.names, arms)
-    assert len(items) == 20
-    third = items[3]
-    truth = ["i3" in bundles.names[k].split(" + ") for k in arms.tolist()]
-    np.testing.assert_array_equal(third.labels.astype(bool), truth)
-    assert len(near.groups) == 50
-    (plain,) = traits_of([f"v{k}" for k in range(300)], np.arange(300))
-    assert plain.groups[0] == "the 6 variants from v0 to v5"
-    assert (np.bincount(plain.labels) == 6).all()

@@ -58,8 +58,11 @@ GOOD: dict[str, Any] = {
         ({"policies": [{"name": "steady", "robustness": "0.8"}]}, "robustness"),
         ({"arms": ["A"]}, r"arms is \['A'\]; expected a table"),
         ({"arms": {"one_hot": ["A"]}}, "at least 2"),
-        ({"effects": {}}, "exactly one of smallest_gap"),
-        ({"effects": {"smallest_gap": 0.1, "spread": 1.0}}, "exactly one of smallest_gap"),
+        ({"effects": {}}, "has none of its keys; expected exactly one of smallest_gap"),
+        (
+            {"effects": {"smallest_gap": 0.1, "spread": 1.0}},
+            "has smallest_gap and spread; expected exactly one of smallest_gap",
+        ),
         ({"effects": {"smallest_gap": -0.1}}, "effects.smallest_gap is -0.1"),
         ({"effects": {"smallest_gap": "big"}}, "effects.smallest_gap is 'big'"),
         ({"effects": {"smalest_gap": 0.1}}, r"\[effects\].*did you mean smallest_gap"),
@@ -111,7 +114,7 @@ def test_what_is_missing_is_asked_for(key: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(sa.InvalidInputError, match=r"nofile.toml does not exist\."):
+    with pytest.raises(sa.InvalidInputError, match=r"nofile.toml does not exist; give a TOML file"):
         sa.Question.from_file(tmp_path / "nofile.toml")
     with pytest.raises(sa.InvalidInputError, match="cannot be read: "):
         sa.Question.from_file(tmp_path)
@@ -264,7 +267,7 @@ def test_a_log_gives_arms_means_and_noise(tmp_path: Path) -> None:
     [
         ("a,b\n1,2\n", "has the columns a, b; expected"),
         ("", "has the columns none"),
-        ("arm,reward\nA,1\nA,2\n", "has 1 arms"),
+        ("arm,reward\nA,1\nA,2\n", "has 1 arm; "),
         ("arm,reward\nA,1\nB,\n", "line 3: the reward is ''"),
         ("arm,reward\nA,1\nB,nan\n", "line 3: the reward is 'nan'"),
         ("arm,reward\nA,1\n,2\n", "line 3: the arm is empty"),
@@ -284,5 +287,8 @@ def test_a_log_must_have_the_arms_that_are_named(tmp_path: Path) -> None:
         "effects": {"log": "log.csv"},
         "arms": {"one_hot": ["A", "C"]},
     }
-    with pytest.raises(sa.InvalidInputError, match="has no arm 'C'"):
+    with pytest.raises(sa.InvalidInputError, match="has no arm 'C'; it has A, B"):
+        sa.Question.from_settings(settings, tmp_path)
+    settings = {"traffic_per_day": 5, "effects": {"log": "log.csv", "spread": 1.0}}
+    with pytest.raises(sa.InvalidInputError, match="effects has log and spread; leave one"):
         sa.Question.from_settings(settings, tmp_path)

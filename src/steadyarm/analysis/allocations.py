@@ -16,7 +16,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.logged import LoggedSegment
-from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.segments import Direction, Order, Segment, SegmentStats
 
 __all__ = [
     "KNOWN_ORDER",
@@ -66,9 +66,9 @@ class Piece:
     @property
     def segment(self) -> Segment:
         """The allocation over the rows with a reward."""
-        order, block = ("blocks", self.block) if self.block > 1 else ("iid", 1)
+        order: Order = "blocks" if self.block > 1 else "iid"
         rounds = np.array([self.m.sum()])
-        return Segment(self.weights[None], rounds, order, block)  # type: ignore[arg-type]  # one of two literals
+        return Segment(self.weights[None], rounds, order, max(self.block, 1))
 
     @property
     def logged(self) -> LoggedSegment:

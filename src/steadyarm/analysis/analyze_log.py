@@ -41,7 +41,7 @@ from steadyarm.inference.health import Finding, HealthReport, health_report, rew
 from steadyarm.inference.intervals import fixed_budget
 from steadyarm.inference.otherwise import what_otherwise
 from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, check_fraction, finite_number
+from steadyarm.validation import check_choice, check_fraction, checked_range
 
 __all__ = ["Missing", "analyze"]
 
@@ -130,7 +130,7 @@ def analyze(
     check_choice(direction, "direction", ("maximize", "minimize"))
     check_choice(missing, "missing", ("fail", "drop", "zero"))
     check_fraction(level, "level")
-    span = _range(reward_range)
+    span = None if reward_range is None else checked_range(reward_range)
     given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
     log = open_log(source, table=table, query=query, columns=columns, memory=memory)
     as_it_is = given is None and query is None and not columns
@@ -191,7 +191,7 @@ def _look(log: Log, table: Any, period: str) -> tuple[int, Plan, Faults]:
         )
     )
     if not found["rows"]:
-        raise InvalidInputError(f"{log.name} has no rows.")
+        raise InvalidInputError(f"{log.name} has no rows; expected one for each assignment.")
     broken = found["rows"] - found["timed"]
     faults = [(check.no_time(), broken)] if broken else []
     if not found["timed"]:
@@ -278,7 +278,10 @@ def _analysis(
 ) -> Analysis:
     log = asked.log
     if not evidence.played[0]:
-        raise InvalidInputError(f"{log.name} has {asked.rows:,} rows, but not one reward.")
+        raise InvalidInputError(
+            f"{log.name} has {asked.rows:,} rows, but not one reward. Is {log.theirs['reward']} "
+            "the right column?"
+        )
     if asked.span is not None:
         findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.span)
     notes = [_period_note(asked.plan)]
@@ -346,15 +349,6 @@ def _faults(asked: _Question, rows: Rows) -> Faults:
     if asked.missing == "fail" and n > given:
         faults.append((check.missing(), n - given))
     return faults
-
-
-def _range(span: tuple[float, float] | None) -> tuple[float, float] | None:
-    if span is None:
-        return None
-    low, high = (finite_number(end, "an end of reward_range") for end in span)
-    if low >= high:
-        raise InvalidInputError(f"reward_range is ({low:g}, {high:g}); expected low < high.")
-    return low, high
 
 
 def _separate(arms: ArmSet) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from steadyarm.analysis.columns import readable
 from steadyarm.analysis.source import Log
 from steadyarm.errors import InvalidInputError
+from steadyarm.wording import strung
 
 __all__ = ["SHOWN", "Fault", "find", "refuse", "unordered", "unordered_groups"]
 
@@ -56,10 +57,9 @@ def no_arm() -> Fault:
 
 def unknown_arm(names: Sequence[str]) -> Fault:
     """Arms that are not among those given."""
-    some = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     return Fault(
         "the arm {value} was never possible",
-        f"the arms are {some}",
+        f"the arms are {strung(names, 8)}",
         "arm",
         lambda t: t.arm.notnull() & t.arm.notin(names),
     )
@@ -115,7 +115,7 @@ def beyond(low: float, high: float) -> Fault:
     )
 
 
-def find(log: Log, fault: Fault, most: int = SHOWN) -> list[tuple[str, Any]]:
+def find(log: Log, fault: Fault) -> list[tuple[str, Any]]:
     """Where the first rows with a fault are, and what stands there."""
     found: list[tuple[str, Any]] = []
     for part in log.parts:
@@ -127,12 +127,12 @@ def find(log: Log, fault: Fault, most: int = SHOWN) -> list[tuple[str, Any]]:
         if "unit" in table.columns and not log.ordered:
             shown["unit"] = table.unit.cast("string")
         rows = table.filter(fault.where(table)).select(**shown)
-        for row in log.fetch(rows.order_by("row").limit(most - len(found))):
+        for row in log.fetch(rows.order_by("row").limit(SHOWN - len(found))):
             place = f"row {row['row']}"
             if row.get("unit") is not None:
                 place += f" (unit {row['unit']})"
             found.append((f"{part.name} {place}".strip(), row.get("value")))
-        if len(found) >= most:
+        if len(found) >= SHOWN:
             break
     return found
 
@@ -157,18 +157,18 @@ def refuse(log: Log, faults: list[tuple[Fault, int]]) -> None:
         )
 
 
-def unordered(log: Log, most: int = SHOWN) -> list[str]:
+def unordered(log: Log) -> list[str]:
     """The first rows whose time stamp is earlier than that of the row before, in files."""
     found = []
     for part in log.parts:
         table = readable(log, part.table.mutate(row=part.number(part.table)))
         back = table.select(table.row, back=table.time < table.time.lag())
-        rows = log.fetch(back.filter(back.back).select("row").order_by("row").limit(most))
+        rows = log.fetch(back.filter(back.back).select("row").order_by("row").limit(SHOWN))
         found += [f"{part.name} row {row['row']}".strip() for row in rows]
-    return found[:most]
+    return found[:SHOWN]
 
 
-def unordered_groups(log: Log, most: int = SHOWN) -> list[str] | None:
+def unordered_groups(log: Log) -> list[str] | None:
     """The first row groups of Parquet files that begin before an earlier one ends.
 
     Read from the files' statistics, at no cost whatever their size; None if there are none.
@@ -188,7 +188,7 @@ def unordered_groups(log: Log, most: int = SHOWN) -> list[str] | None:
                 found.append(f"{part.name} rows {first} to {first + rows - 1}".strip())
             latest = high if latest is None else max(latest, high)
             first += rows
-    return found[:most]
+    return found[:SHOWN]
 
 
 _GROUPS = """

@@ -10,7 +10,7 @@ from typing import Any
 from steadyarm.analysis.source import Log
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["as_number", "as_time", "is_number_time", "readable"]
+__all__ = ["as_number", "as_time", "readable"]
 
 NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
 LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
@@ -69,11 +69,6 @@ def as_number(log: Log, column: Any, backend: str) -> Any:
         number = column.typeof().isin(["integer", "real"])
         return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
     return column if kind.is_float64() else column.cast("float64")
-
-
-def is_number_time(log: Log) -> bool:
-    """Whether times are plain numbers, of which only the order is known."""
-    return bool(log.table["timestamp"].type().is_numeric())
 
 
 def as_time(log: Log, column: Any, backend: str) -> Any:

@@ -121,6 +121,6 @@ def assignment_finding(names: Sequence[str], tally: Tally) -> Finding:
         status,
         found.p_value,
         found.verdict,
-        "Compare how this variant is served and logged with the others (redirects, bots, crashes, "
-        "filters), and whether the logged probabilities are those that were used.",
+        f"Compare serving and logging of {found.culprit} with the others (redirects, bots, "
+        "crashes, filters), and see whether the logged probabilities are those that were used.",
     )

@@ -14,6 +14,7 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.health import HealthReport
 from steadyarm.inference.intervals import Intervals
 from steadyarm.inference.otherwise import Otherwise
+from steadyarm.wording import strung
 
 __all__ = ["Analysis"]
 
@@ -86,8 +87,7 @@ class Analysis:
         elif len(others) == self.arms.size - 1:
             sure = f"At level {level} no variant can be ruled out as the best."
         else:
-            some = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if others[8:] else "")
-            sure = f"At level {level} these may be the best, too: {some}."
+            sure = f"At level {level} these may be the best, too: {strung(others, 8)}."
         trust = (
             ""
             if self.health.status != "fail"

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["COLUMNS", "Log", "Part", "fetch", "open_log"]
+__all__ = ["COLUMNS", "PREFIX", "Log", "Part", "fetch", "open_log"]
 
 T = TypeVar("T")
 REQUIRED = ("timestamp", "arm", "reward")
@@ -189,7 +189,7 @@ def _paths(source: Any) -> list[Path]:
             f"the log is {source!r}; expected a file, a folder, a list of files or a URL."
         )
     if not paths:
-        raise InvalidInputError("the list of files is empty.")
+        raise InvalidInputError("the list of files is empty; give at least one.")
     for path in paths:
         if not path.is_file():
             raise InvalidInputError(f"there is no file {path}.")

@@ -106,7 +106,9 @@ class Client:
         default_arm : in place of the client's
         """
         if not isinstance(name, str) or not name.strip("."):
-            raise InvalidInputError(f"the name is {name!r}; expected an experiment's.")
+            raise InvalidInputError(
+                f"the name is {name!r}; expected an experiment's, such as 'checkout'."
+            )
         arm = self.default_arm if default_arm is None else default_arm
         with self._lock:
             if (name, arm) not in self._experiments:

@@ -86,7 +86,10 @@ def results_in(answer: Any, key: str, count: int) -> list[Mapping[str, Any] | St
     """One result or error for each of the things that were sent."""
     found = answer[key]
     if len(found) != count:
-        raise ServiceError(f"the service answered with other {key} than the {count} asked for.")
+        raise ServiceError(
+            f"the service answered with {len(found)} {key}, {count} were asked for; is it of "
+            "another version than this client?"
+        )
     results = [error_in(one["error"]) if "error" in one else one for one in found]
     for result in results:
         if isinstance(result, DOWN):  # no word on the others, then: ask again later
@@ -176,6 +179,7 @@ def verdict_in(answer: Mapping[str, Any]) -> Verdict:
         shown=np.array(list(places.values()), dtype=np.int64) if few else None,
         others=answer["others"],
         size=answer["variants"] if few else 0,
+        names=tuple(places),
     )
 
 

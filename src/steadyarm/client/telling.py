@@ -84,7 +84,8 @@ class Telling:
             target.encode()
         except UnicodeEncodeError:  # neither the service nor the buffer can have it
             raise InvalidInputError(
-                f"the reward is of {shortened(target)}, which is no proper text."
+                f"the reward is of {shortened(target)}, which is no proper text; expected one "
+                "without halves of characters."
             ) from None
         # The service, too, takes a "unit" in the form of this experiment's ids for an id.
         known = self.tag is not None and ticket_in(target, self.tag) is not None

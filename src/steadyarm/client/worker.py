@@ -92,7 +92,8 @@ class Worker:
         with self.lock:
             if len(self._rewards) >= WAITING:
                 raise ServiceError(
-                    f"{WAITING} rewards wait for the service already; this one was not kept."
+                    f"{WAITING} rewards wait for the service already; this one was not kept. "
+                    "Tell it again when the service is back."
                 )
             self._rewards.append((target, reward))
 

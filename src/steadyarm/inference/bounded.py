@@ -13,7 +13,7 @@ from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, informatio
 from steadyarm.designs.forms import forms
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
-from steadyarm.validation import finite_number
+from steadyarm.validation import checked_range
 
 __all__ = ["FarScales", "bounded_terms", "far_scales"]
 
@@ -29,7 +29,7 @@ def bounded_terms(
     squares and bounds, those of blocks of whole numbers (docs/inference.md); for arms that share
     nothing not even that is needed. Otherwise whole pieces are the terms.
     """
-    bounds = _checked_range(reward_range)
+    bounds = checked_range(reward_range)
     if evidence.weights is None:
         raise InvalidInputError(
             "this evidence does not hold the allocations, which bound the scores; make it with "
@@ -55,7 +55,7 @@ def bounded_terms(
 
 def far_scales(evidence: Evidence, reward_range: tuple[float, float]) -> FarScales:
     """The same bounds for any arm of a large set, of a single test."""
-    found = _far_scales(evidence, *_checked_range(reward_range))
+    found = _far_scales(evidence, *checked_range(reward_range))
     whole_pieces = evidence.block > 1 and evidence.within is None
     return found.in_pieces(evidence.rounds[0]) if whole_pieces else found
 
@@ -138,21 +138,6 @@ def _norms(X: Rows | Floats, root: Floats) -> Floats:
     if isinstance(X, np.ndarray):
         return np.asarray(np.sqrt(((X @ root) ** 2).sum(axis=1)))
     return np.asarray(np.sqrt(np.maximum(forms(X, root @ root.T, np.zeros(len(root))), 0.0)))
-
-
-def _checked_range(reward_range: tuple[float, float]) -> tuple[float, float]:
-    try:
-        least, most = reward_range
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"reward_range is {reward_range!r}; expected a pair (least, largest)."
-        ) from None
-    least, most = finite_number(least, "least reward"), finite_number(most, "largest reward")
-    if not least < most:
-        raise InvalidInputError(
-            f"reward_range is ({least:g}, {most:g}); the first must be smaller than the second."
-        )
-    return least, most
 
 
 @kernel

@@ -20,7 +20,7 @@ from steadyarm.inference.logged import LoggedSegment
 from steadyarm.inference.luck import STRATUM, normalised
 from steadyarm.inference.traits import Trait, traits_of
 
-__all__ = ["Crowd", "assignment_crowd", "attrition_crowd", "columns_of"]
+__all__ = ["Crowd", "Found", "assignment_crowd", "attrition_crowd", "columns_of"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

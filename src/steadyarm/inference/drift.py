@@ -17,12 +17,14 @@ from steadyarm.inference.periods import Periods, group_pieces, variation, variat
 from steadyarm.inference.plain import plain
 from steadyarm.inference.shortlist import best_of_all, spread_of
 from steadyarm.validation import check_fraction
+from steadyarm.wording import strung
 
 __all__ = ["DriftReport", "drift_p_values", "drift_report"]
 
 Floats = NDArray[np.float64]
 
 PRINTED = 3  # arms of a large set beside each other
+NAMED = 4  # periods with another leader that the verdict names
 MOST_JOINT = 64  # gaps tested jointly; of more, what changes is more easily seen one by one
 
 
@@ -102,12 +104,12 @@ class DriftReport:
             for leader, label in zip(self.leaders, self.periods, strict=True)
             if leader != self.best
         ]
-        swaps = f" {self.best} is best on average, but ahead was {', '.join(others)}."
+        swaps = f" {self.best} is best on average, but ahead was {strung(others, NAMED)}."
         return (
             f"The differences between variants changed over time (p = {self.gap_p_value:.2g}), "
-            f"most clearly for {moved}; the result is about the average over this test, and raw "
-            f"means or early stopping could mislead.{swaps if others else ''} The average over "
-            f"variants {'moved too' if self.level_moves else 'did not visibly move'} "
+            f"most clearly for {moved}.{swaps if others else ''} The result is about the average "
+            "over this test; raw means or early stopping could mislead. The average over variants "
+            f"{'moved too' if self.level_moves else 'did not visibly move'} "
             f"(p = {self.level_p_value:.2g})."
         )
 

@@ -89,7 +89,8 @@ class Evidence:
         for segment, stats in segments:
             if stats.squares is None:
                 raise InvalidInputError(
-                    "a segment's statistics hold no sums of squared rewards; intervals need them."
+                    "a segment's statistics hold no sums of squared rewards, which intervals need; "
+                    "play it with squares=True."
                 )
             X = scorer.rows(segment)
             rounds.append(segment.rounds)
@@ -100,8 +101,9 @@ class Evidence:
             allocations.append((segment.arms, segment.weights))
             references.append(segment.reference)
         if not rounds:
-            raise InvalidInputError("there is no segment yet; evidence needs at least one.")
+            raise InvalidInputError("there is no segment yet; give at least one that was played.")
         weights, columns = _together(allocations, arms.size)
+        known = [within for within in withins if within is not None]
         return cls(
             arms,
             np.stack(rounds, axis=1),
@@ -109,7 +111,7 @@ class Evidence:
             np.stack(squares, axis=1),
             max(blocks),
             direction,
-            None if any(w is None for w in withins) else np.stack(withins, axis=1),  # type: ignore[arg-type]  # none is None
+            np.stack(known, axis=1) if len(known) == len(withins) else None,
             weights,
             _stacked(references, scores[0].shape),
             columns,

@@ -10,9 +10,9 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference.logged import LoggedSegment
 from steadyarm.inference.plain import plain
 from steadyarm.inference.srm import ALARM, NOTICE, attrition_test, srm_test
-from steadyarm.validation import finite_number, whole_number
+from steadyarm.validation import checked_range, whole_number
 
-__all__ = ["Finding", "HealthReport", "health_report", "late_finding", "reward_findings"]
+__all__ = ["Finding", "HealthReport", "Status", "health_report", "late_finding", "reward_findings"]
 
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
@@ -163,9 +163,7 @@ def reward_findings(
                 "out_of_range was given without reward_range; say which rewards are possible, "
                 "such as reward_range=(0, 1)."
             )
-        low, high = (finite_number(end, "an end of reward_range") for end in reward_range)
-        if low >= high:
-            raise InvalidInputError(f"reward_range is ({low:g}, {high:g}); expected low < high.")
+        low, high = checked_range(reward_range)
         beyond = whole_number(out_of_range, "out_of_range")
         findings.append(_range(rows, beyond, low, high))
     return findings
@@ -177,7 +175,7 @@ def _assignments(names: Sequence[str], log: list[LoggedSegment]) -> Finding:
     advice = (
         ""
         if status == "ok"
-        else f"Compare how {found.culprit} is served and logged with the others (redirects, bots, "
+        else f"Compare serving and logging of {found.culprit} with the others (redirects, bots, "
         "crashes, filters); estimates are biased while rows depend on the variant."
     )
     return Finding("assignments", status, found.p_value, found.verdict, advice)
@@ -206,7 +204,7 @@ def _missing_rewards(names: Sequence[str], log: list[LoggedSegment]) -> Finding:
         )
         return Finding("missing rewards", "warn", found.p_value, found.verdict, advice)
     advice = (
-        f"Find why {found.culprit} loses rewards; if no reward means failure, count it as 0, "
+        f"Find why rewards of {found.culprit} are lost; if no reward means failure, count it as 0, "
         "else the comparison is between different people."
     )
     return Finding(

@@ -16,7 +16,7 @@ from steadyarm.inference.shortlist import shortlisted
 from steadyarm.inference.variance import score_scatter
 from steadyarm.validation import check_fraction
 
-__all__ = ["Intervals", "fixed_budget"]
+__all__ = ["Intervals", "fixed_budget", "gap_directions", "recommended_arms"]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

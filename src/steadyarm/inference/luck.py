@@ -16,11 +16,21 @@ from steadyarm.inference.balance import WHOLE, Balance
 from steadyarm.inference.logged import LoggedSegment
 from steadyarm.segments import Segment
 
-__all__ = ["assignment_balance", "attrition_balance", "impossible_counts", "normalised"]
+__all__ = [
+    "NO_REWARDS",
+    "STRATUM",
+    "assignment_balance",
+    "attrition_balance",
+    "impossible_counts",
+    "normalised",
+]
 
 Floats = NDArray[np.float64]
 
 STRATUM = 30  # rows in which missing rewards are compared
+NO_REWARDS = (
+    "a segment has no rewarded counts, which attrition needs; make its LoggedSegment with rewarded."
+)
 
 
 def assignment_balance(pieces: Iterable[LoggedSegment]) -> tuple[Balance, NDArray[np.bool_]]:
@@ -70,7 +80,7 @@ def _strata(pieces: Iterable[LoggedSegment]) -> Iterator[tuple[Floats, Floats]]:
     missing: Floats | None = None
     for piece in pieces:
         if piece.rewarded is None:
-            raise InvalidInputError("a segment has no rewarded counts; attrition needs them.")
+            raise InvalidInputError(NO_REWARDS)
         rows = piece.assigned.astype(np.float64)
         gone = rows - piece.rewarded
         assigned = rows if assigned is None else assigned + rows

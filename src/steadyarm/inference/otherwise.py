@@ -18,7 +18,7 @@ from steadyarm.inference.periods import group_pieces
 from steadyarm.inference.plain import plain
 from steadyarm.inference.shortlist import best_of_all
 from steadyarm.validation import check_fraction
-from steadyarm.wording import counted
+from steadyarm.wording import counted, strung
 
 __all__ = ["Dropped", "Early", "Otherwise", "RawMeans", "what_otherwise"]
 
@@ -111,12 +111,14 @@ class Otherwise:
         if self.raw is not None:
             lines.append(self._raw_line(self.raw))
         looks = {early.rounds: early.leader for early in self.early}
-        leaders = ", ".join(f"{leader} {self._when(rounds)}" for rounds, leader in looks.items())
-        lines.append(f"Ahead on the way: {leaders}.")
+        leaders = [f"{leader} {self._when(rounds)}" for rounds, leader in looks.items()]
+        lines.append(f"Ahead on the way: {strung(leaders)}.")
         drops = "; ".join(f"{_named(drop)} {self._when(drop.rounds)}" for drop in self.dropped)
         lines.append(f"Elimination would have dropped {drops or 'nobody'}; left: {self.winner}.")
         if self.best_dropped is not None:
-            lines.append(f"It would have lost the best variant after {self.best_dropped} rounds.")
+            end = self.best_dropped == self.rounds
+            when = "at the end" if end else f"after {self.best_dropped} rounds"
+            lines.append(f"It would have lost the best variant {when}.")
         return "\n".join(lines)
 
     def _when(self, rounds: int) -> str:
@@ -182,7 +184,10 @@ def what_otherwise(
     check_fraction(level, "level")
     sign = 1.0 if evidence.direction == "maximize" else -1.0
     if (counts is None) != (sums is None):
-        raise InvalidInputError("give both counts and sums for raw means, or neither.")
+        given, lacking = ("counts", "sums") if sums is None else ("sums", "counts")
+        raise InvalidInputError(
+            f"{given} were given without {lacking}; give both for raw means, or neither."
+        )
     means, leader = None, None
     if counts is not None and sums is not None:
         columns = evidence.arms.size if among is None else len(among)
@@ -289,5 +294,5 @@ def _dropped(rounds: int, gone: Indices, shown: Indices, names: Sequence[str]) -
 
 def _named(drop: Dropped) -> str:
     if not drop.others:
-        return ", ".join(drop.names)
+        return strung(drop.names)
     return counted(drop.others + len(drop.names), "variant")

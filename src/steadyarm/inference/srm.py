@@ -20,15 +20,18 @@ from steadyarm.inference.crowds import (
 )
 from steadyarm.inference.logged import LoggedSegment, names_of
 from steadyarm.inference.luck import (
+    NO_REWARDS,
     assignment_balance,
     attrition_balance,
     impossible_counts,
     normalised,
 )
 from steadyarm.inference.plain import plain
-from steadyarm.wording import counted
+from steadyarm.wording import counted, strung
 
 __all__ = [
+    "ALARM",
+    "NOTICE",
     "CountTest",
     "attrition_test",
     "srm_from_propensities",
@@ -176,7 +179,10 @@ def srm_from_propensities(
             f"arms has shape {arms.shape} and propensities {p.shape}; expected one of each a row."
         )
     if not np.issubdtype(arms.dtype, np.integer) or arms.min() < 0 or arms.max() >= len(names):
-        raise InvalidInputError(f"arms must be whole numbers from 0 to {len(names) - 1}.")
+        raise InvalidInputError(
+            f"arms has values of type {arms.dtype} from {arms.min()} to {arms.max()}; expected "
+            f"whole numbers from 0 to {len(names) - 1}: which of the names each row's arm has."
+        )
     if not ((p > 0) & (p <= 1)).all():  # True for nan
         raise InvalidInputError(
             f"propensities lie between {p.min():g} and {p.max():g}; expected above 0, at most 1."
@@ -225,8 +231,8 @@ def srm_from_sums(
         else f"The rows per variant fit the logged probabilities (p = {p_value:.2g})."
     )
     if not seen.all():
-        unseen = ", ".join(name for name, there in zip(names, seen, strict=True) if not there)
-        verdict += f" Not in the log at all, so nothing can be said of: {unseen}."
+        unseen = [name for name, there in zip(names, seen, strict=True) if not there]
+        verdict += f" Not in the log at all, so nothing can be said of: {strung(unseen)}."
     culprit = names[worst] if p_value < NOTICE else None
     expected = np.full(K, float(rows))
     return CountTest(
@@ -311,7 +317,7 @@ def _crowd_srm(names: Sequence[str], log: list[LoggedSegment]) -> CountTest:
 
 def _crowd_attrition(names: Sequence[str], log: list[LoggedSegment]) -> CountTest:
     if any(piece.rewarded is None for piece in log):
-        raise InvalidInputError("a segment has no rewarded counts; attrition needs them.")
+        raise InvalidInputError(NO_REWARDS)
     crowd = attrition_crowd(names, log)
     found = crowd.surprise(names, 1)
     verb = "miss" if found.together else "misses"

@@ -9,7 +9,7 @@ from typing import Any
 
 from steadyarm.simulation.results import clopper_pearson
 
-__all__ = ["Curve", "Line", "Need", "Plan", "Point", "Theory"]
+__all__ = ["ALIKE", "Curve", "Line", "Need", "Plan", "Point", "Theory"]
 
 ALIKE = 1.1  # budgets within this ratio are about the same
 

@@ -26,7 +26,7 @@ from steadyarm.policies import (
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
 
-__all__ = ["Candidate", "candidate_from_settings", "default_candidates"]
+__all__ = ["AB_TEST", "SEEN", "Candidate", "candidate_from_settings", "default_candidates"]
 
 AB_TEST = EqualSplit.name
 FEWEST, USUAL, MOST = 300, 2000, 8000  # simulated tests behind each error

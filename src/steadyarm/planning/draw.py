@@ -88,12 +88,12 @@ def picture_of(plan: Plan) -> Picture:
         _draw_errors(axes, panel, plan.error, bottom, top)
         axes.set_ylabel("wrong verdicts" if i == 0 else "")
     if moving:
-        _draw_lead(picture.add_subplot(grid[1, 1]), panels[1], plan)
+        _draw_lead(picture.add_subplot(grid[1, 1]), panels[1])
         beside = picture.add_subplot(grid[1, 0])
         beside.set_axis_off()
-        _legend(beside, panels[0], plan)
+        _legend(beside, panels[0])
     else:
-        _legend(picture.axes[0], panels[0], plan, inside=True)
+        _legend(picture.axes[0], panels[0], inside=True)
     picture.suptitle(_title(plan), x=0.01, ha="left", fontweight="bold", fontsize=11)
     return picture
 
@@ -148,9 +148,14 @@ def _draw_errors(axes: Axes, panel: Panel, wanted: float, bottom: float, top: fl
     axes.axhspan(bottom / 1.7, bottom, color=_STRIP, zorder=0)
     axes.axhline(wanted, color=_GREY, linewidth=0.9, linestyle=(0, (4, 2)))
     axes.annotate(
-        f"wanted: {100 * wanted:g} %", (0.01, wanted), (0, 3), color=_GREY, fontsize=8,
-        xycoords=axes.get_yaxis_transform(), textcoords="offset points",
-    )  # fmt: skip
+        f"wanted: {100 * wanted:g} %",
+        (0.01, wanted),
+        (0, 3),
+        axes.get_yaxis_transform(),
+        "offset points",
+        color=_GREY,
+        fontsize=8,
+    )
     if panel.floor:
         axes.plot(*zip(*panel.floor, strict=True), color=_GREY, linewidth=0.9, linestyle=":")
     for series in panel.series:
@@ -163,10 +168,9 @@ def _draw_errors(axes: Axes, panel: Panel, wanted: float, bottom: float, top: fl
         axes.fill_between(x, low, high, where=seen, color=colour, alpha=0.10, linewidth=0)
         axes.plot(x, y, color=colour, linestyle=line, linewidth=1.4, marker=marker, markersize=3.5)
         if series.enough is not None:
-            axes.plot(
-                series.enough.budget, max(series.enough.rate, zero), marker, color=colour,
-                markersize=9, zorder=4, markeredgecolor="white", markeredgewidth=1,
-            )  # fmt: skip
+            mark: Any = {"markersize": 9, "markeredgecolor": "white", "markeredgewidth": 1}
+            height = max(series.enough.rate, zero)
+            axes.plot(series.enough.budget, height, marker, color=colour, zorder=4, **mark)
     axes.set(xscale="log", yscale="log", ylim=(bottom / 1.7, top), xlabel="visits")
     ticks = [t for t in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if bottom <= t]
     axes.yaxis.set_major_locator(FixedLocator([zero, *ticks]))
@@ -181,7 +185,7 @@ def _draw_errors(axes: Axes, panel: Panel, wanted: float, bottom: float, top: fl
     axes.set_title(panel.title, loc="left")
 
 
-def _draw_lead(axes: Axes, panel: Panel, plan: Plan) -> None:
+def _draw_lead(axes: Axes, panel: Panel) -> None:
     x, y = zip(*panel.lead, strict=True)
     axes.axhline(0, color=_GREY, linewidth=0.8)
     axes.fill_between(x, 0, y, color="#0072B2", alpha=0.25, linewidth=0)
@@ -190,7 +194,7 @@ def _draw_lead(axes: Axes, panel: Panel, plan: Plan) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(axes: Axes, panel: Panel, plan: Plan, inside: bool = False) -> None:
+def _legend(axes: Axes, panel: Panel, inside: bool = False) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -202,10 +206,8 @@ def _legend(axes: Axes, panel: Panel, plan: Plan, inside: bool = False) -> None:
         handles.append(
             Line2D([], [], color=_GREY, linestyle=":", label="oracle that knows all means")
         )
-    handles.append(
-        Line2D([], [], color=_GREY, marker="o", linestyle="none", markersize=8,
-               label="budget for about the wanted error")
-    )  # fmt: skip
+    dot: Any = {"marker": "o", "linestyle": "none", "markersize": 8}
+    handles.append(Line2D([], [], color=_GREY, label="budget for about the wanted error", **dot))
     place: Any = {"loc": "lower left"} if inside else {"loc": "center left", "ncols": 2}
     note = "* trusts that nothing moves; bands: exact 95 % intervals"
     axes.legend(

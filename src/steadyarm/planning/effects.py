@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import finite_number
+from steadyarm.wording import listed
 
 __all__ = ["Effects", "flattest", "has_constant"]
 
@@ -50,10 +51,11 @@ class Effects:
     indifference: float = 0.0
 
     def __post_init__(self) -> None:
-        kinds = (self.smallest_gap, self.means, self.spread, self.range)
-        if sum(kind is not None for kind in kinds) != 1:
+        kinds = ("smallest_gap", "means", "spread", "range")
+        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        if len(given) != 1:
             raise InvalidInputError(
-                "effects says it in more than one way or in none; expected exactly one of "
+                f"effects has {listed(given) or 'none of its keys'}; expected exactly one of "
                 "smallest_gap, means, spread, range or log."
             )
         for what in ("smallest_gap", "spread"):

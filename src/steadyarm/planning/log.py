@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.wording import counted
 
 __all__ = ["LogSummary", "read_log"]
 
@@ -46,7 +47,9 @@ def read_log(path: Path) -> LogSummary:
                 reward = _number(row["reward"], path, rows.line_num)
                 arm = (row["arm"] or "").strip()
                 if not arm:
-                    raise InvalidInputError(f"{path}, line {rows.line_num}: the arm is empty.")
+                    raise InvalidInputError(
+                        f"{path}, line {rows.line_num}: the arm is empty; expected its name."
+                    )
                 conversions = conversions and reward in (0.0, 1.0)
                 seen = sums.setdefault(arm, [0.0, 0.0, 0.0])
                 seen[0] += 1
@@ -54,11 +57,13 @@ def read_log(path: Path) -> LogSummary:
                 seen[1] += delta / seen[0]
                 seen[2] += delta * (reward - seen[1])
     except FileNotFoundError:
-        raise InvalidInputError(f"effects.log: {path} does not exist.") from None
+        raise InvalidInputError(
+            f"effects.log: {path} does not exist; give a CSV file with the columns arm and reward."
+        ) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError(f"the log {path} cannot be read: {error}") from None
     if len(sums) < 2:
-        raise InvalidInputError(f"{path} has {len(sums)} arms; a test needs at least 2.")
+        raise InvalidInputError(f"{path} has {counted(len(sums), 'arm')}; a test needs at least 2.")
     table = np.array(list(sums.values()))
     freedom = table[:, 0].sum() - len(table)
     sd = float(np.sqrt(table[:, 2].sum() / freedom)) if freedom > 0 else 0.0

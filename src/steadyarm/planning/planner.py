@@ -22,7 +22,7 @@ from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.simulation.engines import LocalEngine
 from steadyarm.validation import whole_number
 
-__all__ = ["Progress", "plan", "seconds_for"]
+__all__ = ["LEAST_TRIALS", "Progress", "plan", "seconds_for"]
 
 LEAST_TRIALS = 100
 GRID = 7  # budgets at which all policies are compared
@@ -99,11 +99,12 @@ def plan(
 def seconds_for(question: Question, trials: int | None = None) -> float:
     """Processor time that the answer takes, about; give or take a factor of two."""
     worlds = 2 if question.rhythm.moves else 1
-    return sum(
+    once = sum(
         (trials or candidate.trials(question.arms, question.error))
-        * candidate.milliseconds(question.arms) * worlds * EFFORT / 1000
+        * candidate.milliseconds(question.arms)
         for candidate in question.candidates
-    )  # fmt: skip
+    )
+    return once * worlds * EFFORT / 1000
 
 
 def _check_measurable(question: Question, trials: int | None) -> None:

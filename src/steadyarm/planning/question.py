@@ -26,6 +26,7 @@ from steadyarm.planning.rhythm import CALM, KINDS, Rhythm
 from steadyarm.planning.words import check_word, did_you_mean
 from steadyarm.planning.worlds import BatchWorld
 from steadyarm.validation import check_fraction, finite_number, whole_number
+from steadyarm.wording import strung
 
 __all__ = ["Question"]
 
@@ -133,7 +134,9 @@ class Question:
         try:
             settings = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise InvalidInputError(f"{path} does not exist.") from None
+            raise InvalidInputError(
+                f"{path} does not exist; give a TOML file that asks the question."
+            ) from None
         except OSError as error:
             raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -316,10 +319,10 @@ def _rewards(
         missing = [name for name in arms.names if name not in log.names]
         if missing:
             raise InvalidInputError(
-                f"effects.log has no arm {missing[0]!r}; it has {', '.join(log.names)}."
+                f"effects.log has no arm {missing[0]!r}; it has {strung(log.names, 8)}."
             )
-        if "means" in effects:
-            raise InvalidInputError("effects has log and means; leave one of them out.")
+        if more := [key for key in ("means", "smallest_gap", "spread", "range") if key in effects]:
+            raise InvalidInputError(f"effects has log and {more[0]}; leave one of them out.")
         effects = effects | {"means": [log.means[log.names.index(name)] for name in arms.names]}
         if not rewards:
             rewards = {"conversions": True} if log.conversions else {"sd": log.sd}

@@ -22,7 +22,7 @@ from steadyarm.planning.rhythm import Rhythm
 from steadyarm.simulation.results import clopper_pearson
 from steadyarm.simulation.simulate import CHUNK, run_chunk
 
-__all__ = ["STEPS", "first_guess", "measure", "search", "tidy"]
+__all__ = ["STEPS", "first_guess", "least_budget", "measure", "search", "tidy"]
 
 STEPS = 9  # measurements of a search, about: what a progress bar counts
 MOST_STEPS = 16  # of bracketing

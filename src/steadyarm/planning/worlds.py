@@ -53,7 +53,9 @@ class BatchWorld:
         """Play each trial's segment from its round `start` (n,) on."""
         segment.check_within(start, self.budget)
         if squares:
-            raise InvalidInputError("a BatchWorld draws sums and has no squares of rewards.")
+            raise InvalidInputError(
+                "a BatchWorld draws sums and has no squares of rewards; play it without squares."
+            )
         shape = segment.weights.shape
         counts, sums = np.zeros(shape, dtype=np.int64), np.zeros(shape)
         play_pieces(

@@ -47,7 +47,8 @@ def labelled_otherwise(other: Otherwise, look: Look) -> Otherwise:
 
 def _verdict(verdict: Verdict, short: Mapping[str, str]) -> Verdict:
     plausible = tuple(short[name] for name in verdict.plausible)
-    return replace(verdict, name=short[verdict.name], plausible=plausible)
+    names = tuple(short[name] for name in verdict.names)
+    return replace(verdict, name=short[verdict.name], names=names, plausible=plausible)
 
 
 def _drift(drift: DriftReport, short: Mapping[str, str]) -> DriftReport:

@@ -11,7 +11,14 @@ from steadyarm.inference import DriftReport, HealthReport, Otherwise
 from steadyarm.reports.document import Block, Note, Paragraph, Table
 from steadyarm.wording import counted, number, percent, reach
 
-__all__ = ["best_first", "health_table", "otherwise_blocks", "period_table", "rest_note"]
+__all__ = [
+    "MOST_ROWS",
+    "best_first",
+    "health_table",
+    "otherwise_blocks",
+    "period_table",
+    "rest_note",
+]
 
 MOST_ROWS = 40
 MOST_PERIODS = 31
@@ -25,11 +32,11 @@ def best_first(estimates: NDArray[np.float64], direction: str) -> list[int]:
     return [int(k) for k in np.argsort(-sign * estimates, kind="stable")]
 
 
-def rest_note(shown: int, total: int, what: str = "variant", where: str = "") -> str:
+def rest_note(shown: int, total: int, what: str = "variant") -> str:
     """Says how many rows were left out; empty if none."""
     if shown >= total:
         return ""
-    return f"The first {shown:,} of {counted(total, what)} are shown{where}."
+    return f"The first {shown:,} of {counted(total, what)} are shown."
 
 
 def health_table(health: HealthReport, caption: str) -> Table:

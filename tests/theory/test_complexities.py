@@ -1,9 +1,8 @@
-"""Complexities and bounds: closed forms, cvxpy, direct searches, and simulated errors."""
+"""Complexities: closed forms, cvxpy and direct searches."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,17 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm import theory
 from tests.designs.reference import optimal_value
+from tests.theory.instances import one_hot
 
 Floats = NDArray[np.float64]
-
-
-def one_hot(K: int) -> sa.ArmSet:
-    return sa.ArmSet.one_hot([f"v{k}" for k in range(K)])
 
 
 def gaussian(K: int, d: int, seed: int) -> tuple[sa.ArmSet, Floats]:
@@ -55,9 +50,6 @@ def best_share(others: Floats) -> float:
         a, b = high - (high - low) / 1.618033988749895, low + (high - low) / 1.618033988749895
         low, high = (low, b) if value(a) < value(b) else (a, high)
     return value((low + high) / 2)
-
-
-# -------------------------------------------------------------------------- complexities
 
 
 @pytest.mark.parametrize("means", [[0.5, 0.2], [0.1, 0.9, 0.3], [0.9, 0.8, 0.3, 0.2, 0.85]])
@@ -162,9 +154,6 @@ def test_features_and_their_scale_do_not_matter() -> None:
         assert h(wide, np.append(theta, [0.0, 0.0])) == pytest.approx(value, rel=1e-5)
 
 
-# ---------------------------------------------------------------- Theorem 3, its minimum
-
-
 def as_printed(gaps: Floats, m: int, a: Floats) -> float:
     """Equation (7) at one sequence a_0, a_1, …, for arms that share nothing; gaps at most 1/2."""
     K = gaps.size
@@ -252,165 +241,3 @@ def test_phases() -> None:
         assert theory.phases_for(effect) == math.ceil(math.log2(1 / effect)) + 1
     assert theory.phases_for(3.0) == 1
     assert theory.phases_for(0.5, first_cut=8.0) == theory.phases_for(1 / 16) == 5
-
-
-# -------------------------------------------------------------------------------- bounds
-
-
-def test_bounds_by_hand() -> None:
-    arms, theta = one_hot(3), [0.9, 0.4, 0.1]
-    rate = 500 * 0.25 / 3
-    assert theory.g_bai_error_bound(arms, theta, 500) == pytest.approx(3 * math.exp(-rate / 12))
-    drift = theory.p1_rage_drift_error_bound(arms, theta, 500)
-    assert drift == pytest.approx(3 * math.exp(-3 * rate / 64))
-    assert theory.g_bai_error_bound(arms, theta, 1) == 1.0
-    halved = theory.g_bai_error_bound(arms, theta, 2000, largest_reward=2.0)
-    assert halved == pytest.approx(theory.g_bai_error_bound(arms, theta, 500))
-    T = 60_000
-    for reading, count in (("proof", 2), ("paper", 2)):
-        H = theory.h_p1_rage_exact(arms, theta, reading=reading)  # type: ignore[arg-type]  # a plain str
-        bound = 2 * count * 3 * T * math.exp(-T / H)
-        found = theory.p1_rage_error_bound(arms, theta, T, reading=reading)  # type: ignore[arg-type]  # a plain str
-        assert found == pytest.approx(bound)
-
-
-def flat(K: int, gap: float, budget: int) -> sa.Environment:
-    means = np.where(np.arange(K) == 0, 0.5 + gap / 2, 0.5 - gap / 2)
-    return sa.Environment.from_means(one_hot(K), means, sa.BernoulliReward(), budget)
-
-
-def swinging(budget: int) -> sa.Environment:
-    """Rewards without noise of their own, up to one in size, that move all the time."""
-    phase = np.arange(budget) * 0.1
-    means = np.column_stack([np.sin(phase), np.cos(phase), np.full(budget, -1.0)])
-    means[:, 0] = np.clip(means[:, 0] + 0.5, -1, 1)
-    return sa.Environment.from_means(one_hot(3), means, sa.BoundedNoise(0.0))
-
-
-def opposite(budget: int, theta: tuple[float, float], bound: float) -> sa.Environment:
-    """Arms of which G-BAI plays the first two alone; the other two are opposite, and best."""
-    root = math.sqrt(2)
-    arms = sa.ArmSet.from_features([[1.0, 1.0], [-1.0, 1.0], [root, 0.0], [-root, 0.0]])
-    return sa.Environment.from_parameters(arms, theta, sa.BoundedNoise(bound), budget)
-
-
-WORLDS = [
-    (flat(2, 0.4, 250), 1.0),
-    (flat(5, 0.8, 200), 1.0),
-    (flat(3, 0.3, 1000), 1.0),
-    (swinging(600), 1.0),
-    (opposite(800, (0.09, -0.9), 0.0), 1.0),
-    (opposite(3200, (0.09, -0.9), 1.0), 2.0),
-]
-
-
-@pytest.mark.parametrize(("world", "largest"), WORLDS)
-@pytest.mark.parametrize(
-    ("policy", "bound_of", "longer"),
-    [
-        (sa.GBAI(), theory.g_bai_error_bound, 1),
-        (sa.P1RAGE(), theory.p1_rage_drift_error_bound, 2),
-    ],
-)
-def test_errors_stay_below_the_bounds_however_the_world_moves(
-    world: sa.Environment, largest: float, policy: Any, bound_of: Any, longer: int
-) -> None:
-    table = np.tile(world.table, (longer, 1)) if len(world.table) > 1 else world.table[0]
-    budget = None if len(world.table) > 1 else world.budget * longer
-    world = sa.Environment.from_means(world.arms, table, world.noise, budget)
-    theta = np.linalg.lstsq(world.arms.features, world.average, rcond=None)[0]
-    bound = bound_of(world.arms, theta, world.budget, largest)
-    results = sa.simulate(policy, world, trials=2000, seed=3)
-    assert 0.01 < bound < 0.99  # otherwise nothing is tested
-    assert results.interval(0.999)[0] <= bound
-
-
-@pytest.mark.parametrize("means", [[1.0, 0.0], [0.0, 1.0, 0.0]])
-def test_errors_stay_below_theorem_3(means: list[float]) -> None:
-    """A new allocation after every round; the budget is where the bound says half."""
-    arms = one_hot(len(means))
-    m, budgets = theory.phases_for(1.0), range(1000, 10_000, 100)
-    budget = next(T for T in budgets if theory.p1_rage_error_bound(arms, means, T, m) < 0.5)
-    world = sa.Environment.from_means(arms, means, sa.BernoulliReward(), budget)
-    policy = sa.P1RAGE(max_phases=m, updates="rounds")
-    results = sa.simulate(policy, world, trials=64, seed=2)
-    assert results.interval(0.999)[0] <= theory.p1_rage_error_bound(arms, means, budget, m)
-    assert budget < 6000
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 10, 1000])
-def test_the_constants_hold_for_gaps_above_one(d: int) -> None:
-    """The proofs say Δ ≤ 1; with the mean taken off the second moment Bernstein needs no such."""
-    gap = np.linspace(0.0, 2.0, 2001)
-    off = np.square(np.maximum(gap - 1, 0.0))
-    assert (8 * (d - off + (d + 1) * gap / 6) <= 12 * d).all()
-    assert (8 * (2 * d - off + (2 * d + 1) * gap / 6) <= 64 / 3 * d).all()
-
-
-def exact_error(gap: float, T: int, noise: bool) -> tuple[tuple[float, float], float]:
-    """Parameter, and how often at least G-BAI errs in `opposite` with noise ±1 at even odds.
-
-    It plays (1, 1) and (-1, 1) alone; the estimate of the first parameter a is a plus the mean of
-    (a - 1) y_t + y_t e_t, y_t = ±1, and G-BAI errs wherever that is negative.
-    """
-    a = gap / (2 * math.sqrt(2))
-    drawn = (1 - a) * (2 * np.arange(T + 1) - T) - T * a  # the noise must be below this
-    most = np.ceil((drawn + T) / 2) - 1
-    below = binom.cdf(most, T, 0.5) if noise else drawn > 0
-    return (a, a - 1), float((binom.pmf(np.arange(T + 1), T, 0.5) * below).sum())
-
-
-def test_twelve_is_not_enough_for_rewards_of_two() -> None:
-    """Means and noise within [-1, 1] as the paper has it, and an exact error above Theorem 1."""
-    T = 57_600
-    theta, error = exact_error(0.1, T, noise=True)
-    world = opposite(T, theta, 1.0)
-    np.testing.assert_allclose(sa.g_optimal(world.arms).weights, [0.5, 0.5, 0, 0], atol=1e-9)
-    assert np.abs(world.average).max() <= 1 + 1e-12
-    assert world.gap == pytest.approx(0.1)
-    assert error > 3 * theory.g_bai_error_bound(world.arms, theta, T)
-
-
-@pytest.mark.parametrize("gap", [0.02, 0.1, 0.4, 1.0])
-@pytest.mark.parametrize("T", [30, 300, 3000, 30_000])
-def test_exact_errors_stay_below_theorem_1(gap: float, T: int) -> None:
-    arms = opposite(1, (0.1, 0.0), 0.0).arms
-    for noise, largest in ((False, 1.0), (True, 2.0)):
-        theta, error = exact_error(gap, T, noise)
-        assert error <= theory.g_bai_error_bound(arms, theta, T, largest)
-        assert error <= theory.p1_rage_drift_error_bound(arms, theta, T, largest)
-
-
-# ----------------------------------------------------------------------------- bad input
-
-
-def test_what_is_given_is_checked() -> None:
-    arms = one_hot(2)
-    for theta, words in (
-        ([0.5], r"shape \(1,\); expected \(2,\)"),
-        ([[0.5, 0.1]] * 3, "average over its rounds"),
-        ([0.5, np.nan], r"theta\[1\] is nan"),
-        (["a", "b"], "not a list of numbers"),
-        ([0.5, 0.5], "no single arm is best"),
-        ([1 / 3, 1 - 2 / 3], "no single arm is best"),
-    ):
-        with pytest.raises(sa.InvalidInputError, match=words):
-            theory.rho_star(arms, theta)
-    with pytest.raises(sa.InvalidInputError, match="means has shape"):
-        theory.rho_star_of_means(arms, [0.5])
-    with pytest.raises(sa.InvalidInputError, match="at least i0 = 5"):
-        theory.h_p1_rage(arms, [0.5, 0.4], m=4)
-    with pytest.raises(sa.InvalidInputError, match="m is 2"):
-        theory.p1_rage_error_bound(arms, [0.5, 0.4], 100, m=2)
-    with pytest.raises(sa.InvalidInputError, match="largest_reward is 1"):
-        theory.g_bai_error_bound(arms, [1.5, 0.4], 100)
-    with pytest.raises(sa.InvalidInputError, match="budget"):
-        theory.g_bai_error_bound(arms, [0.5, 0.4], 0)
-    with pytest.raises(sa.InvalidInputError, match="largest_reward is -1"):
-        theory.h_p1_rage_exact(arms, [0.5, 0.4], largest_reward=-1)
-    with pytest.raises(sa.InvalidInputError, match=r"epsilon is -0\.1"):
-        theory.h_p1_rage_exact(arms, [0.5, 0.4], epsilon=-0.1)
-    with pytest.raises(sa.InvalidInputError, match="reading is 'mine'"):
-        theory.h_p1_rage_ceiling(arms, [0.5, 0.4], reading="mine")  # type: ignore[arg-type]  # the point of the test
-    with pytest.raises(sa.InvalidInputError, match="effect is 0"):
-        theory.phases_for(0.0)
