@@ -1,3 +1,5 @@
+"""Arms from formulas: the features made by hand, whichever library holds the table."""
+
 from __future__ import annotations
 
 import builtins
@@ -7,7 +9,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
+import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
 import polars as pl
 import pyarrow as pa
 import pytest

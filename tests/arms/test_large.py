@@ -1,3 +1,5 @@
+"""Large arm sets are the explicit ones, survive JSON, and take little room."""
+
 from __future__ import annotations
 
 import json

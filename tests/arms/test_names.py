@@ -1,3 +1,5 @@
+"""Names made from the index are found again, without looking at all of them."""
+
 from __future__ import annotations
 
 from itertools import combinations, product

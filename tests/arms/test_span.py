@@ -1,3 +1,5 @@
+"""The span of many arms is that of few; twins are found."""
+
 from __future__ import annotations
 
 import numpy as np

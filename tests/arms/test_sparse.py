@@ -1,3 +1,5 @@
+"""Sparse arms are the dense ones, and what is refused."""
+
 from __future__ import annotations
 
 import json

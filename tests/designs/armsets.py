@@ -1,4 +1,4 @@
-"""Two hundred random arm sets of many kinds, the same every time."""
+"""Random arms of many kinds, among them two hundred arm sets that are the same every time."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,18 @@ def random_arm_set(seed: int) -> tuple[str, ArmSet]:
     d = int(rng.integers(2, 21))
     X = _features(kind, K, d, rng)
     return kind, ArmSet.from_features(X)
+
+
+def random_points(kind: str, K: int, d: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """(K, d) Gaussian points; on a "sphere", with a "constant" or on a "grid" if that is asked."""
+    X = rng.normal(size=(K, d))
+    if kind == "sphere":
+        X /= np.linalg.norm(X, axis=1)[:, None]
+    elif kind == "constant":
+        X[:, 0] = 1.0
+    elif kind == "grid":
+        X = np.unique(np.round(2 * X), axis=0)
+    return X
 
 
 def _features(kind: str, K: int, d: int, rng: np.random.Generator) -> NDArray[np.float64]:

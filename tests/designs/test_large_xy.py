@@ -11,9 +11,9 @@ from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows
 from steadyarm.designs import xy_optimal
 from steadyarm.designs.design import Status
 from steadyarm.designs.large_xy import LargeXYDesign, solve_xy
-from steadyarm.designs.saddle_steps import first_point, improve
+from steadyarm.designs.saddle_steps import improve, warm_point
 from steadyarm.errors import InvalidInputError
-from tests.designs.armsets import random_arm_set
+from tests.designs.armsets import random_arm_set, random_points
 from tests.designs.reference import achieved_value, all_pairs, optimal_value
 
 Floats = NDArray[np.float64]
@@ -58,13 +58,7 @@ def test_agrees_with_the_small_solver(seed: int) -> None:
 )
 def test_bounds_enclose_those_of_the_small_solver(kind: str, K: int, d: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(K, d))
-    if kind == "sphere":
-        X /= np.linalg.norm(X, axis=1)[:, None]
-    elif kind == "constant":
-        X[:, 0] = 1.0
-    elif kind == "grid":
-        X = np.unique(np.round(2 * X), axis=0)
+    X = random_points(kind, K, d, rng)
     answer, small = checked(X, 1e-3), xy_optimal(ArmSet.from_features(X))
     assert answer.gap <= 1e-3
     assert answer.lower_bound <= small.value * (1 + 1e-6)
@@ -175,7 +169,8 @@ def test_what_cannot_be_is_refused() -> None:
 def test_the_steps_reach_a_close_gap_from_a_cold_start() -> None:
     X = np.random.default_rng(4).normal(size=(40, 5))
     Z = all_pairs(X)
-    solved = improve(X, Z, first_point(X, Z), 1e-7, 60)
+    start = warm_point(X, Z, np.full(40, 1 / 40), np.full(len(Z), np.nan), 1.0, 1.0)
+    solved = improve(X, Z, start, 1e-7, 60)
     assert solved.value <= solved.lower_bound * (1 + 1e-7)
     assert achieved_value(X, Z, solved.weights) == pytest.approx(solved.value, rel=1e-9)
     largest = np.square(X @ solved.proof).sum(axis=1).max()

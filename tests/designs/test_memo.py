@@ -19,6 +19,7 @@ from steadyarm.designs import (
     xy_optimal,
 )
 from steadyarm.designs.memo import Kind, Solver
+from steadyarm.designs.nested import large_g
 
 COMBINATIONS: list[tuple[Kind, Solver]] = [
     ("xy", "exact"),
@@ -87,6 +88,16 @@ def test_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(designs_for(arms, masks).values) * 9 > 400
     assert sum(shelf.weights.size for shelf in memo._shelves.values()) <= 400
     forget_designs()
+
+
+def test_designs_of_large_sets_are_forgotten_with_the_others() -> None:
+    arms = ArmSet.factorial({f"slot {i}": ["off", "on"] for i in range(13)})
+    first = large_g(arms)
+    assert large_g(arms) is first
+    forget_designs()
+    again = large_g(arms)
+    assert again is not first
+    np.testing.assert_array_equal(again.arms, first.arms)
 
 
 def test_answers_are_the_callers_own() -> None:

@@ -19,6 +19,7 @@ from steadyarm.designs.remembered import remember
 from steadyarm.designs.solve import whiten
 from steadyarm.designs.subset_rows import SubsetRows
 from steadyarm.errors import InvalidInputError
+from tests.designs.armsets import random_points
 from tests.designs.reference import achieved_value, all_pairs
 
 Floats = NDArray[np.float64]
@@ -62,13 +63,7 @@ def check(X: Floats, among: Indices, answer: LargeXYDesign) -> None:
 )
 def test_subsets_agree_with_the_small_solver(kind: str, K: int, d: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(K, d))
-    if kind == "sphere":
-        X /= np.linalg.norm(X, axis=1)[:, None]
-    elif kind == "constant":
-        X[:, 0] = 1.0
-    elif kind == "grid":
-        X = np.unique(np.round(2 * X), axis=0)
+    X = random_points(kind, K, d, rng)
     among, tol = random_subset(len(X), rng), float(rng.choice([1e-1, 1e-2, 1e-3]))
     answer = solve_xy(DenseRows(X), tol, among=among)
     small = solve_pairs(whiten(X)[0], among, 1e-6)

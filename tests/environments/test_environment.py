@@ -1,3 +1,5 @@
+"""Tables of means: draws have the right moments, quick ones those of slow ones."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""The paper's worlds have its numbers, and drifting families the course that is told."""
+
 from __future__ import annotations
 
 import json

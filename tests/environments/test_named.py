@@ -1,3 +1,5 @@
+"""Worlds by name are those of the functions; bad settings are refused."""
+
 from __future__ import annotations
 
 from pathlib import Path

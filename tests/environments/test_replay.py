@@ -1,3 +1,5 @@
+"""Replays draw what the log holds, with its averages."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
+from steadyarm.designs import forget_designs
 from steadyarm.designs.few_arms import FewArms
 from steadyarm.designs.lists import whole_lists
 from steadyarm.designs.lists_of_many import whole_list_of_many
-from steadyarm.designs.nested import forget_large_designs, large_g, nested_xy
+from steadyarm.designs.nested import large_g, nested_xy
 from steadyarm.estimators import ips
 from steadyarm.policies.base import FIRST, LAST, best_arm, best_of_many
 from steadyarm.policies.elimination import rage_elimination
@@ -41,9 +42,9 @@ MANY = slots(13)
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small sets are played as large ones are."""
     monkeypatch.setattr(sa.ArmSet, "large", property(lambda self: True))
-    forget_large_designs()
+    forget_designs()
     yield
-    forget_large_designs()
+    forget_designs()
 
 
 def world_of(arms: sa.ArmSet, seed: int, noise: float = 1.0) -> sa.ParametricEnvironment:
@@ -210,6 +211,14 @@ def test_lists_too_short_leave_the_design_alone() -> None:
     design = FewArms(np.arange(60), np.full(60, 1 / 60))
     X = np.random.default_rng(0).normal(size=(60, 8))
     assert whole_list_of_many(X, design, 7) is design
+
+
+def test_a_design_stays_whole_where_few_arms_would_lose_a_direction() -> None:
+    """One light arm tells of the second direction, and the list has room for heavier ones only."""
+    X = np.repeat([[1.0, 0.0], [0.0, 1.0]], [100, 1], axis=0)
+    design = FewArms(np.arange(101), np.append(np.full(100, 0.00999), 0.001))
+    assert whole_list_of_many(X, design, 16) is design
+    assert whole_list_of_many(X, design, 26).arms.size < 101
 
 
 @pytest.mark.parametrize("policy", [sa.GBAI(), sa.Steady()], ids=["g", "steady"])

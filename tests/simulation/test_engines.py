@@ -1,3 +1,5 @@
+"""Engines hand over every result once, and stop when a call fails."""
+
 from __future__ import annotations
 
 import json

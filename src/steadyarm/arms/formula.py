@@ -30,7 +30,7 @@ def read_formula(
 ) -> tuple[Any, Sequence[str] | None, list[str]]:
     """Features (dense or sparse), names of the arms and of the features; see `from_formula`."""
     try:
-        import formulaic  # type: ignore[import-untyped]
+        import formulaic  # type: ignore[import-untyped]  # it has no types
         import narwhals.stable.v2 as narwhals
     except ImportError as error:
         raise MissingExtraError(
@@ -61,7 +61,7 @@ def read_formula(
 def _table(frame: Any, narwhals: Any) -> Any:
     """The frame through Narwhals; lazy ones are collected."""
     if isinstance(frame, Mapping):
-        import pandas  # type: ignore[import-untyped]
+        import pandas  # type: ignore[import-untyped]  # its types are not installed
 
         def made() -> Any:
             return pandas.DataFrame({name: list(column) for name, column in frame.items()})

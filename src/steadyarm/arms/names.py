@@ -1,4 +1,7 @@
-"""Names of many arms, made from the index when they are asked for."""
+"""Names of many arms, made from the index when they are asked for.
+
+Made by `recipes` and `ArmSet`; of few arms they become a plain tuple.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import overload
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["BundleNames", "CountedNames", "FactorialNames", "LazyNames"]
+__all__ = ["BETWEEN", "BundleNames", "CountedNames", "FactorialNames", "LazyNames"]
 
 BETWEEN = " + "  # the items of a bundle
 

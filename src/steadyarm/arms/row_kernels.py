@@ -1,4 +1,7 @@
-"""Rows of factorial and bundle sets, compiled: combinations from ranks, products of columns."""
+"""Rows of factorial and bundle sets, compiled: combinations from ranks, products of columns.
+
+Called by `rows`; blind, as all kernels.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
+
+__all__ = ["products", "unrank"]
 
 
 @kernel

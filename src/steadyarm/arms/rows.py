@@ -20,7 +20,7 @@ from steadyarm.arms.row_kernels import products, unrank
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number
 
-__all__ = ["BundleRows", "DenseRows", "FactorialRows", "Rows"]
+__all__ = ["MOST_COLUMNS", "BundleRows", "DenseRows", "FactorialRows", "Floats", "Indices", "Rows"]
 
 MOST_ROWS = 2**32  # scores of all rows are kept, 8 bytes each
 MOST_COLUMNS = 20_000  # a matrix of columns by columns has to fit in memory

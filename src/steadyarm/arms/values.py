@@ -1,4 +1,7 @@
-"""The values of all arms for one parameter, in blocks or through the structure of the set."""
+"""The values of all arms for one parameter, in blocks or through the structure of the set.
+
+`ArmSet.values` for large sets.
+"""
 
 from __future__ import annotations
 

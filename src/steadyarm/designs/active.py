@@ -1,5 +1,7 @@
 """Designs of raw matrices: small sets in one compiled call, large ones by bringing arms in.
 
+Called by `g_optimal`, `xy_optimal`, `adjacency` and `memo`; what fits in one call goes to `solve`.
+
 An optimal design needs at most r(r+1)/2 arms, so a large set is solved over a working set of arms
 and of directions; the full set is scanned for arms and directions that prove the answer wrong,
 those are added, and it is solved again until the proof holds for all.
@@ -20,6 +22,8 @@ from steadyarm.designs.solve import (
     most_volume,
     saddle_point,
 )
+
+__all__ = ["solve_pairs", "solve_saddle", "solve_volume"]
 
 SMALL = 48  # up to this many arms and directions everything is in the working set
 MAX_ROUNDS = 100

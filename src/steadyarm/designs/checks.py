@@ -1,4 +1,7 @@
-"""Validation of what the design functions are given, in one place."""
+"""Validation of what the design functions are given, in one place.
+
+For the functions that users call; `row_checks` is for the solvers behind them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+
+__all__ = ["check_among", "check_directions", "check_rank", "check_tolerance", "check_weights"]
 
 SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
 MOST_RANK = 5000  # a matrix of 200 MB, whose factors take seconds

@@ -1,5 +1,7 @@
 """Small dense linear algebra, compiled: factorisations, triangular solves, farthest pairs.
 
+Shared by the kernels of this folder, the estimators and the policies.
+
 Hand-written loops because the matrices are tiny (r up to some tens): a LAPACK call through numba
 costs more than the work. Matrices of factors are lower triangular; the upper part is not read.
 """
@@ -11,6 +13,17 @@ from numba import njit
 from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
+
+__all__ = [
+    "BLOCK",
+    "add_weighted_gram",
+    "cholesky",
+    "cholesky_solve",
+    "farthest",
+    "information",
+    "value_on_range",
+    "whiten_rows",
+]
 
 # Above this many rows a BLAS call pays. Products stay below BLOCK**3 multiplications, up to which
 # OpenBLAS uses one thread: waking others costs milliseconds on a busy machine.

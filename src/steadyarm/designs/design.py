@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Design", "Status"]
+__all__ = ["Design", "Status", "on_all_arms", "relative_gap"]
 
 
 class Status(StrEnum):
@@ -64,9 +64,7 @@ class Design:
     @property
     def gap(self) -> float:
         """Relative gap ``value / lower_bound - 1``; zero when the value is zero."""
-        if self.value == 0.0:
-            return 0.0
-        return self.value / self.lower_bound - 1.0 if self.lower_bound > 0.0 else np.inf
+        return relative_gap(self.value, self.lower_bound)
 
     @property
     def support(self) -> NDArray[np.intp]:
@@ -79,3 +77,19 @@ class Design:
             f"support={self.support.size} of {self.weights.size} arms, "
             f"status={self.status.value!r})"
         )
+
+
+def relative_gap(value: float, lower: float) -> float:
+    """``value / lower - 1``; zero when there is nothing to compare, infinite without a bound."""
+    if value == 0.0:
+        return 0.0
+    return value / lower - 1.0 if lower > 0.0 else np.inf
+
+
+def on_all_arms(
+    size: int, indices: NDArray[np.intp] | NDArray[np.int64], weights: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """(K,) weights for all arms, those at the indices as given and the others zero."""
+    everywhere = np.zeros(size)
+    everywhere[indices] = weights
+    return everywhere

@@ -1,5 +1,7 @@
 """XY designs of two-level factorial sets to compare some of the arms, to a coarse proven gap.
 
+Called by `large_xy` where the set has a Walsh transform.
+
 Weights lie on all arms and multipliers on a list of pairs. A step multiplies each weight by how
 much its arm would help and each multiplier by how badly its pair is known; with the transforms of
 `walsh` that takes milliseconds, and some fifty steps come within a tenth of the optimum. Then few

@@ -1,5 +1,7 @@
 """Blocks of points for the farthest pair, bounds between blocks, and the look at two of them.
 
+Called by `farthest`.
+
 Two blocks are compared in single precision, which is twice as quick and half as large. Its
 rounding errors are bounded; rows that may hold a pair above the bar are done again in double.
 """
@@ -12,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms.rows import Rows
+
+__all__ = ["best_of_rows", "in_blocks", "upper_bounds"]
 
 BLOCK = 1024  # points in a block
 LEAF = 128  # points in a block in few dimensions, where place tells more than distance

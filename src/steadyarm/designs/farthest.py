@@ -1,5 +1,7 @@
 """The farthest pair of many points, without looking at every pair.
 
+The proof of every XY design of many arms: `large_xy`, `pair_game` and `nested` call it.
+
 With a centre and the distances of all points from it, a pair can only be farther apart than the
 best one known if its two distances add up to more. Points are put in blocks by that distance (in
 few dimensions by place), pairs of blocks are taken in the order of their bounds, and the search
@@ -22,7 +24,7 @@ from steadyarm.arms.rows import Rows
 from steadyarm.designs.far_blocks import best_of_rows, in_blocks, upper_bounds
 from steadyarm.designs.passes import blocks, radii
 
-__all__ = ["FarthestPair", "farthest_pair", "partners"]
+__all__ = ["FarthestPair", "farthest_pair", "mean_row", "partners"]
 
 EFFORT = 1100.0  # passes: enough for every pair of 10^5 points in 50 dimensions
 LEAST_WORK = 1e10  # multiplications, a second or less: in few dimensions passes are cheap

@@ -1,4 +1,7 @@
-"""FewArms: a design on few of many arms, as policies on large sets use and mix them."""
+"""FewArms: a design on few of many arms, as policies on large sets use and mix them.
+
+Made by `nested`, thinned out by `lists_of_many`.
+"""
 
 from __future__ import annotations
 

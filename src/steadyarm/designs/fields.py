@@ -1,4 +1,7 @@
-"""What the steps of `pair_game` ask of the arms, and how two-level factorial sets answer."""
+"""What the steps of `pair_game` ask of the arms, and how two-level factorial sets answer.
+
+`factorial_xy` plays on the field given here, `pool_xy` on that of `pool_field`.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,19 @@ Indices = NDArray[np.int64]
 
 
 class Field(Protocol):
-    """The arms in play and the arms compared, in coordinates where the base design is I.
-
-    Attributes
-    ----------
-    total : number of all arms, K
-    cost : of the forms of the arms in play, in plain passes over all arms
-    compared : the m arms to compare
-    """
+    """The arms in play and the arms compared, in coordinates where the base design is I."""
 
     @property
-    def total(self) -> int: ...  # noqa: D102
+    def total(self) -> int:
+        """Number of all arms, K."""
 
     @property
-    def cost(self) -> float: ...  # noqa: D102
+    def cost(self) -> float:
+        """Of the forms of the arms in play, in plain passes over all arms."""
 
     @property
-    def compared(self) -> Rows: ...  # noqa: D102
+    def compared(self) -> Rows:
+        """The m arms to compare."""
 
     def forms(self, M: Floats) -> Floats:
         """X'Mx of the arms in play, which may be rough."""

@@ -1,4 +1,7 @@
-"""Values and quadratic forms of all arms of a large set at once."""
+"""Values and quadratic forms of all arms of a large set at once.
+
+For policies and intervals that look at every arm: `elimination_of_many`, `inference`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Regular fractions: few arms of a factorial set whose equal weights are as good as all of them.
 
+For the first designs of `nested` and `large_xy`, and the base of `factorial_xy`.
+
 A(λ) of equal weights only depends on how often levels of 2q factors meet, with q the order of the
 interactions. In an orthogonal array of strength 2q all of these meet equally often, so that A is
 that of the full set. For p levels, p prime, arms u ↦ (⟨u, c₁⟩, …, ⟨u, cₙ⟩) over all u in GF(p)ᵇ are

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs.checks import check_among, check_directions
 from steadyarm.designs.dense_kernels import value_on_range
-from steadyarm.designs.design import Design, Status
+from steadyarm.designs.design import Design, Status, on_all_arms
 from steadyarm.designs.frank_wolfe_kernel import frank_wolfe_steps
 from steadyarm.designs.g_optimal import own_span
 from steadyarm.designs.solve import in_coordinates, whiten
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["frank_wolfe_g", "frank_wolfe_transductive", "frank_wolfe_xy"]
+__all__ = ["frank_wolfe_g", "frank_wolfe_on", "frank_wolfe_transductive", "frank_wolfe_xy"]
 
 PUBLISHED_STEPS = 999
 
@@ -85,8 +85,7 @@ def frank_wolfe_g(
     if among is not None:
         X = own_span(X[chosen])
     local = _run(X, X, False, steps)
-    weights = np.zeros(arms.size)
-    weights[chosen] = local.weights
+    weights = on_all_arms(arms.size, chosen, local.weights)
     return Design(
         weights, local.value, float(X.shape[1]), local.status, steps, local.previous_value
     )

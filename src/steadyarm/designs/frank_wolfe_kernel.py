@@ -1,4 +1,7 @@
-"""The paper's Frank-Wolfe iteration, compiled, with rank-one updates of all it needs."""
+"""The paper's Frank-Wolfe iteration, compiled, with rank-one updates of all it needs.
+
+Called by `frank_wolfe` only; blind, as all kernels.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import cholesky, farthest, information, whiten_rows
+
+__all__ = ["frank_wolfe_steps"]
 
 TABLE = 1024  # up to this many points the variances of all pairs are kept and updated
 

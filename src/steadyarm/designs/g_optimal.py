@@ -11,14 +11,14 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.active import solve_volume
 from steadyarm.designs.checks import check_among, check_rank, check_tolerance
-from steadyarm.designs.design import Design, Status
+from steadyarm.designs.design import Design, Status, on_all_arms
 from steadyarm.designs.large_g import solve_g
 from steadyarm.designs.solve import whiten
 from steadyarm.designs.subset_rows import subset_of
 from steadyarm.designs.support import with_few_arms
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["g_optimal"]
+__all__ = ["LARGE", "g_optimal", "independent_arms", "own_span"]
 
 RANK_TOLERANCE = 1e-9  # in whitened coordinates; smaller singular values of a subset are rounding
 LARGE = 2**18  # numbers in the matrix of arms from which passes over them pay
@@ -62,17 +62,14 @@ def g_optimal(
     if chosen.size * arms.rank > LARGE and not sparse:
         rows = subset_of(arms.rows, None if among is None else chosen)
         design = solve_g(rows, tol).design()
-        weights = np.zeros(arms.size)
-        weights[chosen] = design.weights
-        return replace(design, weights=weights)
+        return replace(design, weights=on_all_arms(arms.size, chosen, design.weights))
     X, _ = whiten(arms.coordinates)
     if among is not None:
         X = own_span(X[chosen])
     solution = solve_volume(X, tol)
     if sparse:
         solution = with_few_arms(solution, X, X, False, tol)
-    weights = np.zeros(arms.size)
-    weights[chosen] = solution.weights
+    weights = on_all_arms(arms.size, chosen, solution.weights)
     return Design(*solution._replace(weights=weights))
 
 
@@ -81,8 +78,7 @@ def independent_arms(size: int, chosen: NDArray[np.intp], times: float) -> Desig
 
     times : how many of them each thing to be known is made of
     """
-    weights = np.zeros(size)
-    weights[chosen] = 1.0 / chosen.size
+    weights = on_all_arms(size, chosen, 1.0 / chosen.size)
     value = times * chosen.size
     return Design(weights, value, value, Status.OPTIMAL, 0)
 

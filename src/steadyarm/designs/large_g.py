@@ -1,5 +1,7 @@
 """G-optimal designs of up to millions of arms, proven by a pass over all of them.
 
+Called by `nested` for policies, by `g_optimal` for users, and by `pool_xy` for a first design.
+
 Few arms carry an optimal design. A pool of promising arms is solved closely from where it stood;
 a pass over the arms then gives the value, the next pool, and a list of arms that provably cannot
 carry an optimal design (Harman and Pronzato 2007), which later passes leave out. The value given
@@ -15,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.checks import check_tolerance
-from steadyarm.designs.design import Design, Status
+from steadyarm.designs.design import Design, Status, on_all_arms, relative_gap
 from steadyarm.designs.passes import leverages, span_of
 from steadyarm.designs.pools import first_pool, next_pool, started_pool
 from steadyarm.designs.row_checks import checked_start
@@ -62,12 +64,11 @@ class LargeDesign:
     @property
     def gap(self) -> float:
         """Relative gap ``value / lower_bound - 1``."""
-        return self.value / self.lower_bound - 1.0
+        return relative_gap(self.value, self.lower_bound)
 
     def design(self) -> Design:
         """The same as a `Design`, with a weight for every arm."""
-        weights = np.zeros(self.size)
-        weights[self.indices] = self.weights
+        weights = on_all_arms(self.size, self.indices, self.weights)
         return Design(weights, self.value, self.lower_bound, self.status, self.sweeps)
 
 

@@ -1,5 +1,8 @@
 """XY-optimal designs of up to millions of arms, proven over all arms and all pairs compared.
 
+Called by `nested` for policies and by `xy_optimal` for users. It sends symmetric problems and
+coarse gaps to `factorial_xy` and `pool_xy`; what follows is for all others.
+
 A short list of arms and a short list of pairs are solved together from where they stood; a sweep
 over all arms then finds arms that would improve the design and pairs that it neglects, and these
 come in. The multipliers of the pairs prove a lower bound over all arms (see `saddle_kernel`), the
@@ -18,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows
 from steadyarm.arms.walsh import walsh_of
 from steadyarm.designs.checks import check_tolerance
-from steadyarm.designs.design import Status
+from steadyarm.designs.design import Status, relative_gap
 from steadyarm.designs.factorial_xy import full_factorial, some_of_factorial
 from steadyarm.designs.farthest import FarthestPair, farthest_pair, mean_row, partners
 from steadyarm.designs.fractions import fraction
@@ -30,7 +33,7 @@ from steadyarm.designs.remembered import Remembered, remember
 from steadyarm.designs.row_checks import checked_among, checked_start
 from steadyarm.designs.saddle_steps import improve
 from steadyarm.designs.subset_rows import subset_of
-from steadyarm.designs.xy_answer import LargeXYDesign, nothing_to_compare, relative_gap
+from steadyarm.designs.xy_answer import LargeXYDesign, nothing_to_compare
 from steadyarm.validation import whole_number
 
 __all__ = ["LargeXYDesign", "solve_xy"]

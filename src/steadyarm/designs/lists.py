@@ -1,5 +1,7 @@
 """Short lists of arms that stand in for a design: whole numbers chosen by what they tell.
 
+For the blocks of `Steady`; `lists_of_many` is the same for large sets.
+
 Rounding each weight by itself may lose a direction when there are few rounds to share out. Here
 rounds are exchanged between arms until the list is about as informative as the design.
 """
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, whiten_rows
 
-__all__ = ["LEAST_SHARE", "whole_lists"]
+__all__ = ["GOOD_ENOUGH", "LEAST_SHARE", "RIDGE", "whole_lists"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,14 +28,14 @@ def whole_lists(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDAr
     """Lists of `length` arms, as counts (n, K), for designs `weights` (n, K) on arms X (K, r).
 
     Counts start from the largest remainders. While their mean efficiency, r over the trace of
-    A(weights) A(counts / length)⁻¹, is below 0.9, the exchange of one round that helps most is
-    made.
+    A(weights) A(counts / length)⁻¹, is below 0.9 and an exchange of one round raises it, the one
+    that helps most is made.
 
     Returns
     -------
     counts, and whether each list is good: A(counts / length) has at least a quarter of A(weights)
-    in every direction, so that the worst variance grows fourfold at most; it is a tenth on average.
-    Lists shorter than r are never good.
+    in every direction, so that the worst variance grows fourfold at most. Lists shorter than r are
+    never good.
 
     Examples
     --------

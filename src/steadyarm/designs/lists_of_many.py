@@ -1,5 +1,7 @@
 """Whole numbers of rounds that stand in for a design on hundreds of arms: `lists.py` for many.
 
+For the blocks of `Steady`, and for any policy whose design has too many arms to play.
+
 Where there every exchange of two arms is tried, here the arm whose round is missed least makes way
 for the one that helps most, a rank-one change each.
 """

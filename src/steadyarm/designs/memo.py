@@ -1,5 +1,7 @@
 """Designs of subsets of an arm set, remembered: eliminations ask for the same ones again.
 
+Where policies get designs of small sets; `nested` is the same for large ones.
+
 A design depends on its subset alone, never on what was solved before it, so remembering changes
 the time and nothing else. What is kept is bounded; the arm sets unused for longest go first.
 """
@@ -18,10 +20,11 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.active import solve_pairs, solve_volume
 from steadyarm.designs.frank_wolfe import frank_wolfe_on
 from steadyarm.designs.g_optimal import own_span
+from steadyarm.designs.nested import forget_large_designs
 from steadyarm.designs.solve import whiten
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["Kind", "Solver", "SubsetDesigns", "designs_for", "forget_designs"]
+__all__ = ["TOLERANCE", "Kind", "Solver", "SubsetDesigns", "designs_for", "forget_designs"]
 
 Kind = Literal["xy", "g"]
 Solver = Literal["exact", "frank-wolfe"]
@@ -99,9 +102,10 @@ def designs_for(
 
 
 def forget_designs() -> None:
-    """Empty the memory of subset designs."""
+    """Empty the memory of designs, those of large sets included."""
     with _lock:
         _shelves.clear()
+    forget_large_designs()
 
 
 def _check(arms: ArmSet, masks: NDArray[np.bool_], kind: str, solver: str) -> None:

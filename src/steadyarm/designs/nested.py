@@ -1,5 +1,7 @@
 """Designs of a large arm set and of nested subsets of it, each begun from the one before.
 
+Where policies get designs of large sets; `memo` is the same for small ones.
+
 A design depends on the chain of subsets that leads to it, never on what else was solved, so that
 remembering changes the time and nothing else.
 """
@@ -83,7 +85,7 @@ def nested_xy(arms: ArmSet, subsets: Sequence[Indices]) -> list[FewArms]:
 
 
 def forget_large_designs() -> None:
-    """Empty the memory."""
+    """Empty the memory; `forget_designs` calls it."""
     with _lock:
         _known.clear()
 

@@ -1,5 +1,7 @@
 """Weights on arms against multipliers on pairs: multiplicative steps to an XY design.
 
+Played by `factorial_xy` and `pool_xy`, each with its own field of arms (see `fields`).
+
 Products with the listed pairs are in single precision, where they only steer. The lower bound is
 computed in double from the best multipliers met; the value is proven by `farthest_pair`.
 """
@@ -16,6 +18,8 @@ from steadyarm.designs.farthest import FarthestPair, farthest_pair, mean_row
 from steadyarm.designs.fields import Field
 from steadyarm.designs.singles import single_forms, single_gram, single_times
 from steadyarm.designs.stacked import times, weighted_gram
+
+__all__ = ["PairGame", "trimmed"]
 
 ALL_PAIRS = 1500  # up to so many pairs all are listed
 TRIES = 8  # partners drawn at random for a first pair, of which the farthest counts

@@ -1,4 +1,7 @@
-"""The short lists of arms and pairs on which a large XY design is solved, and how they change."""
+"""The short lists of arms and pairs on which a large XY design is solved, and how they change.
+
+Called by `large_xy`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from steadyarm.arms.rows import Rows
 from steadyarm.designs.farthest import partners
 from steadyarm.designs.passes import farthest_along, leverages, radii
 from steadyarm.designs.saddle_steps import Improved, Point, warm_point
+
+__all__ = ["NEW_PAIRS", "Lists", "first_lists", "grown", "light"]
 
 FIRST_ARMS = 10  # arms to begin with, times the rank
 FIRST_PAIRS = 4

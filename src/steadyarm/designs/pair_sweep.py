@@ -1,4 +1,7 @@
-"""One sweep over all arms of a large XY problem: which would help, and how far out they are."""
+"""One sweep over all arms of a large XY problem: which would help, and how far out they are.
+
+Called by `large_xy` once a round.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from numpy.typing import NDArray
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.passes import in_lanes, leverages, radii
 from steadyarm.designs.stacked import lengths, times
+
+__all__ = ["sweep_all"]
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,7 @@
-"""Passes over the rows of a large arm set, in blocks that stay in the cache, in a few threads."""
+"""Passes over the rows of a large arm set, in blocks that stay in the cache, in a few threads.
+
+For all solvers of large sets; `quick_forms` takes over where a set has structure.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from steadyarm.arms.walsh import walsh_of
 from steadyarm.designs.quick_forms import quick_forms
 from steadyarm.designs.stacked import height, lengths, times, weighted_gram
 from steadyarm.errors import InvalidInputError
+
+__all__ = ["blocks", "farthest_along", "in_lanes", "leverages", "radii", "span_of"]
 
 BLOCK_FLOATS = 2**18  # 2 MB a block: large enough for BLAS, small enough for the cache
 LANES = 4  # threads at most

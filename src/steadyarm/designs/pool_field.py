@@ -1,4 +1,7 @@
-"""A pool of arms in play out of many of any kind, and passes over all for arms that are missed."""
+"""A pool of arms in play out of many of any kind, and passes over all for arms that are missed.
+
+The field (see `fields`) on which `pool_xy` plays.
+"""
 
 from __future__ import annotations
 

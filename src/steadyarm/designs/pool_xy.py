@@ -1,5 +1,7 @@
 """XY designs of many arms of any kind to compare some of them, to a coarse proven gap.
 
+Called by `large_xy` where the set has no Walsh transform and a coarse gap is enough.
+
 The steps of `pair_game` are played on a pool of arms. When they are close to the best design on
 the pool, a pass over all arms proves the lower bound; if arms outside help more than those in
 play, some of them come in and the steps go on.

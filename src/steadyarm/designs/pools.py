@@ -1,4 +1,7 @@
-"""Pools: the few arms of a large set on which a design is solved between passes."""
+"""Pools: the few arms of a large set on which a design is solved between passes.
+
+Called by `large_g`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from scipy.linalg import qr
 
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.passes import farthest_along
+
+__all__ = ["Pool", "first_pool", "next_pool", "started_pool", "top"]
 
 MOST_ARMS = 5_000  # in a pool, or 40 times the rank if that is more
 FLAT = 1e-3  # pivots below this do not span well: along every direction some arm reaches 1

@@ -1,4 +1,7 @@
-"""Quadratic forms of all arms of a set through its structure, without making rows."""
+"""Quadratic forms of all arms of a set through its structure, without making rows.
+
+Called by `passes` and `forms`, which go over the rows where this says None.
+"""
 
 from __future__ import annotations
 

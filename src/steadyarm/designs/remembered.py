@@ -1,5 +1,7 @@
 """A farthest-pair search carried over to the next design, so that one search can prove several.
 
+Called by `large_xy`.
+
 If all pairs but a few listed ones are at most `level` under one design, they are at most ρ times
 `level` under another, with ρ the largest eigenvalue of A_old in the norm of A_new^-1. Late in a
 solve designs differ little, and ρ is close to one.

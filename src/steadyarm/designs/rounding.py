@@ -1,4 +1,7 @@
-"""Efficient rounding of a design to whole numbers of rounds (Pukelsheim 2006, chapter 12)."""
+"""Efficient rounding of a design to whole numbers of rounds (Pukelsheim 2006, chapter 12).
+
+For policies that play fixed numbers of rounds: Peace, OD-LinBAI, Adjacent-BAI.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Validation of what solvers for many arms are given."""
+"""Validation of what solvers for many arms are given.
+
+For `large_g` and `large_xy`; what users call is checked in `checks`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.designs.checks import check_weights
 from steadyarm.errors import InvalidInputError
+
+__all__ = ["checked_among", "checked_start"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -1,5 +1,7 @@
 """The solver for XY and transductive designs: a primal-dual interior-point method, compiled.
 
+Called by `solve` only; blind, as all kernels.
+
 The problem min over designs of max_y y'A^-1 y is solved in the scaled form
 
     minimise sum_i lam_i   subject to   h_y(lam) = 1 / y'A(lam)^-1 y >= 1,   lam >= 0,
@@ -28,6 +30,8 @@ from steadyarm.designs.dense_kernels import (
     value_on_range,
     whiten_rows,
 )
+
+__all__ = ["OPTIMAL", "STALLED", "STEP_LIMIT", "interior_point", "purge"]
 
 OPTIMAL, STEP_LIMIT, STALLED = 0, 1, 2
 ENTER = 0.7  # a direction enters when y'A^-1 y exceeds this share of its bound

@@ -1,5 +1,7 @@
 """The Newton steps of `saddle_kernel` for hundreds of arms and pairs, in BLAS, from a warm start.
 
+Called by `large_xy` on its lists; `pair_lists` makes the points to go on from.
+
 The same primal-dual method on the same scaled problem, with every pair given as a direction. It
 can go on from an earlier point after arms and pairs came in: weights and multipliers are scaled
 until all constraints hold with a margin, and newcomers start as if on the path to the optimum.
@@ -14,6 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
+
+__all__ = ["Improved", "Point", "improve", "warm_point"]
 
 REACH = 0.95  # share of the way to the boundary that a step may go
 RIDGES = (0.0, 1e-12, 1e-9, 1e-6)  # tried in turn if rounding makes the Newton matrix indefinite
@@ -65,11 +69,6 @@ class _Look(NamedTuple):
     U: Floats  # directions there
     q: Floats  # variances of the directions
     C: Floats  # squared products of directions and arms
-
-
-def first_point(X: Floats, Z: Floats) -> Point:
-    """A point well inside: equal weights on the arms X (n, r), for directions Z (J, r)."""
-    return warm_point(X, Z, np.full(len(X), 1.0 / len(X)), np.full(len(Z), np.nan), 1.0, 1.0)
 
 
 def warm_point(

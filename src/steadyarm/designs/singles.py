@@ -1,6 +1,6 @@
 """Products in single precision, in stacks of few rows for the reason given in `stacked`.
 
-They steer and never prove.
+For the steps of `pair_game`: these products steer and never prove.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.designs.dense_kernels import BLOCK
+
+__all__ = ["single_forms", "single_gram", "single_times"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]

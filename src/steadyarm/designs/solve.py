@@ -1,4 +1,7 @@
-"""Designs of raw matrices with all arms and directions in hand: kernels, purging, second tries."""
+"""Designs of raw matrices with all arms and directions in hand: kernels, purging, second tries.
+
+Called by `active`, which decides what is in hand. `whiten` is for whoever has raw arms.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,16 @@ from steadyarm.designs.dense_kernels import whiten_rows
 from steadyarm.designs.design import Status
 from steadyarm.designs.saddle_kernel import interior_point, purge
 from steadyarm.designs.volume_kernel import largest_volume
+
+__all__ = [
+    "Certificate",
+    "Matrix",
+    "Solution",
+    "in_coordinates",
+    "most_volume",
+    "saddle_point",
+    "whiten",
+]
 
 OUTCOMES = (Status.OPTIMAL, Status.STEP_LIMIT, Status.STALLED)
 MOST_STEPS = 120

@@ -1,5 +1,7 @@
 """Products of tall matrices in stacks of few rows.
 
+For whatever multiplies many rows; `singles` is the same in single precision.
+
 OpenBLAS wakes its other threads for all but small products. On a busy machine that costs
 milliseconds, many times the product itself, so large ones are made of small ones.
 """
@@ -10,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.designs.dense_kernels import BLOCK
+
+__all__ = ["height", "lengths", "times", "weighted_gram"]
 
 LOWEST = 11  # rows in a stack
 

@@ -1,4 +1,7 @@
-"""Some of the rows of a large arm set, as rows of their own."""
+"""Some of the rows of a large arm set, as rows of their own.
+
+For solvers that compare or solve some of the arms.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.rows import DenseRows, Rows
 
-__all__ = ["SubsetRows", "subset_of"]
+__all__ = ["HELD", "SubsetRows", "subset_of"]
 
 HELD = 2**24  # numbers of a subset up to which it is held in memory: 128 MB
 

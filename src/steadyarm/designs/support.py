@@ -1,4 +1,7 @@
-"""Fewer arms with the same information: support reduction to at most r(r+1)/2 arms."""
+"""Fewer arms with the same information: support reduction to at most r(r+1)/2 arms.
+
+For `g_optimal` and `xy_optimal` with ``sparse=True``, and for users.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from steadyarm.designs.dense_kernels import value_on_range
 from steadyarm.designs.solve import Solution, in_coordinates
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["sparsify"]
+__all__ = ["sparsify", "with_few_arms"]
 
 
 def sparsify(arms: ArmSet, weights: ArrayLike) -> NDArray[np.float64]:

@@ -1,5 +1,7 @@
 """G-optimal weights on some arms from any start: coordinate ascent with Newton steps.
 
+Called by `large_g` on its pool.
+
 Maximises log det A(lam) - sum lam over lam >= 0, whose optimum has sum r and x'A^-1 x <= 1. One
 weight at a time has a closed form, 1 - 1/g up with g = x'A^-1 x (or down to zero), and costs r^2:
 this finds the support. Newton steps on the support, by conjugate gradients with products that
@@ -17,12 +19,13 @@ from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import cholesky, whiten_rows
 from steadyarm.designs.stacked import lengths, times, weighted_gram
 
+__all__ = ["Ascent", "ascend", "inverse_root"]
+
 NEAR = 0.05  # gap below which Newton steps begin to pay
 MOST_PRODUCTS = 60  # of conjugate gradients in a Newton step
 PATIENCE = 25  # sweeps without a better gap after which rounding has won
 
 Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class Ascent(NamedTuple):

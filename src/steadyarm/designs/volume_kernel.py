@@ -1,5 +1,7 @@
 """The solver for G-optimal designs: a primal-dual interior-point method, compiled.
 
+Called by `solve` only; blind, as all kernels.
+
 By Kiefer and Wolfowitz the G-optimal design maximises det A, and its value is the rank r. Solved
 in the scaled form: minimise sum_i lam_i - log det A(lam), whose optimum has sum lam = r and
 x'A^-1 x <= 1 for every arm.
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, whiten_rows
 from steadyarm.designs.saddle_kernel import OPTIMAL, STALLED, STEP_LIMIT
+
+__all__ = ["largest_volume"]
 
 
 @kernel

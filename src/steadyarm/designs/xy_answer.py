@@ -1,4 +1,7 @@
-"""What a solver for the XY designs of many arms hands back: few arms, their weights, the proof."""
+"""What a solver for the XY designs of many arms hands back: few arms, their weights, the proof.
+
+Made by `large_xy`, `factorial_xy` and `pool_xy`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.design import Design, Status
+from steadyarm.designs.design import Design, Status, on_all_arms, relative_gap
 
-__all__ = ["LargeXYDesign"]
+__all__ = ["LargeXYDesign", "nothing_to_compare"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -58,16 +61,8 @@ class LargeXYDesign:
 
     def design(self) -> Design:
         """The same as a `Design`, with a weight for every arm."""
-        weights = np.zeros(self.size)
-        weights[self.indices] = self.weights
+        weights = on_all_arms(self.size, self.indices, self.weights)
         return Design(weights, self.value, self.lower_bound, self.status, self.rounds)
-
-
-def relative_gap(value: float, lower: float) -> float:
-    """``value / lower - 1``; zero when there is nothing to compare, infinite without a bound."""
-    if value == 0.0:
-        return 0.0
-    return value / lower - 1.0 if lower > 0.0 else np.inf
 
 
 def nothing_to_compare(K: int, arm: int, work: float) -> LargeXYDesign:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -12,13 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
-from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
+from steadyarm.environments.averaged import Averaged, hash_of
+from steadyarm.environments.noise import (
+    BernoulliReward,
+    BoundedNoise,
+    GaussianNoise,
+    Noise,
+    check_noise,
+)
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = ["Environment", "RewardSource", "best_and_gap", "checked_table"]
-
+__all__ = ["Environment", "RewardSource", "checked_table"]
 
 MOST_MEANS = 2**27  # 1 GB, that a table of means may have
 
@@ -53,7 +58,7 @@ class RewardSource(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Environment:
+class Environment(Averaged):
     """Rewards around a table of means; the world does not react to what is played.
 
     Build one with `from_parameters` or `from_means`.
@@ -119,11 +124,7 @@ class Environment:
     def __post_init__(self) -> None:
         whole_number(self.budget, "budget", least=1)
         check_choice(self.direction, "direction", ("maximize", "minimize"))
-        if not isinstance(self.noise, Noise):
-            raise InvalidInputError(
-                f"noise is {self.noise!r}; expected GaussianNoise(…), BoundedNoise(…) or "
-                "BernoulliReward()."
-            )
+        check_noise(self.noise)
         if self.table.shape not in ((self.budget, self.arms.size), (1, self.arms.size)):
             raise InvalidInputError(
                 f"the table of means has shape {self.table.shape}; expected one row for each of "
@@ -152,9 +153,7 @@ class Environment:
     def fingerprint(self) -> str:
         """Hash of everything that makes this world."""
         text = f"{self.arms.fingerprint}{self.budget}{self.noise}{self.direction}"
-        digest = hashlib.sha256(text.encode())
-        digest.update(self.table.tobytes())
-        return digest.hexdigest()
+        return hash_of(text, self.table)
 
     @property
     def is_stationary(self) -> bool:
@@ -170,16 +169,6 @@ class Environment:
     def average(self) -> NDArray[np.float64]:
         """(K,) time-averaged mean of every arm: what a test is to compare."""
         return np.asarray(self.table.mean(axis=0))
-
-    @property
-    def best_arm(self) -> int:
-        """The arm with the best time-averaged mean."""
-        return best_and_gap(self.average, self.direction)[0]
-
-    @property
-    def gap(self) -> float:
-        """By how much the best arm beats the second best, on average over time."""
-        return best_and_gap(self.average, self.direction)[1]
 
     def play(
         self,
@@ -248,13 +237,6 @@ class Environment:
             squared,
         )
         return SegmentStats(counts, sums, squared if squares else None)
-
-
-def best_and_gap(average: NDArray[np.float64], direction: Direction) -> tuple[int, float]:
-    """The best arm by time-averaged mean (K,), and by how much it beats the second best."""
-    values = average if direction == "maximize" else -average
-    second, first = np.sort(values)[-2:]
-    return int(values.argmax()), float(first - second)
 
 
 def _check_probabilities(table: NDArray[np.float64], arms: ArmSet) -> None:

@@ -9,7 +9,7 @@ from steadyarm.environments import kernels
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import finite_number
 
-__all__ = ["BernoulliReward", "BoundedNoise", "GaussianNoise", "Noise"]
+__all__ = ["BernoulliReward", "BoundedNoise", "GaussianNoise", "Noise", "check_noise"]
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,11 @@ class BernoulliReward:
 
 
 Noise = GaussianNoise | BoundedNoise | BernoulliReward
+
+
+def check_noise(noise: Noise) -> None:
+    """Refuse what is none of the three."""
+    if not isinstance(noise, Noise):
+        raise InvalidInputError(
+            f"noise is {noise!r}; expected GaussianNoise(…), BoundedNoise(…) or BernoulliReward()."
+        )

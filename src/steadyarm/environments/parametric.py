@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,8 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.environments.environment import best_and_gap, checked_table
-from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
+from steadyarm.environments.averaged import Averaged, hash_of
+from steadyarm.environments.environment import checked_table
+from steadyarm.environments.noise import (
+    BernoulliReward,
+    BoundedNoise,
+    GaussianNoise,
+    Noise,
+    check_noise,
+)
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice
@@ -24,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ParametricEnvironment:
+class ParametricEnvironment(Averaged):
     """Rewards around x'θ_t; means are computed for the arms that are played, never for all.
 
     What `Environment.from_parameters` is for few arms.
@@ -55,11 +61,7 @@ class ParametricEnvironment:
 
     def __post_init__(self) -> None:
         check_choice(self.direction, "direction", ("maximize", "minimize"))
-        if not isinstance(self.noise, Noise):
-            raise InvalidInputError(
-                f"noise is {self.noise!r}; expected GaussianNoise(…), BoundedNoise(…) or "
-                "BernoulliReward()."
-            )
+        check_noise(self.noise)
         budget = self.budget or None
         table = checked_table(self.thetas, self.arms.dimension, "thetas", "features", budget)
         table.setflags(write=False)
@@ -75,28 +77,12 @@ class ParametricEnvironment:
     def fingerprint(self) -> str:
         """Hash of everything that makes this world."""
         text = f"{self.arms.fingerprint}{self.budget}{self.noise}{self.direction}"
-        digest = hashlib.sha256(text.encode())
-        digest.update(self._table.tobytes())
-        return digest.hexdigest()
+        return hash_of(text, self._table)
 
     @cached_property
     def average(self) -> Floats:
         """(K,) time-averaged mean of every arm: what a test is to compare."""
         return self.arms.values(self._table.mean(axis=0) @ self.arms.basis)
-
-    @cached_property
-    def _best(self) -> tuple[int, float]:
-        return best_and_gap(self.average, self.direction)
-
-    @property
-    def best_arm(self) -> int:
-        """The arm with the best time-averaged mean."""
-        return self._best[0]
-
-    @property
-    def gap(self) -> float:
-        """By how much the best arm beats the second best, on average over time."""
-        return self._best[1]
 
     def means(self, arms: NDArray[np.int64], rounds: NDArray[np.int64]) -> Floats:
         """(m,) mean reward of an arm in a round, for m pairs of them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
-from steadyarm.environments.environment import best_and_gap
+from steadyarm.environments.averaged import Averaged, hash_of
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
@@ -20,7 +19,7 @@ __all__ = ["Replay"]
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(Averaged):
     """Rewards drawn with replacement from those logged for the same arm in the same period.
 
     The budget is spread evenly over the periods of the log, so drift from period to period is the
@@ -102,9 +101,7 @@ class Replay:
     def fingerprint(self) -> str:
         """Hash of everything that makes this world."""
         text = f"{self.arms.fingerprint}{self.budget}{self.direction}"
-        digest = hashlib.sha256(text.encode())
-        digest.update(self.rewards.tobytes() + self.offsets.tobytes())
-        return digest.hexdigest()
+        return hash_of(text, self.rewards, self.offsets)
 
     @property
     def periods(self) -> int:
@@ -132,16 +129,6 @@ class Replay:
         """(K,) time-averaged mean of every arm."""
         rounds = np.bincount(self.period_of_round, minlength=self.periods)
         return np.asarray(rounds @ self.period_means / self.budget)
-
-    @property
-    def best_arm(self) -> int:
-        """The arm with the best time-averaged mean."""
-        return best_and_gap(self.average, self.direction)[0]
-
-    @property
-    def gap(self) -> float:
-        """By how much the best arm beats the second best, on average over time."""
-        return best_and_gap(self.average, self.direction)[1]
 
     def play(
         self,

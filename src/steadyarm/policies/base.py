@@ -38,6 +38,7 @@ __all__ = [
     "State",
     "Ties",
     "best_arm",
+    "best_of_many",
     "rank_arms",
     "start_values",
 ]

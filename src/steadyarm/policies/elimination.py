@@ -1,5 +1,7 @@
 """Virtual elimination: what RAGE and Peace would sample in a full run, given an estimate.
 
+Called by P1-RAGE, P1-Peace, Peace, Mixed-Peace and Steady.
+
 No sample is collected here. Both average the XY-optimal designs of nested sets of arms
 (Algorithms 3 and 5 of the paper) and work on a batch of trials; equal sets are solved once.
 """
@@ -13,7 +15,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.memo import TOLERANCE, designs_for
 from steadyarm.policies.base import Solver, rank_arms
 
-__all__ = ["halve", "noise_elimination", "peace_elimination", "rage_elimination"]
+__all__ = ["MOST_CUTS", "halve", "noise_elimination", "peace_elimination", "rage_elimination"]
 
 Floats = NDArray[np.float64]
 MOST_CUTS = 12  # halvings of the largest gap

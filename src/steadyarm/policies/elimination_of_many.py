@@ -1,5 +1,7 @@
 """Virtual elimination on a large arm set: what `elimination.py` does, for one trial and few arms.
 
+Called by P1-RAGE and Steady on large sets.
+
 Nested subsets are given by their indices, and each design is begun from that of the subset around.
 """
 

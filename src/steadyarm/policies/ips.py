@@ -30,7 +30,7 @@ from steadyarm.policies.base import (
     best_arm,
     start_values,
 )
-from steadyarm.policies.reference import best_reference, new_memory, remember
+from steadyarm.policies.reference import LOOK, best_reference, new_memory, remember
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import whole_number
 
@@ -44,8 +44,7 @@ __all__ = [
     "g_weights",
 ]
 
-LOOK = 2  # blocks after which a fitted reference is looked at again
-IN_PLAY = 8  # times the rank: arms of a large set that an allocation may play
+IN_PLAY = 8  # times the rank: arms of a large set, above which an allocation is thinned out
 MOST_NUMBERS = 2**28  # 2 GB, in the tables of a state
 SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 EpochLength = Literal["text", "published"]
@@ -227,7 +226,7 @@ class IPSPolicy(Policy[IPSStateT]):
             return {"weights": np.where(ended[:, None], self.allocation(state), state.weights)}
         design = self.few_arms(state)
         length = IN_PLAY * state.arms.rank
-        if design.arms.size > length:
+        if design.arms.size > length:  # stays whole where so few arms would lose a direction
             X = state.arms.coordinates_of(design.arms)
             design = whole_list_of_many(X, design, length)
         return {"weights": design.weights[None], "support": design.arms[None]}

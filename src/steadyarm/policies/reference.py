@@ -1,5 +1,7 @@
 """A predictable reference for rewards: the control variate of inverse-propensity policies.
 
+Called by `ips.py`, for policies with ``control_variate=True``.
+
 With any m computed from the past, m + A(λ)⁻¹x(r - x'm) is as unbiased as A(λ)⁻¹xr, and varies only
 by what m does not explain. Several forgetful least-squares fits compete, with one that extrapolates
 and with no reference at all; the one that has predicted best lately is used, so that a bad
@@ -17,13 +19,14 @@ from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information
 from steadyarm.segments import SegmentStats
 
-__all__ = ["MEMORIES", "best_reference", "new_memory", "remember"]
+__all__ = ["LOOK", "MEMORIES", "best_reference", "new_memory", "remember"]
 
 Floats = NDArray[np.float64]
 
 # In blocks: how far back each fit looks. The last candidate extrapolates from the two shortest.
 MEMORIES = (np.inf, 3.0, 1.25)
 EXTRAPOLATION = 1.0
+LOOK = 2  # blocks after which a fitted reference is looked at again
 LATELY = 10.0  # blocks over which predictions are judged
 PRIOR_ROUNDS = 5.0  # of the G-optimal design with rewards of zero, that every fit starts from
 

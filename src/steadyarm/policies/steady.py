@@ -18,7 +18,8 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.policies.base import State, best_of_many
 from steadyarm.policies.elimination import noise_elimination
 from steadyarm.policies.elimination_of_many import least_gap_error, noise_elimination_of_many
-from steadyarm.policies.ips import LOOK, IPSPolicy, IPSState, g_weights
+from steadyarm.policies.ips import IPSPolicy, IPSState, g_weights
+from steadyarm.policies.reference import LOOK
 from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["Steady"]

@@ -1,4 +1,7 @@
-"""What policies remember that estimate from plain sums per arm, unweighted."""
+"""What policies remember that estimate from plain sums per arm, unweighted.
+
+For Sequential Halving, Adjacent-BAI, the Thompson policies and the planner's equal split.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from steadyarm.policies.thompson_kernels import best_shares, posterior
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["ThompsonPolicy", "ThompsonState"]
+__all__ = ["Floats", "ThompsonPolicy", "ThompsonState"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,4 +1,7 @@
-"""Compiled draws from Gaussian posteriors, trial by trial. Blind: the caller validates."""
+"""Compiled draws from Gaussian posteriors, trial by trial. Blind: the caller validates.
+
+Called by `thompson` and `top_two_thompson`.
+"""
 
 from __future__ import annotations
 

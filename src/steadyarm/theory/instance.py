@@ -12,6 +12,8 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs import transductive
 from steadyarm.errors import InvalidInputError
 
+__all__ = ["TOLERANCE", "Instance", "halvings", "whole_halvings"]
+
 TOLERANCE = 1e-9  # proven relative gap asked of every design
 TIE = 2.0**-40  # of the largest mean, up to which two means count as equal
 

@@ -21,7 +21,14 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.theory.instance import TOLERANCE, Instance, halvings, whole_halvings
 from steadyarm.validation import check_choice, finite_number, whole_number
 
-__all__ = ["Reading", "h_p1_rage", "h_p1_rage_ceiling", "h_p1_rage_exact"]
+__all__ = [
+    "Reading",
+    "exact_complexity",
+    "h_p1_rage",
+    "h_p1_rage_ceiling",
+    "h_p1_rage_exact",
+    "positive",
+]
 
 Reading = Literal["proof", "paper"]
 
