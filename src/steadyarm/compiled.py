@@ -1,4 +1,8 @@
-"""kernel: how functions are compiled here."""
+"""kernel: how functions are compiled here.
+
+For sums and products in designs, policies and estimators. Draws and rounding to whole numbers, in
+which no operation may change places with another, use numba's own `njit`.
+"""
 
 from __future__ import annotations
 

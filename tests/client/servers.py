@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +16,8 @@ from threading import Thread
 from typing import Any, Literal
 
 Mode = Literal["pass", "cut", "hang"]
+Answer = tuple[int, dict[str, str], Any]
+Line = Answer | Literal["drop"] | float | Callable[[str, Any], Answer]
 
 
 @contextmanager
@@ -100,11 +102,11 @@ def _shut(one: socket.socket) -> None:
 class Scripted:
     """Answers requests one after the other as its script says; the last line is repeated.
 
-    A line is (status, headers, body), "drop" to close the connection unanswered, or a number of
-    seconds to wait before an empty answer.
+    A line is (status, headers, body), "drop" to close the connection unanswered, a number of
+    seconds to wait before an empty answer, or a function of path and body that answers.
     """
 
-    def __init__(self, *script: tuple[int, dict[str, str], Any] | Literal["drop"] | float) -> None:
+    def __init__(self, *script: Line) -> None:
         self.script, self.requests = list(script), list[tuple[str, str, Any, dict[str, str]]]()
         server = self
 

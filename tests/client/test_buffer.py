@@ -154,7 +154,7 @@ def test_batches_go_in_order_and_what_is_refused_goes_aside(tmp_path: Path) -> N
         ]
         return 200, {}, {"rewards": results}
 
-    with Scripted(answer) as server:  # type: ignore[arg-type]  # answers by hand
+    with Scripted(answer) as server:
         buffer = RewardBuffer(tmp_path / "rewards.db")
         buffer.keep(server.url, "shop", [told(f"a{i}", float(i)) for i in range(300)])
         buffer.keep(server.url, "bar", [told("b")])

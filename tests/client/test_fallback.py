@@ -95,8 +95,8 @@ def test_a_wrong_token_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> N
         ):
             other.experiment("shop").ask("u")
     (line,) = warnings(caplog)
-    assert line.endswith("outside the test: ServiceError: No token. Give a token: "
-                         "Client(url, token=…).")  # fmt: skip  # as it is logged
+    reason = "ServiceError: No token. Give a token: Client(url, token=…)."
+    assert line.endswith(f"outside the test: {reason}")
 
 
 def test_each_kind_of_reason_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

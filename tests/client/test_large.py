@@ -45,7 +45,7 @@ def live() -> sa.Experiment:
 @pytest.fixture
 def bridge(live: sa.Experiment) -> Iterator[tuple[Bridge, Client]]:
     bridge = Bridge(live)
-    with Scripted(bridge) as server, Client(server.url) as client:  # type: ignore[arg-type]
+    with Scripted(bridge) as server, Client(server.url) as client:
         yield bridge, client
 
 
@@ -104,14 +104,15 @@ def test_leases_are_read_and_played(live: sa.Experiment) -> None:
     found = [away.assignment(p, f"u{p}", 0) for p in range(away.start, away.stop)]
     assert [LARGE.names[one.arm] for one in found] == [one.name for one in found]
     assert away.segment.arms is not None
-    assert np.array_equal(away.segment.arms, lease.segment.arms)  # type: ignore[arg-type]
+    assert lease.segment.arms is not None
+    assert np.array_equal(away.segment.arms, lease.segment.arms)
 
 
 def test_the_default_arm_is_looked_for_among_all(
     live: sa.Experiment, caplog: pytest.LogCaptureFixture
 ) -> None:
     bridge = Bridge(live)
-    with Scripted(bridge) as server:  # type: ignore[arg-type]
+    with Scripted(bridge) as server:
         for arm, warned in ((LARGE.names[5000], False), ("s0=up", True)):
             with Client(server.url, default_arm=arm) as client:
                 client.experiment("page").ask("u")

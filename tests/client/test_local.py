@@ -291,7 +291,7 @@ def test_requests_that_are_refused_as_a_whole_are_split() -> None:
         return 200, {}, {"rewards": [{"status": "stored"}] * len(told)}
 
     arrived: list[str] = []
-    with Scripted(answer) as server, Client(server.url) as client:  # type: ignore[arg-type]  # by hand
+    with Scripted(answer) as server, Client(server.url) as client:
         shop = client.experiment("shop")
         shop._settings = {"sticky": "unit"}
         with shop.local() as local:
@@ -315,7 +315,7 @@ def test_what_says_nothing_about_rewards_does_not_cost_them(tmp_path: Path, down
     arrived: list[str] = []
     bad_weather = True
     buffer = RewardBuffer(tmp_path / "rewards.db", limit=2)
-    with Scripted(answer) as server, Client(server.url, buffer=buffer) as client:  # type: ignore[arg-type]  # by hand
+    with Scripted(answer) as server, Client(server.url, buffer=buffer) as client:
         shop = client.experiment("shop")
         shop._settings = {"sticky": "unit"}
         with shop.local() as local:

@@ -222,7 +222,7 @@ def test_what_is_bad_or_too_large_is_found(default_arm: str | None) -> None:
 
     units = ["u0", "u1", "bad", "u3", "u4", "large", "u6"]
     with (
-        Scripted(answer) as server,  # type: ignore[arg-type]  # by hand
+        Scripted(answer) as server,
         Client(server.url, default_arm=default_arm) as client,
     ):
         shop = client.experiment("shop")

@@ -52,12 +52,8 @@ def variables_of(storage: str, **more: str) -> Variables:
     return found | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{found['PATH']}"}
 
 
-def run(
-    words: list[str], variables: Variables, **given: object
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        words, env=variables, capture_output=True, text=True, timeout=60, **given
-    )
+def run(words: list[str], variables: Variables) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60)
 
 
 @contextmanager

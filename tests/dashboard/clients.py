@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from html.parser import HTMLParser
 from typing import Any
 
 import httpx
 
+import steadyarm as sa
 from steadyarm.dashboard.access import Access
 from steadyarm.dashboard.app import create_app
 from steadyarm.dashboard.guarding import GuardedPage
@@ -90,3 +92,27 @@ def state_of(browser: Browser, name: str = "shop") -> str:
 
 
 Guarded = tuple[Browser, Storage, dict[Scope, str]]
+
+
+class Elements(HTMLParser):
+    """Names of all elements, their attributes, and the text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def stored(test: sa.Experiment, storage: Storage, name: str) -> None:
+    """Take a test into another storage."""
+    snapshot = test.storage.snapshot(test.key, everything=True)
+    storage.restore(name, snapshot, [test.storage.log(test.key, most=100_000)])

@@ -1,4 +1,4 @@
-"""A browser at a service with tokens, and one at a service without."""
+"""A browser at a service with tokens, at one without, and at one that has a test of six days."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+import steadyarm as sa
+from steadyarm.looks import Look, look_at
 from steadyarm.storages import open_storage
-from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard
+from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
+from tests.looks.worlds import played
 from tests.service.clients import SHOP
 
 
@@ -28,3 +31,18 @@ def free() -> Iterator[Browser]:
     with dashboard() as browser:
         assert browser.post("/v1/experiments", SHOP).status_code == 201
         yield browser
+
+
+@pytest.fixture(scope="module")
+def test() -> sa.Experiment:
+    """2,400 of the 4,000 visits of a test of six combinations, on six days."""
+    return played(budget=4000, visits=2400, days=6, reward_range=(0, 1))
+
+
+@pytest.fixture
+def shown(test: sa.Experiment) -> Iterator[tuple[Browser, Look]]:
+    """A browser at a service that has the test, and the look at it."""
+    storage = open_storage("memory")
+    stored(test, storage, "layouts")
+    with dashboard(storage) as browser:
+        yield browser, look_at(sa.load_experiment("layouts", storage))

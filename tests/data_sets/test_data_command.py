@@ -1,3 +1,5 @@
+"""`steadyarm data yahoo`: the log's files in, a small instance out."""
+
 from __future__ import annotations
 
 import argparse

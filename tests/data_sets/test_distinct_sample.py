@@ -1,3 +1,5 @@
+"""Samples of distinct vectors: uniform, whatever the order and the repetitions."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""New York's flights: read from the package's table, counted and made into a world."""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,5 @@
+"""The Yahoo! instance: arms, daily parameters, and files that are what was written."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Lines of the Yahoo! log: what each says, and which are refused."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The Yahoo! log in one pass: the same sums whatever the blocks, in constant memory."""
+
 from __future__ import annotations
 
 import gzip

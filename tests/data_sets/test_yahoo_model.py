@@ -1,3 +1,5 @@
+"""Principal components and daily regressions, against what the whole data would give."""
+
 from __future__ import annotations
 
 from functools import reduce

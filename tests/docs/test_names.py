@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import doctest
 import functools
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,7 @@ import steadyarm
 import tools.docs
 from tools.docs.api import FURTHER, api_page, modules_page
 
+# Without the migrations, which are no package: Alembic says what these have to hold.
 MODULES = [one.name for one in pkgutil.walk_packages(steadyarm.__path__, "steadyarm.")]
 TOOLS = [f"tools.docs.{one.name}" for one in pkgutil.iter_modules(tools.docs.__path__)]
 CLASSES = [name for name in steadyarm.__all__ if inspect.isclass(getattr(steadyarm, name))]
@@ -31,6 +34,15 @@ def sections(page: str) -> dict[str, str]:
     return dict(zip(parts[1::2], texts, strict=True))
 
 
+def imports_of(name: str) -> Iterator[tuple[str, str]]:
+    """Each name that a module imports from another one of the package, with where it is from."""
+    for node in ast.walk(ast.parse(inspect.getsource(import_module(name)))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports relatively"
+            if node.module and node.module.partition(".")[0] == "steadyarm":
+                yield from ((node.module, one.name) for one in node.names)
+
+
 @pytest.fixture(scope="module")
 def api() -> dict[str, str]:
     return sections(api_page())
@@ -39,12 +51,23 @@ def api() -> dict[str, str]:
 def test_every_name_that_a_module_offers_is_there() -> None:
     checked = 0
     for module in map(import_module, ["steadyarm", *MODULES]):
-        names = getattr(module, "__all__", [])
+        names = module.__all__
         assert len(set(names)) == len(names), f"{module.__name__} lists a name twice"
         for name in names:
             assert hasattr(module, name), f"{module.__name__} has no {name}"
         checked += len(names)
-    assert checked > 500
+    assert checked > 800
+
+
+def test_modules_import_only_what_others_offer() -> None:
+    checked = 0
+    for name in ["steadyarm", *MODULES]:
+        for module, asked in imports_of(name):
+            offered = {*import_module(module).__all__, "__version__"}
+            inner = f"{module}.{asked}"
+            assert asked in offered or inner in MODULES, f"{name} imports {inner}, not in __all__"
+            checked += 1
+    assert checked > 1000
 
 
 def test_every_public_name_is_in_the_reference_and_explained(api: dict[str, str]) -> None:

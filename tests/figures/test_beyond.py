@@ -1,3 +1,5 @@
+"""`beyond_paper`: ratios of errors, their intervals, and the page that shows them."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Our counts beside the published ones: tests of agreement, and what explains the rest."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Pictures of figures: true to their panels, nothing cut off, the same every time."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Panels: from results to what is to be drawn."""
+
 from __future__ import annotations
 
 from dataclasses import replace

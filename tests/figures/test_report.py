@@ -1,3 +1,5 @@
+"""The report on a run: what agrees with the paper, what does not, in one file."""
+
 from __future__ import annotations
 
 import base64

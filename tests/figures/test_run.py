@@ -1,3 +1,5 @@
+"""Cells are run once, journalled, and found again after a crash."""
+
 from __future__ import annotations
 
 import json
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -81,8 +84,9 @@ def test_other_settings_are_other_cells(tmp_path: Path) -> None:
 
 
 def test_streams_differ_from_cell_to_cell() -> None:
-    cells = [Cell(f.name, v, p, 1, s) for f in FIGURES.values() for v in f.values
-             for p in ("Peace", "G-BAI") for s in (0, 1)]  # fmt: skip
+    points = [(figure.name, value) for figure in FIGURES.values() for value in figure.values]
+    runs = product(points, ("Peace", "G-BAI"), (0, 1))
+    cells = [Cell(name, value, policy, 1, seed) for (name, value), policy, seed in runs]
     assert len({cell.stream for cell in cells}) == len(cells)
 
 

@@ -1,3 +1,5 @@
+"""results.csv: one row per cell, written whole or not at all."""
+
 from __future__ import annotations
 
 import csv

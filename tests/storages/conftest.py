@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 
+from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks import Open
 from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.sql.storage import SQLStorage
+from tests.storages.databases import fresh_database
 
 BACKENDS = ("memory", "sqlite", "postgresql")
-
-_databases = count()
 
 
 @pytest.fixture(params=BACKENDS)
@@ -27,12 +27,10 @@ def open_fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
         def open_one() -> Storage:
             return memory
     else:
-        from steadyarm.storages import open_storage, upgrade_storage
-
         if request.param == "sqlite":
             url = f"sqlite:///{tmp_path / 'storage.db'}"
         else:
-            url = _database(request.getfixturevalue("postgres"))
+            url = fresh_database(request.getfixturevalue("postgres"))
         upgrade_storage(url)
 
         def open_one() -> Storage:
@@ -44,13 +42,18 @@ def open_fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
         storage.close()
 
 
-def _database(server: str) -> str:
-    """The URL of a new database on a server."""
-    import psycopg
-    from sqlalchemy.engine import make_url
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'storage.db'}"
+    return fresh_database(request.getfixturevalue("postgres"))
 
-    name = f"storage_{next(_databases)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    url = make_url(server).set(drivername="postgresql+psycopg", database=name)
-    return url.render_as_string(hide_password=False)
+
+@pytest.fixture
+def storage(url: str) -> Iterator[SQLStorage]:
+    """On an empty database."""
+    opened = open_storage(url)
+    assert isinstance(opened, SQLStorage)
+    yield opened
+    opened.close()

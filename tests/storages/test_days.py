@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import event
 
 from steadyarm.storages.base import Storage
-from steadyarm.storages.checks.bench import DAY, new_segment, open_segment
+from steadyarm.storages.checks.bench import DAY
 from steadyarm.storages.records import Target
 from steadyarm.storages.sql.storage import SQLStorage
+from tests.storages.databases import running_in
 
 Open = Callable[[], Storage]
 
@@ -28,13 +29,6 @@ def _opened(open_fresh: Open) -> SQLStorage:
     return opened
 
 
-def _running(storage: Storage, rounds: int) -> int:
-    config = {"seed": 7, "arms": ["a", "b"], "sticky": "unit"}
-    key = storage.create("e", "tag", "running", config, {}, 0).key
-    open_segment(storage, key, new_segment(rounds, weights=(0.5, 0.5)))
-    return key
-
-
 def _statements(storage: SQLStorage) -> list[str]:
     """What the database is told from now on."""
     told: list[str] = []
@@ -49,7 +43,7 @@ def _statements(storage: SQLStorage) -> list[str]:
 def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(
     open_fresh: Open, storage: SQLStorage
 ) -> None:
-    key = _running(storage, 10)
+    key = running_in(storage, 10)
     storage.assign(key, ["a", "b"], expires=10, now=0)
     storage._database.shard = 3
     other = _opened(open_fresh)
@@ -66,7 +60,7 @@ def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(
 
 
 def test_traffic_needs_no_more_statements_because_of_days(storage: SQLStorage) -> None:
-    key = _running(storage, 1000)
+    key = running_in(storage, 1000)
     told = _statements(storage)
 
     def written(now: int) -> list[str]:
@@ -82,7 +76,7 @@ def test_traffic_needs_no_more_statements_because_of_days(storage: SQLStorage) -
 
 
 def test_configs_are_read_once(storage: SQLStorage) -> None:
-    _running(storage, 10)
+    running_in(storage, 10)
     told = _statements(storage)
     first = storage.summaries()
     assert sum("config" in statement for statement in told) == 1

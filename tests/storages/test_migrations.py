@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, column, create_engine, insert, table, text
-from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.engine import Engine
 
 from steadyarm.errors import StorageVersionError
 from steadyarm.storages import open_storage, storage_status, upgrade_storage
@@ -36,21 +34,6 @@ from steadyarm.storages.sql.schema import (
     segments,
 )
 from steadyarm.storages.sql.versions import MIGRATIONS, NEWEST, migrate
-
-_databases = count()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'storage.db'}"
-    server = request.getfixturevalue("postgres")
-    name = f"migrations_{next(_databases)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    made = make_url(server).set(drivername="postgresql+psycopg", database=name)
-    return made.render_as_string(hide_password=False)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Starting, pausing, stopping: each is asked about once more, then done."""
+"""Starting, pausing, stopping: each is asked about once more, then done by `service.managing`."""
 
 from __future__ import annotations
 

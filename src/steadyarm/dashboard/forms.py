@@ -1,4 +1,4 @@
-"""What forms send."""
+"""What forms send: the fields in a request's body, read once. `form` says what they mean."""
 
 from __future__ import annotations
 

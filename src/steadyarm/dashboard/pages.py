@@ -1,4 +1,4 @@
-"""The pages that show experiments."""
+"""The pages that show experiments and their charts; they read looks, and change nothing."""
 
 from __future__ import annotations
 

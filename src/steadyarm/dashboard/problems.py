@@ -1,4 +1,4 @@
-"""Errors as pages for people."""
+"""Errors as pages for people; programs get the service's own answer."""
 
 from __future__ import annotations
 

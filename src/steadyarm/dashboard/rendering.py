@@ -1,4 +1,4 @@
-"""Templates to pages."""
+"""Templates to pages: the one place where they are loaded, filled in and escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""The pages for signing in and out; `access` knows tokens and cookies."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["Typed"]
+__all__ = ["Typed", "told"]
 
 GROUPED = re.compile(r"\d{1,3}(?:[,_' \u00a0\u202f]\d{3})+", re.ASCII)
 DIGITS = re.compile(r"\d{1,30}", re.ASCII)

@@ -17,7 +17,17 @@ from steadyarm.figures.journal import CellResult
 from steadyarm.figures.specification import Figure, FigureWorld, Value
 from steadyarm.theory import rho_star_of_means
 
-__all__ = ["Beyond", "beyond_of", "beyond_points", "beyond_policies", "oracle_floor"]
+__all__ = [
+    "BASELINE",
+    "EASY",
+    "Beyond",
+    "Ratio",
+    "Row",
+    "beyond_of",
+    "beyond_points",
+    "beyond_policies",
+    "oracle_floor",
+]
 
 BASELINE = "P1-RAGE"
 _OTHERS = ("G-BAI", "Steady")  # when none are asked for

@@ -51,8 +51,18 @@ def beyond_picture(beyond: Beyond) -> Picture:
     for name, rows in groups:
         figure = FIGURES[name]
         title = f"{figure.title}, {figure.label}" if figure.label else figure.title
-        axes.annotate(title, (0, y + 0.45), (4, 0), ("axes fraction", "data"), "offset points",
-                      va="center", weight="bold", fontsize=7, zorder=2, bbox=_PAPER)  # fmt: skip
+        axes.annotate(
+            title,
+            (0, y + 0.45),
+            (4, 0),
+            ("axes fraction", "data"),
+            "offset points",
+            va="center",
+            weight="bold",
+            fontsize=7,
+            zorder=2,
+            bbox=_PAPER,
+        )
         y += 1.25
         for row in rows:
             _draw_row(axes, row, beyond, y)
@@ -68,8 +78,11 @@ def beyond_picture(beyond: Beyond) -> Picture:
     axes.text(1.01, -0.45, f"{BASELINE}\nerrs", transform=axes.get_yaxis_transform(), va="bottom")
     picture.suptitle(
         f"Error relative to {BASELINE} in {len(beyond.rows)} published settings",
-        x=0.01, ha="left", fontweight="bold", fontsize=9.5,
-    )  # fmt: skip
+        x=0.01,
+        ha="left",
+        fontweight="bold",
+        fontsize=9.5,
+    )
     axes.set_title(_trials(beyond), loc="left", color=_GREY, fontsize=7.5)
     picture.legend(
         handles=list(_legend(beyond)), loc="outside lower left", fontsize=7.5, borderpad=0.6

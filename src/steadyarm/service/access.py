@@ -1,4 +1,4 @@
-"""The access log."""
+"""The access log: a line for every request on standard output, and nowhere else."""
 
 from __future__ import annotations
 

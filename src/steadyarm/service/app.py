@@ -1,4 +1,4 @@
-"""The application: the list of routes behind one border."""
+"""The application: the list of routes behind one border, on a storage that it is given."""
 
 from __future__ import annotations
 

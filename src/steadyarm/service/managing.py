@@ -1,4 +1,4 @@
-"""Handlers that create experiments, show them and change their states."""
+"""Handlers that create experiments, show them and change their states; for pages, too."""
 
 from __future__ import annotations
 

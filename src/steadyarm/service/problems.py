@@ -18,7 +18,7 @@ from steadyarm.errors import (
 )
 from steadyarm.facts import PROBLEM, PROBLEMS
 
-__all__ = ["KINDS", "MEDIA", "RefusedError", "answer_to", "problem_of"]
+__all__ = ["GENERIC", "HEADERS", "KINDS", "MEDIA", "RefusedError", "answer_to", "problem_of"]
 
 log = logging.getLogger("steadyarm.service")
 

@@ -1,4 +1,4 @@
-"""Handlers that only read."""
+"""Handlers that only read: results, exports, health of the service. They change no experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tallies that are being counted, of segments and of their days."""
+"""Tallies that are being counted, of segments and of their days; the same in every storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments as a whole: created, found, moved, restored. And tokens."""
+"""Experiments as a whole: created, found, moved, restored. And tokens. Inside a transaction."""
 
 from __future__ import annotations
 
@@ -253,4 +253,4 @@ def list_tokens(connection: Connection) -> list[TokenRecord]:
 def remove_token(connection: Connection, name: str) -> None:
     """See `Storage.remove_token`."""
     if not connection.execute(REMOVE_TOKEN, {"of_name": name}).rowcount:
-        raise InvalidInputError(f"there is no token {name!r}.")
+        raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")

@@ -1,4 +1,4 @@
-"""Snapshots, and decisions made on them."""
+"""Snapshots are read, and decisions made on them stored, if nothing has changed meanwhile."""
 
 from __future__ import annotations
 

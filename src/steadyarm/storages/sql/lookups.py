@@ -46,6 +46,15 @@ T = TypeVar("T")
 
 CHUNK = 5000  # parameters in one statement
 NUMBERS = 2**63  # no assignment has a number beyond what a database can hold
+LOGGED = (  # what `log_row` reads, in the order of the text below
+    assignments.c.number,
+    assignments.c.unit,
+    assignments.c.arm,
+    assignments.c.probability,
+    assignments.c.created,
+    rewards.c.reward,
+    rewards.c.created.label("rewarded"),
+)
 
 
 def _one_by_one(by: str, more: str = "") -> TextualSelect:
@@ -60,15 +69,7 @@ def _one_by_one(by: str, more: str = "") -> TextualSelect:
             CROSS JOIN {assignments.name} AS a
             LEFT JOIN {rewards.name} AS r ON r.key = a.key AND r.number = a.number
             WHERE a.key = :key AND a.{by} = wanted.value {more}"""
-    ).columns(
-        assignments.c.number,
-        assignments.c.unit,
-        assignments.c.arm,
-        assignments.c.probability,
-        assignments.c.created,
-        rewards.c.reward,
-        rewards.c.created.label("rewarded"),
-    )
+    ).columns(*LOGGED)
 
 
 # Held to the end of the transaction, so that `move` waits for traffic that is under way.
@@ -84,15 +85,7 @@ SEGMENTS = select(segments).where(
 
 _rewarded = (assignments.c.key == rewards.c.key) & (assignments.c.number == rewards.c.number)
 ROWS = (
-    select(
-        assignments.c.number,
-        assignments.c.unit,
-        assignments.c.arm,
-        assignments.c.probability,
-        assignments.c.created,
-        rewards.c.reward,
-        rewards.c.created.label("rewarded"),
-    )
+    select(*LOGGED)
     .select_from(assignments.outerjoin(rewards, _rewarded))
     .where(assignments.c.key == bindparam("key"))
 )

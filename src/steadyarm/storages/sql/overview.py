@@ -1,4 +1,4 @@
-"""Sums by day of one experiment, and all experiments in short."""
+"""Sums by day of one experiment, and all experiments in short; only read, for pages and lists."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from steadyarm.storages.sql.lookups import portions
 from steadyarm.storages.sql.schema import RELEASED, AnyRow, assignments, leases, segments
 
 __all__ = [
+    "MARK",
     "Holding",
     "Span",
     "held_by",

@@ -1,4 +1,7 @@
-"""SQLStorage: the contract of `Storage` on SQLite and PostgreSQL."""
+"""SQLStorage: the contract of `Storage` on SQLite and PostgreSQL.
+
+Every method is a transaction around what another file of this folder does with the connection.
+"""
 
 from __future__ import annotations
 

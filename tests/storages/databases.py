@@ -1,0 +1,34 @@
+"""Databases for tests of storages: empty ones, and an experiment to begin with."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import psycopg
+from sqlalchemy.engine import make_url
+
+from steadyarm.segments import Segment
+from steadyarm.storages.base import Storage
+from steadyarm.storages.records import Decision, SegmentRecord
+
+_databases = count()
+
+
+def fresh_database(server: str) -> str:
+    """The URL of a new database on a server of PostgreSQL."""
+    name = f"storage_{next(_databases)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    url = make_url(server).set(drivername="postgresql+psycopg", database=name)
+    return url.render_as_string(hide_password=False)
+
+
+def running_in(storage: Storage, rounds: int) -> int:
+    """The key of a running experiment of two arms with one open segment."""
+    config = {"seed": 7, "arms": ["a", "b"], "sticky": "unit"}
+    key = storage.create("e", "tag", "running", config, {}, 0).key
+    segment = Segment(np.array([[0.5, 0.5]]), np.array([rounds]))
+    opened = SegmentRecord(0, segment, False, False, 0, 0)
+    assert storage.decide(key, 0, Decision({}, opened=opened), 0)
+    return key

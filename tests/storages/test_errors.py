@@ -1,0 +1,135 @@
+"""What goes wrong in databases is told in words, without passwords, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+
+from steadyarm.errors import (
+    InvalidInputError,
+    StorageError,
+)
+from steadyarm.storages import open_storage, storage_status
+from steadyarm.storages.records import LogRow
+from steadyarm.storages.sql import engine as engine_module
+from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.storage import SQLStorage
+from tests.storages.databases import running_in
+
+
+def test_passwords_are_not_shown() -> None:
+    url = "postgresql://somebody:s%40cret@127.0.0.1:1/d"
+    for call in (open_storage, storage_status):
+        with pytest.raises(StorageError, match="check that the server runs") as caught:
+            call(url)
+        assert "somebody:***@" in str(caught.value)
+        assert "s%40cret" not in str(caught.value)
+        assert "s@cret" not in str(caught.value)
+        assert caught.value.__cause__ is None
+    assert "s%40cret" not in repr(Database(make_url(url).set(drivername="postgresql+psycopg")))
+
+
+def test_a_missing_database_is_named(postgres: str) -> None:
+    url = make_url(postgres).set(database="nowhere").render_as_string(hide_password=False)
+    with pytest.raises(StorageError, match="nowhere"):
+        open_storage(url)
+
+
+def test_what_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("not a database, but long enough to be looked at. " * 50)
+    for call in (open_storage, storage_status):
+        with pytest.raises(StorageError, match="not an SQLite database"):
+            call(f"sqlite:///{path}")
+    assert path.read_text().startswith("not a database")
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="check that its folder exists"):
+        open_storage(f"sqlite:///{tmp_path / 'no' / 'storage.db'}")
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "storage.db"
+    open_storage(f"sqlite:///{path}").close()
+    storage = open_storage(f"sqlite:///file:{path}?mode=ro&uri=true")
+    assert storage.experiments() == []
+    with pytest.raises(StorageError, match="cannot be written; check the permissions"):
+        storage.create("e", "t", "draft", {"seed": 1}, {}, 0)
+    storage.close()
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    storage = open_storage(f"sqlite:///{tmp_path / 'storage.db'}")
+    assert isinstance(storage, SQLStorage)
+    connection = storage._database.engine.raw_connection()  # the only one so far
+    (pages,) = connection.cursor().execute("PRAGMA page_count").fetchone()
+    connection.cursor().execute(f"PRAGMA max_page_count={pages + 2}")
+    connection.close()
+    with pytest.raises(StorageError, match="disk is full"):
+        storage.create("e", "t", "draft", {"seed": 1, "long": "x" * 10**6}, {}, 0)
+    assert storage.experiments() == []
+    assert storage.create("e", "t", "draft", {"seed": 1}, {}, 0).name == "e"
+    storage.close()
+
+
+def test_a_locked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "WAIT", 0.05)
+    path = tmp_path / "storage.db"
+    storage = open_storage(f"sqlite:///{path}")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="another process has kept it locked"):
+        storage.create("e", "t", "draft", {"seed": 1}, {}, 0)
+    assert storage.experiments() == []  # who reads does not wait
+    other.execute("ROLLBACK")
+    other.close()
+    assert storage.create("e", "t", "draft", {"seed": 1}, {}, 0).name == "e"
+    storage.close()
+
+
+def test_a_broken_file(tmp_path: Path) -> None:
+    path = tmp_path / "storage.db"
+    open_storage(f"sqlite:///{path}").close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\x7f" * (len(whole) - 4096))
+    with pytest.raises(StorageError, match="damaged"):
+        open_storage(f"sqlite:///{path}")
+
+
+def test_values_no_database_has(storage: SQLStorage) -> None:
+    key = running_in(storage, 10)
+    with pytest.raises(InvalidInputError, match="cannot be stored"):
+        storage.assign(key, ["fine", "\ud800"], expires=1, now=0)
+    assert storage.log(key) == []
+    assert storage.find_assignments(key, [2**63, 2**70, -1]) == [None] * 3
+    assert storage.reward(key, [(2**70, 1.0)], None, 0)[0].status == "unknown"
+
+
+def test_rows_that_do_not_belong_to_the_segments_are_refused(storage: SQLStorage) -> None:
+    key = running_in(storage, 10)
+    storage.assign(key, ["a", "b"], expires=1, now=0)
+    snapshot, rows = storage.snapshot(key, everything=True), storage.log(key)
+    strange = LogRow(5, "c", 0, 0.5, 0, None, None)
+    with pytest.raises(InvalidInputError, match="do not belong together"):
+        storage.restore("copy", snapshot, [[*rows, strange]])
+    with pytest.raises(InvalidInputError, match="refuses a value"):
+        storage.restore("copy", snapshot, [rows, rows])
+    assert len(storage.experiments()) == 1
+
+
+def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:
+    storage = open_storage(f"sqlite:///{tmp_path / 'storage.db'}")
+    assert isinstance(storage, SQLStorage)
+
+    def pragma(name: str) -> Any:
+        return storage._database.read(lambda c: c.execute(text(f"PRAGMA {name}")).scalar())
+
+    assert (pragma("journal_mode"), pragma("synchronous"), pragma("mmap_size")) == ("wal", 2, 0)
+    assert pragma("busy_timeout") == 30_000
+    storage.close()
