@@ -34,8 +34,9 @@ format: $(VENV)/dev.stamp ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev.stamp ## measure speed, as ratios within one run
-	for script in benchmarks/how_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
+bench: $(VENV)/dev.stamp ## run every benchmark, record what it prints, write docs/benchmarks.md: takes hours
+	for script in benchmarks/how_*.py; do $(BIN)/python -m benchmarks.record $$(basename $$script .py) || exit 1; done
+	$(BIN)/python -m tools.docs.benchmarks
 
 COMPARE := .venv-compare
 COMPARE_PIP := $(COMPARE)/bin/python -m pip --quiet --disable-pip-version-check

@@ -54,7 +54,7 @@ def p_values(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", type=int, default=2000)
+    parser.add_argument("--tests", type=int, default=2000, help="in each row")
     tests: int = parser.parse_args().tests
     print(f"Rates of p-values below a level in {tests} tests, four periods.\n")
     heads = "".join(

@@ -1,11 +1,10 @@
-"""How often does the SRM test cry wolf, and how soon does it see rows of one arm getting lost?
+"""How often does the SRM test cry wolf, and how soon does it see that rows of one arm get lost?
 
-False alarms: tests in which nothing is wrong, under adaptive policies in drifting worlds; the
-rate at which p-values fall below 5 %, 1 % and 0.1 %, with exact 99.9 % intervals. Power: 2 % of
-the rows of one arm are lost at random. "rows" knows only the rows, "positions" also how many
-positions were handed out, which permuted blocks turn into near proof (independent draws gain
-nothing by it), "replay" also which arm each lost position had, from the test's seed. For G-BAI
-the measured power is held against the noncentral chi-squared's.
+False alarms: the rate of p-values below 5 %, 1 % and 0.1 % in drifting tests in which nothing is
+wrong, with exact 99.9 % intervals. Power: how often a loss of 2 % of one arm's rows is seen.
+"rows" knows only the rows; "positions" also how many positions were handed out, which permuted
+blocks turn into near proof; "replay" also which arm each lost position had, from the test's seed.
+For G-BAI the measured power is held against that of the noncentral chi-squared distribution.
 """
 
 from __future__ import annotations
@@ -175,8 +174,8 @@ def power(tests: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", type=int, default=10_000)
-    parser.add_argument("--power-tests", type=int, default=500)
+    parser.add_argument("--tests", type=int, default=10_000, help="for false alarms")
+    parser.add_argument("--power-tests", type=int, default=500, help="for power")
     options = parser.parse_args()
     level = false_alarms(options.tests)
     print(f"\nno rate above its level: {'PASS' if level else 'MISS'}")

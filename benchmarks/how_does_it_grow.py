@@ -1,10 +1,8 @@
 """How much longer does a request take when millions of assignments are stored?
 
-Two storages with the same test, one with ten thousand assignments and one with ten million; single
-asks and tells in turn on both, durable commits and all, and the policy's update at the end of a
-segment, which reads sums. What is printed is the ratio of the medians.
-
-    python -m benchmarks.how_does_it_grow [--large 10000000] [--backend sqlite]
+Two storages with the same test, one with ten thousand assignments and one with ten million, unless
+told otherwise; single asks and tells in turn on both, durable commits and all, and the policy's
+update at the end of a segment, which reads sums. What is printed is the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -150,9 +148,9 @@ def update(live: sa.Experiment) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--large", type=int, default=10_000_000)
-    parser.add_argument("--repeats", type=int, default=1000)
-    parser.add_argument("--backend", choices=["sqlite", "postgresql"])
+    parser.add_argument("--large", type=int, default=10_000_000, help="rows of the large one")
+    parser.add_argument("--repeats", type=int, default=1000, help="asks and tells of each")
+    parser.add_argument("--backend", choices=["sqlite", "postgresql"], help="default: both")
     args = parser.parse_args()
     for backend in [args.backend] if args.backend else ["sqlite", "postgresql"]:
         measure(backend, args.large, args.repeats)

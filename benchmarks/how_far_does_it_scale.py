@@ -1,18 +1,10 @@
 """How far do designs scale: time, memory, support and proven gap, up to a million arms?
 
-Every cell runs in a process of its own. Time is given in seconds and as a multiple of one pass,
-the computation of all leverage scores once, timed before and after in the same process; "made" is
-the work the solver counted, in passes. Memory is the peak above what the process had before the
-arms were made, also as a multiple of the arms' own size where these are stored. The last column
-says whether the value is that of the worst arm or pair, or a proven bound above it. "front" asks
-for XY designs to compare the best 1,000 of 2^16 layouts, to a gap of 0.1. A cell that takes longer
-than the limit is stopped and said to be.
-
-On a busy machine set OPENBLAS_NUM_THREADS=1: threads that wait for each other make small products
-many times slower.
-
-    python -m benchmarks.how_far_does_it_scale [--designs XY] [--arms 1000 1000000]
-        [--features 50] [--sets gaussian factorial bundles] [--limit 600] [--plot passes.png]
+Every cell, a set of arms and a kind of design, runs in a process of its own. Time is given in
+seconds and as a multiple of one pass, the computation of all leverage scores once, timed before
+and after in the same process; memory as a multiple of the arms' own size, where these are stored.
+A cell that takes longer than the limit is stopped and said to be. On a busy machine set
+OPENBLAS_NUM_THREADS=1: threads that wait for each other make small products many times slower.
 """
 
 from __future__ import annotations
@@ -46,6 +38,12 @@ TOLERANCES = {"G": 1e-4, "XY": 1e-3}
 FRONT, FRONT_TOLERANCE = 1000, 0.1
 ROOM = 20 * 2**30  # bytes of arms above which a cell is left out
 MEGABYTE = 2**20
+LEGEND = """\
+passes': time as a multiple of one pass; made: the work the solver counted, in passes
+memory: peak above what the process had before the arms were made; of own: of the arms' own size
+value: exact, that of the worst arm or pair, or a proven bound above it
+front: XY designs to compare the best 1,000 of 2^16 layouts, to a gap of 0.1
+"""
 LONG = 2.0  # seconds of passes after which no further one is timed
 
 
@@ -248,11 +246,17 @@ def cells(options: argparse.Namespace) -> list[Cell]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arms", type=int, nargs="+", default=ARMS, help="numbers of arms")
-    parser.add_argument("--features", type=int, nargs="+", default=FEATURES)
+    parser.add_argument("--features", type=int, nargs="+", default=FEATURES, help="of an arm")
     parser.add_argument(
-        "--sets", nargs="+", choices=(*DENSE, *IMPLICIT), default=("gaussian", *IMPLICIT)
+        "--sets",
+        nargs="+",
+        choices=(*DENSE, *IMPLICIT),
+        default=("gaussian", *IMPLICIT),
+        help="kinds of arms",
     )
-    parser.add_argument("--designs", nargs="+", choices=tuple(SOLVERS), default=tuple(SOLVERS))
+    parser.add_argument(
+        "--designs", nargs="+", choices=tuple(SOLVERS), default=tuple(SOLVERS), help="default: both"
+    )
     parser.add_argument("--tol", type=float, help="relative gap to reach; G 1e-4, XY 1e-3")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for a cell")
     parser.add_argument("--plot", type=Path, help="where to draw the cost of a pass")
@@ -263,13 +267,15 @@ def main() -> None:
         return
     titles = ("", "arms", "K", "rank", "time", "one pass", "passes'", "made", "memory", "of own")
     layout = "{:>3} {:>10} {:>10} {:>5} {:>11} {:>12} {:>9} {:>6} {:>11} {:>7} {:>9} {:>9} {:>6}"
+    print(LEGEND)
     print(layout.format(*titles, "support", "gap", "value"))
     found = []
     for cell in cells(options):
         measured = in_own_process(cell, options.limit)
         if measured is None:
             size = f"{cell.size:>10,} {cell.features:>5}"
-            print(f"{cell.design:>3} {cell.arms:>10} {size} stopped after {options.limit:.0f} s")
+            said = f"stopped after {options.limit:.0f} s"
+            print(f"{cell.design:>3} {cell.arms:>10} {size} {said}", flush=True)
             continue
         found.append((cell, measured))
         print(row(cell, measured), flush=True)

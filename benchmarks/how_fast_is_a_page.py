@@ -1,11 +1,9 @@
 """How long does the dashboard take to answer when millions of assignments are stored?
 
-A test of eight variants over thirty days, served by `steadyarm serve`; the experiment's
-page, its charts and the overview in turn with /healthz, which touches nothing. What is printed are
-medians and their ratio to that of /healthz. The first look, which others are spared, comes first;
-while traffic goes on a page shows a look that is some seconds old.
-
-    python -m benchmarks.how_fast_is_a_page [--rows 10000000] [--backend sqlite]
+A test of eight variants over thirty days, served by `steadyarm serve`; the experiment's page, its
+charts and the overview in turn with /healthz, which touches nothing. What is printed are medians
+and their ratio to that of /healthz. The first look, which others are spared, comes first; while
+traffic goes on a page shows a look that is some seconds old.
 """
 
 from __future__ import annotations
@@ -71,10 +69,12 @@ def _took(client: httpx.Client, path: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="assignments that are stored")
     parser.add_argument("--repeats", type=int, default=100, help="requests of each page")
-    parser.add_argument("--backend", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument(
+        "--backend", choices=["sqlite", "postgresql"], default="sqlite", help="default: sqlite"
+    )
     args = parser.parse_args()
     measure(args.backend, args.rows, args.repeats)
 

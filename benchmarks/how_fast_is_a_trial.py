@@ -62,7 +62,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=4096)
+    parser.add_argument("--trials", type=int, default=4096, help="of each policy")
     trials: int = parser.parse_args().trials
     worlds = {
         "Soare still, T=5010": soare(5010, moving=False),

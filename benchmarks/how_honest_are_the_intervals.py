@@ -1,10 +1,10 @@
-"""How honest are the intervals? Coverage and width on eight worlds, for three policies.
+"""How honest are the intervals: how often are they right, and how wide are they?
 
-Fixed-budget intervals must cover all values, all gaps and the best arm in at least 94 % of tests,
-confidence sequences must not fail at any look in more than 5 %: MISS is said where the exact
-99 % interval of the measured share lies wholly on the wrong side. Widths are compared with those
-of an oracle: least squares from the same plays, the course of the parameters and the variance of
-the noise known.
+Eight worlds, three policies. Fixed-budget intervals must cover all values, all gaps and the best
+arm in at least 94 % of tests, confidence sequences must not fail at any look in more than 5 %:
+MISS is said where the exact 99 % interval of the measured share lies wholly on the wrong side.
+Widths are compared with those of an oracle: least squares from the same plays, the course of the
+parameters and the variance of the noise known.
 """
 
 from __future__ import annotations
@@ -186,9 +186,15 @@ def verdict(rights: int, trials: int, least: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=2000)
-    parser.add_argument("--worlds", nargs="*", default=list(WORLDS))
+    parser.add_argument("--trials", type=int, default=2000, help="a multiple of 250")
+    parser.add_argument(
+        "--worlds", nargs="*", choices=list(WORLDS), default=list(WORLDS), help="default: all"
+    )
     options = parser.parse_args()
+    if options.trials < CHUNK or options.trials % CHUNK:
+        parser.error(
+            f"--trials is {options.trials}, no multiple of {CHUNK}: tests are played in such lots"
+        )
     begin, missed = perf_counter(), 0
     print(f"{options.trials} tests each; shares right in %: all values, all gaps, plausible set.")
     print("* surely at least 94 (fixed) or 95 (sequences); MISS surely less (99 %, exact).\n")

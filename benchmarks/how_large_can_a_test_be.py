@@ -5,8 +5,6 @@ the time as a multiple of that of the smallest set in the same run.
 
 Live: a service on SQLite with both tests; time of an `ask` over HTTP, one after the other, and of
 a local one, which needs no request; the large set's as a multiple of the small one's.
-
-    python -m benchmarks.how_large_can_a_test_be [--slots 4 16] [--budget 200000] [--asks 2000]
 """
 
 from __future__ import annotations
@@ -125,10 +123,10 @@ def _times_of(test: RemoteExperiment, asks: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--slots", type=int, nargs="+", default=[4, 16])
-    parser.add_argument("--budget", type=int, default=200_000)
-    parser.add_argument("--asks", type=int, default=2000)
-    parser.add_argument("--one", choices=POLICIES, help="one simulated test, for this script")
+    parser.add_argument("--slots", type=int, nargs="+", default=[4, 16], help="two kinds each")
+    parser.add_argument("--budget", type=int, default=200_000, help="rounds of a test")
+    parser.add_argument("--asks", type=int, default=2000, help="of a live test")
+    parser.add_argument("--one", choices=POLICIES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         simulate(args.one, args.slots[0], args.budget)

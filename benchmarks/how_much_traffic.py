@@ -3,8 +3,6 @@
 In one run, on SQLite and on PostgreSQL, with durable commits: requests per second and their times
 for /healthz (which does nothing: the floor), single assignments, single rewards, batches of 100;
 and the time of a local assignment, which needs no request. One worker, 64 connections.
-
-    python -m benchmarks.how_much_traffic [--requests 20000] [--backend sqlite]
 """
 
 from __future__ import annotations
@@ -116,9 +114,9 @@ def line(name: str, found: Measured, floor: float, rows: int = 0) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--backend", choices=["sqlite", "postgresql"])
+    parser.add_argument("--requests", type=int, default=20_000, help="of each kind")
+    parser.add_argument("--workers", type=int, default=1, help="of the service")
+    parser.add_argument("--backend", choices=["sqlite", "postgresql"], help="default: both")
     args = parser.parse_args()
     for backend in [args.backend] if args.backend else ["sqlite", "postgresql"]:
         measure(backend, args.requests, args.workers)

@@ -1,4 +1,4 @@
-"""Is the planner right? Its predicted error against an independent simulation of its budget.
+"""Is the planner right about the error of the budgets that it names?
 
 Five questions, every policy, with and without drift. The plan comes from one seed and worlds in
 pieces; the comparison from other seeds and `simulate`, round by round. For each the two-sided
@@ -77,7 +77,7 @@ def simulated(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--trials", type=int, default=2000, help="of each comparison")
     trials: int = parser.parse_args().trials
     values = []
     print(f"{'':<28}{'policy':<20}{'world':<8}{'visits':>8}{'planned':>9}{'again':>9}{'p':>8}")

@@ -3,8 +3,6 @@
 Under load from 8 client processes the server is killed (kill -9) 20 times at random moments, and
 PostgreSQL itself every second time; then 4 workers are asked by 64 clients for the same 1,000 units
 at once. What clients were told is compared with what is stored, and the whole test is replayed.
-
-    python -m benchmarks.how_safe_is_a_crash [--kills 20] [--units 1000] [--backend sqlite]
 """
 
 from __future__ import annotations
@@ -41,9 +39,9 @@ def measure(backend: str, kills: int, units: int) -> bool:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--units", type=int, default=1000)
-    parser.add_argument("--backend", choices=["sqlite", "postgresql"])
+    parser.add_argument("--kills", type=int, default=20, help="of the server")
+    parser.add_argument("--units", type=int, default=1000, help="to race for")
+    parser.add_argument("--backend", choices=["sqlite", "postgresql"], help="default: both")
     args = parser.parse_args()
     chosen = [args.backend] if args.backend else ["sqlite", "postgresql"]
     safe = [measure(backend, args.kills, args.units) for backend in chosen]

@@ -1,3 +1,5 @@
+"""Arm sets: features, ranks and spans as on paper, and what is refused."""
+
 from __future__ import annotations
 
 from itertools import combinations, product

@@ -1,3 +1,5 @@
+"""Estimators against plain sums over rounds and NumPy."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Segments: draws by position, blocks, and statistics that add up."""
+
 from __future__ import annotations
 
 import numpy as np

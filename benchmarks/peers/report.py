@@ -6,6 +6,7 @@ import csv
 import os
 import platform
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ def markdown(plan: Contest, found: Found, command: str, seconds: float) -> str:
     lines = [
         "# Against what people use",
         "",
-        f"Made by `{command}` in {_lasting(seconds)} on {_machine()}.",
+        f"Made by `{command}` in {_lasting(seconds)} on {_machine()}, {_today()}.",
         "",
         f"Each test has {T:,} visits, 14 days of {plan.visits_per_day}. In a trial every tool "
         "meets the same potential rewards. An error is a decision for another variant than the one "
@@ -212,6 +213,10 @@ def _rows(plan: Contest, found: Found) -> Iterable[dict[str, object]]:
 
 def _lasting(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 def _machine() -> str:
