@@ -14,7 +14,7 @@ demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
 	$(BIN)/steadyarm demo
 
 test: $(VENV)/dev.stamp browser ## run every test and doctest
-	$(BIN)/python -m pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest  # one process per core already
 	@echo "Screenshots of the dashboard are in steadyarm-screenshots/."
 
 docs: $(VENV)/dev.stamp ## build the documentation site, strictly, into build/site

@@ -36,8 +36,10 @@ def without_references(test: sa.Experiment) -> Evidence:
     return Evidence.from_segments(test.arms, segments)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [("factorial", "csv"), ("factorial", "parquet"), ("main effects", "csv"), ("plain", "parquet")],
+)
 def test_exports_say_what_the_experiment_says(kind: str, ending: str, tmp_path: Path) -> None:
     test = unequal(KINDS[kind])
     log = test.export(tmp_path / f"log.{ending}")
@@ -118,4 +120,9 @@ def test_damaged_descriptions_are_answered(text: str, message: str, tmp_path: Pa
     with pytest.raises(sa.InvalidInputError, match=message) as caught:
         sa.analyze(log)
     assert "--arms FILE" in str(caught.value)
+
+
+def test_given_arms_need_no_description(tmp_path: Path) -> None:
+    log = unequal(ARMS).export(tmp_path / "log.csv")
+    (tmp_path / "log.csv.experiment.json").write_text("{")
     assert sa.analyze(log, arms=ARMS).rows == 1200

@@ -325,7 +325,7 @@ def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
         (lambda: drift_report(by_hand(), level=95), "between 0 and 1"),
         (lambda: drift_report(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "batch of 2"),
         (lambda: what_otherwise(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "of 2 tests"),
-        (lambda: what_otherwise(by_hand(), counts=[1, 2]), "both counts and sums"),
+        (lambda: what_otherwise(by_hand(), counts=[1, 2]), "counts were given without sums"),
         (lambda: what_otherwise(by_hand(), [1, 2, 3], [1, 2, 3]), "expected finite numbers"),
         (lambda: what_otherwise(by_hand(), shares=[1.5]), "a share"),
         (lambda: group_pieces(by_hand(), True), "periods is True"),

@@ -14,7 +14,11 @@ from steadyarm.policies.checks import CHECKS, check_arm_sets
 
 CONFIGURATIONS: dict[str, sa.Policy[Any]] = {
     **{name: policy() for name, policy in POLICIES.items()},
-    **{f"{name} published": policy.published() for name, policy in POLICIES.items()},
+    **{
+        f"{name} published": policy.published()
+        for name, policy in POLICIES.items()
+        if policy.published() != policy()
+    },
     "P1-RAGE by rounds": sa.P1RAGE(updates="rounds"),
     "P1-RAGE in blocks with a reference": sa.P1RAGE(order="blocks", control_variate=True),
     "P1 with a reference": sa.P1(control_variate=True),

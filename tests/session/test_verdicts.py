@@ -23,7 +23,7 @@ def test_nothing_is_recommended_from_nothing() -> None:
         session.recommend()
 
 
-@pytest.mark.parametrize("delay", [0, 1, 25])
+@pytest.mark.parametrize("delay", [0, 25])
 @pytest.mark.parametrize(
     "policy",
     [
@@ -50,7 +50,7 @@ def test_nothing_is_recommended_from_nothing() -> None:
 def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any], delay: int) -> None:
     """Many tests in a drifting, noisy world, with rewards that come `delay` assignments late."""
     every_round = isinstance(policy, sa.P1) or policy.to_dict().get("updates") == "rounds"
-    T, runs, level = 200, 20 if every_round else 60, 0.9
+    T, runs, level = 200, 15 if every_round else 40, 0.9
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
     t = np.arange(T)[:, None]
     means = np.array([0.3, 0.2, 0.1]) + 0.5 * np.sin(2 * np.pi * t / 75 + np.array([0, 1, 2]))
