@@ -13,8 +13,9 @@ help: ## list the targets
 demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
 	$(BIN)/steadyarm demo
 
+# There is a process for each core already: more threads would get in each other's way.
 test: $(VENV)/dev.stamp browser ## run every test and doctest
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest  # one process per core already
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 	@echo "Screenshots of the dashboard are in steadyarm-screenshots/."
 
 docs: $(VENV)/dev.stamp ## build the documentation site, strictly, into build/site

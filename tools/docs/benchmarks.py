@@ -82,7 +82,7 @@ other work, at the end that of the benchmark, too. A start near the number of co
 means a busy machine: times are longer there, error rates the same."""
 PAPER = """\
 `steadyarm reproduce --published-trials` plays every figure of the paper with as many trials as were
-published, and compares the errors with the published ones. What came out, figure by figure, is in
+published, and compares the errors with the published ones. What came out is in
 [Reproduce the paper](reproduce.md)."""
 ANEW = """\
 ## Run them anew
