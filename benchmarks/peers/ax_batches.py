@@ -52,7 +52,7 @@ class DailyBatches(EqualSplit):
         self.winner = int(np.argmax(self._weigh()))
         return self.winner
 
-    def sure(self) -> None:  # type: ignore[override]
+    def sure(self) -> None:
         """It claims nothing."""
 
     def _begin(self) -> tuple[Any, list[str]]:

@@ -48,7 +48,7 @@ class EqualSplit(Player):
         self.winner = highest(self.means(), self.rng)
         return self.winner
 
-    def sure(self) -> bool:
+    def sure(self) -> bool | None:
         """Welch's test against every other variant, at 5% divided by their number."""
         others = [k for k in range(self.K) if k != self.winner]
         return all(self.p_value(self.winner, k) < LEVEL / len(others) for k in others)
@@ -83,7 +83,7 @@ class Regression(EqualSplit):
         self.winner = highest(self.X @ theta, self.rng)
         return self.winner
 
-    def sure(self) -> None:  # type: ignore[override]
+    def sure(self) -> None:
         """No claim: Welch's test is about means, not about the fit."""
 
 

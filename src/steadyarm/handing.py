@@ -19,7 +19,9 @@ from steadyarm.storages.records import Assigned, Lease
 __all__ = ["Handing"]
 
 LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
-PATIENCE, PAUSE = 2.0, 0.005  # seconds to wait for the last positions, and before looking again
+# Seconds to wait for the last positions: less than the second after which clients try again.
+PATIENCE = 0.8
+PAUSE = 0.005  # seconds before looking again
 
 
 class Handing:

@@ -143,6 +143,11 @@ class Verdict:
         """What is said of one variant, by its name or by its index among all variants.
 
         Of a large set those on the short list can be asked for.
+
+        Returns
+        -------
+        `arm` and `name`; `estimate` with its `standard_error` and `interval`; by which `gap` the
+        recommended variant is better, with its `gap_interval`; whether it is `plausible` as best
         """
         row = self._row_of(variant)
         (low, high), (gap_low, gap_high) = self.intervals[row], self.gap_intervals[row]

@@ -21,6 +21,20 @@ from tests.client.servers import Proxy, Scripted, serving
 Stored = Callable[[str], sa.Experiment]
 
 
+def test_a_budget_is_called_spent_before_clients_give_up(
+    client: Client, name: str, stored: Stored
+) -> None:
+    """Another worker has leased the last position, and keeps it."""
+    shop = client.create(name, list("ABCDE"), budget=50, seed=5)
+    holder = stored(name)
+    holder.ask_many([f"u{i}" for i in range(16)], ahead=64)
+    shop.ask_many([f"u{i}" for i in range(16, 49)])
+    assert holder.status().leased == 1
+    with pytest.raises(sa.BudgetSpentError):
+        shop.ask("u49")
+    assert not client.transport.breaker.open
+
+
 def test_verbs_answer_as_experiments_do(
     client: Client, name: str, stored: Stored, tmp_path: Path
 ) -> None:

@@ -1,3 +1,5 @@
+"""Intervals for a fixed budget: closed forms, coverage under drift, and what is refused."""
+
 from __future__ import annotations
 
 from itertools import permutations, product

@@ -1,3 +1,5 @@
+"""Confidence sequences: closed forms, coverage at all looks at once, and what is refused."""
+
 from __future__ import annotations
 
 from itertools import permutations, product

@@ -1,3 +1,5 @@
+"""The picture of a plan: what its panels hold, and that it is drawn."""
+
 from __future__ import annotations
 
 from pathlib import Path

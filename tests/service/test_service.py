@@ -118,6 +118,26 @@ def test_leases_ahead_are_idle_when_nobody_new_comes() -> None:
         assert client.get(BASE).json()["leased"] == 0
 
 
+def test_leases_that_a_batch_has_in_hand_are_given_back_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with in_process(workers=2) as client:
+        client.post("/v1/experiments", SHOP)
+        live = client.app.state.service.live["shop"]
+        live.ask([f"u{i}" for i in range(10)])
+        storage = live.experiment.storage
+        assign = storage.assign
+
+        def meanwhile(*given: Any, **more: Any) -> Any:
+            live.release()
+            return assign(*given, **more)
+
+        monkeypatch.setattr(storage, "assign", meanwhile)
+        live.ask(["u0"])  # needs none of them
+        live.release()
+        assert client.get(BASE).json()["leased"] == 0
+
+
 @pytest.mark.parametrize(
     ("sent", "kept"),
     [("abc-1", True), ("a" * 101, False), ("a b", False), ("", False), ('"x', False)],

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
@@ -42,7 +43,7 @@ log = logging.getLogger("steadyarm.service")
 READERS = 8  # threads
 MANY = 8  # size of batches from which on positions are leased for further ones
 AHEAD = 4  # how many further ones
-IDLE = 0.5  # seconds after which such leases go back; others may wait for the last of them
+IDLE = 0.2  # seconds after which such leases go back; others wait for the last of them, not long
 TICK = 1.0  # seconds between looks at windows
 ROUND = 10  # ticks between looks at all experiments
 LONGEST_NAME = 100
@@ -54,9 +55,8 @@ class Live:
     def __init__(self, service: Service, experiment: Experiment) -> None:
         self.experiment = experiment
         self.over = False  # archived, so that nothing is left to look at
-        settings = service.settings
-        self._leases = settings.workers > 1 or settings.writers > 1
-        self._leased: float | None = None  # when positions were last used, and leased ahead
+        self._leases = service.settings.leases_ahead
+        self._used = -inf  # when positions were last used, and leased ahead
         metrics = service.metrics
         self.asks: Batcher[str | None, LiveAssignment | SteadyArmError] = Batcher(
             self.ask, service.writers, metrics.asked.observe
@@ -71,13 +71,12 @@ class Live:
             return self.experiment.ask_many(units)
         answers = self.experiment.ask_many(units, ahead=AHEAD * len(units))
         if any(isinstance(answer, LiveAssignment) and answer.new for answer in answers):
-            self._leased = time.monotonic()
+            self._used = time.monotonic()
         return answers
 
     def release(self, idle: float = 0.0) -> None:
-        """Give back what was leased ahead, if that was longer ago."""
-        if self._leased is not None and time.monotonic() - self._leased >= idle:
-            self._leased = None
+        """Give back what was leased ahead, if that was longer ago; what a batch uses stays."""
+        if time.monotonic() - self._used >= idle:
             self.experiment.release()
 
 
@@ -134,7 +133,8 @@ class Service:
         """From the first request to the last."""
         await self.read(self.guard.reload)
         self.warming.start()
-        tasks = [asyncio.create_task(self._keep_tokens()), asyncio.create_task(self._keep_watch())]
+        kept = (self._keep_tokens(), self._keep_watch(), self._keep_few_leases())
+        tasks = [asyncio.create_task(keeping) for keeping in kept]
         try:
             yield
         finally:
@@ -175,6 +175,13 @@ class Service:
             ticks += 1
             await asyncio.sleep(TICK)
 
+    async def _keep_few_leases(self) -> None:
+        """Give back what is idle, soon: the last positions of a budget may be among it."""
+        loop = asyncio.get_running_loop()
+        while self.settings.leases_ahead:
+            await asyncio.sleep(IDLE / 2)
+            await loop.run_in_executor(self._keepers, self._release)
+
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         for summary in self.storage.summaries():
             live = self.live.get(summary.name)
@@ -197,6 +204,9 @@ class Service:
         for live in list(self.live.values()):
             if not live.over and (every or live.experiment.settings.window is not None):
                 _logged(live.experiment.refresh)
+
+    def _release(self) -> None:
+        for live in list(self.live.values()):
             _logged(live.release, IDLE)
 
 

@@ -72,6 +72,11 @@ class ServiceSettings:
         """Whether others than this machine may reach it."""
         return not is_loopback(self.host)
 
+    @property
+    def leases_ahead(self) -> bool:
+        """Whether several write at once, so that each leases positions for its next batches."""
+        return self.workers > 1 or self.writers > 1
+
     def to_environment(self) -> dict[str, str]:
         """As variables, for the workers."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
