@@ -15,7 +15,7 @@ __all__ = ["Block", "cell", "entries_of", "escaped", "markdown", "read", "summar
 
 ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.*)")
 CODE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
-SPECIAL = re.compile(r"([\\*_\[\]<>|#])")
+SPECIAL = re.compile(r"([\\*_\[\]>|#])")
 Linked = Callable[[str], str]
 
 
@@ -94,10 +94,12 @@ def escaped(text: str, linked: Linked = lambda code: code) -> str:
     --------
     >>> print(escaped("2**63 in `a_b` or a_b"))
     2\*\*63 in `a_b` or a\_b
+    >>> print(escaped("p < 0.001"))
+    p &lt; 0.001
     """
     parts = CODE.split(text)
     return "".join(
-        linked(part) if number % 2 else SPECIAL.sub(r"\\\1", part)
+        linked(part) if number % 2 else SPECIAL.sub(r"\\\1", part).replace("<", "&lt;")
         for number, part in enumerate(parts)
     )
 
