@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError
-from steadyarm.policies import Policy, policy_from_dict
+from steadyarm.policies import POLICIES, Policy, policy_from_dict
 from steadyarm.segments import Direction, Segment
 from steadyarm.validation import (
     check_choice,
@@ -147,10 +147,12 @@ class Settings:
         value = finite_number(reward, "the reward")
         low, high = self.reward_range or (-LARGEST, LARGEST)
         if not low <= value <= high:
-            where = "the reward_range" if self.reward_range else "what can be added up"
+            where, other = "what can be added up", "tell rewards in a larger unit"
+            if self.reward_range:
+                where, other = "the reward_range", "create an experiment with a wider range"
             raise InvalidInputError(
                 f"the reward is {value:g}, outside of {where} ({low:g} to {high:g}); it was not "
-                "stored. Correct it, or create the experiment with rewards in that range."
+                f"stored. Correct it, or {other}."
             )
         return value
 
@@ -183,6 +185,12 @@ class Settings:
         """The settings that `to_dict` wrote; a policy of your own is given again."""
         values = dict(data)
         if policy is None:
+            if (name := values["policy"].get("name")) not in POLICIES:
+                raise InvalidInputError(
+                    f"the experiment runs with {name!r}, a policy of your own; give it again: "
+                    "load_experiment(name, storage, policy=…). The service, the command line and "
+                    "the dashboard know only the policies that come with SteadyArm."
+                )
             policy = policy_from_dict(values["policy"])
         elif _plain(policy.to_dict()) != _plain(values["policy"]):
             raise InvalidInputError(

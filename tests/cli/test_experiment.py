@@ -123,6 +123,15 @@ def test_recommend(shop: Run) -> None:
     assert "level is 2" in shop("recommend", "shop", "--level", "2", status=1)
 
 
+def test_recommend_says_which_intervals_are_for_a_look_on_the_way(shop: Run, run: Run) -> None:
+    assert "one look at the end" not in shop("recommend", "shop")  # the budget is spent
+    run("create", "test.toml", "--name", "early")
+    run("ask", "early", "v1")
+    run("tell", "early", "v1", "1")
+    assert "for one look at the end, and 599 of the budget" in run("recommend", "early")
+    assert "one look at the end" not in run("recommend", "early", "--anytime")
+
+
 def test_what_is_not_known_is_null(run: Run) -> None:
     run("create", "test.toml")
     assert "no reward has been told yet" in run("recommend", "shop", status=1)

@@ -152,3 +152,32 @@ def test_a_description_in_plain_values_makes_the_same_experiment() -> None:
         create_from_description("x", {"arms": ["A", "B"], "budget": 5, "policy": "best"}, "memory")
     with pytest.raises(sa.InvalidInputError, match="policy is 7"):
         create_from_description("x", {"arms": ["A", "B"], "budget": 5, "policy": 7}, "memory")
+
+
+@pytest.mark.parametrize(
+    ("reward_range", "reward", "says"),
+    [
+        ((0, 1), 2.0, r"outside of the reward_range \(0 to 1\).* with a wider range\."),
+        (None, 1e200, r"outside of what can be added up .* in a larger unit\."),
+    ],
+)
+def test_rewards_out_of_range_are_refused_with_what_to_do(
+    reward_range: tuple[float, float] | None, reward: float, says: str
+) -> None:
+    live = create(reward_range=reward_range)
+    shown = live.ask("u")
+    with pytest.raises(sa.InvalidInputError, match=says):
+        live.tell(shown, reward)
+    live.tell(shown, 1.0)
+
+
+class Mine(sa.Uniform):
+    name = "Mine"
+
+
+def test_a_policy_of_your_own_is_given_again() -> None:
+    storage = MemoryStorage()
+    sa.create_experiment("mine", ["A", "B"], Mine(), 10, storage, seed=1)
+    assert sa.load_experiment("mine", storage, policy=Mine()).policy == Mine()
+    with pytest.raises(sa.InvalidInputError, match=r"'Mine', a policy of your own; give it again"):
+        sa.load_experiment("mine", storage)

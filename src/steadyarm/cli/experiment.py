@@ -225,10 +225,17 @@ def _recommend(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         verdict = experiment.recommend(args.level, args.anytime)
+        status = experiment.status()
     if args.format == "json":
         print_json(verdict_facts(verdict, experiment.arms.names))
     else:
         print_verdict(verdict, experiment.settings)
+        left = experiment.settings.budget - status.handed
+        if left and not args.anytime and experiment.policy.unbiased:
+            print(
+                f"\nThese intervals are for one look at the end, and {left:,} of the budget are "
+                "left;\n--anytime has those for a look now, as the dashboard shows them."
+            )
 
 
 def _move(args: argparse.Namespace) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import steadyarm
 from steadyarm.cli import (
@@ -39,9 +41,16 @@ COMMANDS = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes options by their whole names only, so that a typing error is told, not guessed at."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given, allow_abbrev=False)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="steadyarm",
         description="Find the best of many variants with a fixed number of trials, "
         "and stay right when the world moves.",
@@ -60,9 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.typed = typed
     try:
         args.run(args)
+        sys.stdout.flush()
     except SteadyArmError as error:
         print(f"steadyarm: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # such as `| head`: whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"steadyarm: {error}", file=sys.stderr)
         return 1

@@ -185,7 +185,8 @@ def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
     )
     return (
         f"Intervals hold for all variants at once with probability {percent(verdict.level)}; so "
-        f"does the list of variants that are not ruled out. {looks}",
+        "does the list of variants that are not ruled out. It follows from the intervals of "
+        f"distances from the leader, so those of variants may overlap. {looks}",
         f"{kind}{source}. What must be true: {verdict.assumption}",
     )
 

@@ -151,7 +151,7 @@ def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...]) -> str:
         begin = tuple(np.cumsum(shares.rounds) - shares.rounds)
     newest = [begin[int(j)] for j in np.flatnonzero(shares.turns)[-drawn:]]
     if newest == [mark.x for mark in marks]:
-        return f"; the last {drawn} are marked"
+        return f"; the last {drawn} are marked" if drawn > 1 else "; the last is marked"
     which = "the latest have" if drawn == MARKS else "they have"
     return f"; {which} {counted(drawn, 'mark')}, one for those close together"
 
