@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from math import isfinite, isnan
 
-__all__ = ["counted", "listed", "number", "p_value", "percent", "reach", "strung", "when"]
+__all__ = [
+    "counted",
+    "did_you_mean",
+    "listed",
+    "number",
+    "p_value",
+    "percent",
+    "reach",
+    "strung",
+    "when",
+]
 
 WHOLE = 10_000  # numbers from here on are shown without decimals
 
@@ -108,3 +119,17 @@ def _between(names: Sequence[str]) -> tuple[str, str]:
 def when(moment: datetime) -> str:
     """A time, in UTC as stored."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence that lists the known words: the nearest of them, if one is near.
+
+    Examples
+    --------
+    >>> did_you_mean("weekends", ["none", "weekend"])
+    '; did you mean weekend?'
+    >>> did_you_mean("tides", ["none", "weekend"])
+    '.'
+    """
+    near = get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]}?" if near else "."

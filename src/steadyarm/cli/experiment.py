@@ -28,9 +28,9 @@ from steadyarm.lifecycle import (
     import_experiment,
     load_experiment,
 )
-from steadyarm.planning.words import did_you_mean
 from steadyarm.service.cautions import cautions_about
 from steadyarm.transfer import read_export
+from steadyarm.wording import did_you_mean
 
 __all__ = ["add_parser"]
 

@@ -23,6 +23,7 @@ from steadyarm.cli import (
     token,
 )
 from steadyarm.errors import SteadyArmError
+from steadyarm.wording import did_you_mean
 
 __all__ = ["build_parser", "main"]
 
@@ -65,7 +66,10 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 if all went well, 1 if not, 2 for a wrong command line."""
     typed = list(sys.argv[1:] if argv is None else argv)
-    args = build_parser().parse_args(typed)
+    parser = build_parser()
+    args, unknown = parser.parse_known_args(typed)
+    if unknown:
+        _refuse(parser, typed, unknown)
     args.typed = typed
     try:
         args.run(args)
@@ -82,6 +86,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("steadyarm: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _refuse(parser: argparse.ArgumentParser, typed: list[str], unknown: list[str]) -> None:
+    """Say what was not understood, with the usage of the command that was meant."""
+    for word in typed:
+        verbs = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        if verbs and word in verbs[0].choices:
+            parser = verbs[0].choices[word]
+    hints = [
+        did_you_mean(word.partition("=")[0], list(parser._option_string_actions))
+        for word in unknown
+    ]
+    hint = next((hint for hint in hints if hint != "."), ".")
+    parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from steadyarm.environments.multivariate import multivariate, published_multivar
 from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
 from steadyarm.environments.soare import malicious_switch, soare_oscillating, soare_stationary
 from steadyarm.errors import InvalidInputError
+from steadyarm.wording import did_you_mean
 
 T = TypeVar("T")
 
@@ -114,7 +115,10 @@ def world_from_settings(
     rest = dict(settings)
     name = str(rest.pop("name", "")).replace("-", "_")
     if name not in WORLDS:
-        raise InvalidInputError(f"there is no world {name!r}; the worlds are {', '.join(WORLDS)}.")
+        raise InvalidInputError(
+            f"there is no world {name!r}; the worlds are {', '.join(WORLDS)}"
+            f"{did_you_mean(name, list(WORLDS))}"
+        )
     if "noise" in rest:
         rest["noise"] = _noise(rest["noise"])
     takes_arms = "arms" in inspect.signature(WORLDS[name]).parameters

@@ -11,7 +11,6 @@ from typing import Any
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning.equal_split import EqualSplit
-from steadyarm.planning.words import did_you_mean
 from steadyarm.policies import (
     GBAI,
     POLICIES,
@@ -25,6 +24,7 @@ from steadyarm.policies import (
 )
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
+from steadyarm.wording import did_you_mean
 
 __all__ = ["AB_TEST", "SEEN", "Candidate", "candidate_from_settings", "default_candidates"]
 

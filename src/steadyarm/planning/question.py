@@ -23,10 +23,10 @@ from steadyarm.planning.candidates import (
 from steadyarm.planning.effects import Effects, has_constant
 from steadyarm.planning.log import LogSummary, read_log
 from steadyarm.planning.rhythm import CALM, KINDS, Rhythm
-from steadyarm.planning.words import check_word, did_you_mean
+from steadyarm.planning.words import check_word
 from steadyarm.planning.worlds import BatchWorld
 from steadyarm.validation import check_fraction, finite_number, whole_number
-from steadyarm.wording import strung
+from steadyarm.wording import did_you_mean, strung
 
 __all__ = ["Question"]
 

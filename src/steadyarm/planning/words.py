@@ -1,28 +1,14 @@
-"""Words that settings are made of, and what was probably meant by others."""
+"""Words that settings are made of: a value that is none of them is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.wording import did_you_mean
 
-__all__ = ["check_word", "did_you_mean"]
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """The end of a sentence that lists the known words: the nearest of them, if one is near.
-
-    Examples
-    --------
-    >>> did_you_mean("weekends", ["none", "weekend"])
-    '; did you mean weekend?'
-    >>> did_you_mean("tides", ["none", "weekend"])
-    '.'
-    """
-    near = get_close_matches(word, known, 1)
-    return f"; did you mean {near[0]}?" if near else "."
+__all__ = ["check_word"]
 
 
 def check_word(value: Any, what: str, known: Sequence[str]) -> None:

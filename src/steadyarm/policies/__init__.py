@@ -18,6 +18,7 @@ from steadyarm.policies.sequential_halving import SequentialHalving
 from steadyarm.policies.steady import Steady
 from steadyarm.policies.top_two_thompson import TopTwoThompson
 from steadyarm.policies.uniform import Uniform
+from steadyarm.wording import did_you_mean
 
 __all__ = [
     "GBAI",
@@ -81,6 +82,8 @@ def policy_named(name: str) -> str:
     for proper in POLICIES:
         if proper.replace("-", "").lower() == wanted:
             return proper
+    known = [proper.lower() for proper in POLICIES]
     raise InvalidInputError(
-        f"there is no policy {name!r}; the policies are {', '.join(POLICIES).lower()}."
+        f"there is no policy {name!r}; the policies are {', '.join(known)}"
+        f"{did_you_mean(name.lower().replace('_', '-'), known)}"
     )

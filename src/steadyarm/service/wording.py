@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from steadyarm.answers import shortened
-from steadyarm.planning.words import did_you_mean
+from steadyarm.wording import did_you_mean
 
 __all__ = ["in_words", "not_a_text"]
 
