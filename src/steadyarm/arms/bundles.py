@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 
@@ -30,8 +31,11 @@ def bundles_in(arms: ArmSet) -> Bundles | None:
     """
     if arms.recipe is not None:
         return arms.recipe if isinstance(arms.recipe, Bundles) else None
-    if arms.feature_names[0] != CONSTANT:
-        return None
+    return _found_in(arms) if arms.feature_names[0] == CONSTANT else None
+
+
+@lru_cache(maxsize=32)  # every look at a test asks
+def _found_in(arms: ArmSet) -> Bundles | None:
     for n, order in _shapes(arms.dimension):
         for size in range(order, n):
             recipe = Bundles(arms.feature_names[1 : n + 1], size, order)
