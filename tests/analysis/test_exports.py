@@ -71,9 +71,9 @@ def test_the_command_line_needs_no_options(
 @pytest.mark.parametrize("kind", ["factorial", "plain"])
 def test_without_its_description_an_export_says_what_it_needs(kind: str, tmp_path: Path) -> None:
     test = unequal(KINDS[kind])
-    log = test.export(tmp_path / "log.csv")
+    log = test.export(tmp_path / "log.parquet")
     whole = sa.analyze(log)
-    (tmp_path / "log.csv.experiment.json").unlink()
+    (tmp_path / "log.parquet.experiment.json").unlink()
     with pytest.raises(sa.InvalidInputError, match=r"needs its description, LOG\.experiment\.json"):
         sa.analyze(log)
     if kind == "factorial":
@@ -83,7 +83,7 @@ def test_without_its_description_an_export_says_what_it_needs(kind: str, tmp_pat
 
 
 def test_another_direction_is_said(tmp_path: Path) -> None:
-    log = unequal(PLAIN, direction="minimize").export(tmp_path / "log.csv")
+    log = unequal(PLAIN, direction="minimize").export(tmp_path / "log.parquet")
     assert any("was to minimize rewards" in note for note in sa.analyze(log).notes)
     right = sa.analyze(log, direction="minimize")
     assert not any("was to minimize" in note for note in right.notes)
@@ -91,16 +91,16 @@ def test_another_direction_is_said(tmp_path: Path) -> None:
 
 
 def test_given_arms_win(tmp_path: Path) -> None:
-    log = unequal(ARMS).export(tmp_path / "log.csv")
+    log = unequal(ARMS).export(tmp_path / "log.parquet")
     found = sa.analyze(log, arms=ARMS.names)
     assert found.arms == sa.ArmSet.one_hot(ARMS.names)
     assert not any("description" in note for note in found.notes)
 
 
 def test_a_description_of_another_test_is_refused(tmp_path: Path) -> None:
-    log = unequal(PLAIN).export(tmp_path / "log.csv")
-    other = played(PLAIN, budget=1200, visits=1200).export(tmp_path / "other.csv")
-    beside = tmp_path / "log.csv.experiment.json"
+    log = unequal(PLAIN).export(tmp_path / "log.parquet")
+    other = played(PLAIN, budget=1200, visits=1200).export(tmp_path / "other.parquet")
+    beside = tmp_path / "log.parquet.experiment.json"
     beside.write_text(Path(f"{other}.experiment.json").read_text())
     with pytest.raises(sa.InvalidInputError, match="do not belong together"):
         sa.analyze(log)
@@ -115,14 +115,14 @@ def test_a_description_of_another_test_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_descriptions_are_answered(text: str, message: str, tmp_path: Path) -> None:
-    log = unequal(ARMS).export(tmp_path / "log.csv")
-    (tmp_path / "log.csv.experiment.json").write_text(text)
+    log = unequal(ARMS).export(tmp_path / "log.parquet")
+    (tmp_path / "log.parquet.experiment.json").write_text(text)
     with pytest.raises(sa.InvalidInputError, match=message) as caught:
         sa.analyze(log)
     assert "--arms FILE" in str(caught.value)
 
 
 def test_given_arms_need_no_description(tmp_path: Path) -> None:
-    log = unequal(ARMS).export(tmp_path / "log.csv")
-    (tmp_path / "log.csv.experiment.json").write_text("{")
+    log = unequal(ARMS).export(tmp_path / "log.parquet")
+    (tmp_path / "log.parquet.experiment.json").write_text("{")
     assert sa.analyze(log, arms=ARMS).rows == 1200
