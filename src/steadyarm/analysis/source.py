@@ -25,6 +25,7 @@ SUFFIXES = {
     "duckdb": (".duckdb", ".ddb"),
 }
 PREFIX = "p_"  # of the columns that hold the probability of one arm each
+SMALL = 2**26  # bytes of CSV that are read once and kept; every query would guess its dialect anew
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,11 +230,14 @@ def _files(
 
     connection = guarded(start, f"DuckDB does not start with memory {memory!r}")
 
-    def read(files: list[Path], label: str | None = None) -> Any:
+    def read(files: list[Path], label: str) -> Any:
         names = [str(path) for path in files]
-        if kind == "csv":
-            return connection.read_csv(names, table_name=label, all_varchar=True, header=True)
-        return connection.read_parquet(names, table_name=label, file_row_number=True)
+        if kind == "parquet":
+            return connection.read_parquet(names, table_name=label, file_row_number=True)
+        table = connection.read_csv(names, table_name=label, all_varchar=True, header=True)
+        if sum(path.stat().st_size for path in files) > SMALL:
+            return table
+        return connection.create_table(f"{label} as read", table, temp=True)
 
     def opened() -> Log:
         whole = read(paths, "log")
@@ -244,11 +248,11 @@ def _files(
         parts = tuple(
             Part(
                 path.name if several else "",
-                _named(read([path]), columns, name),
+                _named(read([path], f"log {number}"), columns, name) if several else first,
                 _in_file,
                 path if kind == "parquet" else None,
             )
-            for path in paths
+            for number, path in enumerate(paths)
         )
         return Log(name, first, _theirs(columns), parts, True, "counted from 1 after the header")
 
