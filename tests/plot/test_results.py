@@ -47,4 +47,4 @@ def test_it_can_be_drawn() -> None:
 @pytest.mark.parametrize("wrong", [[], ["Steady"], [made("A", 0, 5), 3]])
 def test_anything_else_is_refused(wrong: list[object]) -> None:
     with pytest.raises(sa.InvalidInputError, match=r"what sa\.simulate"):
-        results(wrong)  # type: ignore[arg-type]
+        results(wrong)  # type: ignore[arg-type]  # the point of the test
