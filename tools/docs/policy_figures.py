@@ -115,6 +115,8 @@ def _ends(line: list[Rate]) -> tuple[list[float], list[float]]:
 def main() -> None:
     """Draw the pictures of all policies."""
     rates = read_rates()
+    if missing := {policy.name for policy in POLICIES.values()} - {rate.policy for rate in rates}:
+        raise SystemExit(f"no rates of {', '.join(sorted(missing))}; record all anew: {RECORD}")
     for policy in POLICIES.values():
         path = FOLDER / f"{policy.name.lower().replace('-', '_')}.png"
         write_atomically(path, picture_of(policy.name, rates))
