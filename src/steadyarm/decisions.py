@@ -13,7 +13,7 @@ import numpy as np
 
 from steadyarm.errors import BudgetSpentError, RewardsPendingError
 from steadyarm.judgement import state_after
-from steadyarm.ledger import OpenSegment, part_of
+from steadyarm.ledger import OpenSegment, part_of, why_it_waits
 from steadyarm.policies import State
 from steadyarm.segments import Segment
 from steadyarm.settings import Settings
@@ -114,7 +114,7 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     current = snapshot.segments[-1][0] if snapshot.segments else None
     if current is not None and current not in left:
         current = None
-    if closed and current is not None and _may_make_way(current):
+    if closed and current is not None and current.carried_on and not current.superseded:
         return Decision(after, tuple(closed), supersede=current.index)
     opened = None
     if need and (current is None or current.handed >= current.rounds):
@@ -133,12 +133,6 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     return Decision(after, tuple(closed), opened=opened)
 
 
-def _may_make_way(current: SegmentRecord) -> bool:
-    """Whether it only carries on, and can be cut short: a shuffled one has its numbers of plays."""
-    shuffled = current.segment.order == "shuffled"
-    return current.carried_on and not current.superseded and not shuffled
-
-
 def next_segment(
     settings: Settings, state: State, current: SegmentRecord | None, spare: int
 ) -> tuple[Segment, bool]:
@@ -154,13 +148,13 @@ def next_segment(
             "rewards that are missing and ask for the recommendation."
         )
     if current is not None and not current.superseded:
-        if policy.waits:
+        going_on = None if policy.waits else current.segment.continued(spare)
+        if going_on is None:
             raise RewardsPendingError(
-                f"{policy.name} decides only when all rewards of an epoch are known; some are "
-                "still missing. Tell them, or use a policy that need not wait, such as Steady()."
+                f"{why_it_waits(policy)}; some are still missing. Tell them, or use a policy that "
+                "need not wait, such as Steady()."
             )
-        # Rewards are slow: go on with the same allocation until they have come.
-        segment = current.segment.lasting(spare)
+        segment = going_on
     else:
         planned = policy.next_segment(state)
         if planned is None:

@@ -9,10 +9,11 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.policies import Policy
 from steadyarm.segments import Order, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = ["OpenSegment", "part_of"]
+__all__ = ["OpenSegment", "part_of", "why_it_waits"]
 
 BUFFER = 1024  # positions drawn ahead at a time
 PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
@@ -102,7 +103,8 @@ class OpenSegment:
     def supersede(self) -> None:
         """Make way for a new allocation at the end of the block."""
         block = self.segment.block if self.segment.order == "blocks" else 1
-        self.segment = self.segment.lasting(-(-max(self.handed, 1) // block) * block)
+        end = -(-max(self.handed, 1) // block) * block
+        self.segment = self.segment.lasting(min(int(self.segment.rounds[0]), end))
         self.superseded = True
 
     def forget(self, arm: int) -> None:
@@ -168,7 +170,10 @@ class OpenSegment:
 
 
 def part_of(segment: Segment, budget: int) -> Segment:
-    """The first of equal parts of a long segment, in whole blocks: their sums show drift."""
+    """The first of equal parts of a long segment, in whole blocks: their sums show drift.
+
+    A shuffled segment stays whole, since its parts would not have its exact numbers of plays.
+    """
     if segment.order == "shuffled":
         return segment
     block = segment.block if segment.order == "blocks" else 1
@@ -176,3 +181,13 @@ def part_of(segment: Segment, budget: int) -> Segment:
     blocks = -(-int(segment.rounds[0]) // block)
     parts = -(-blocks // most)
     return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))
+
+
+def why_it_waits(policy: Policy[Any]) -> str:
+    """Why no further arm can be assigned before the missing rewards are known."""
+    if policy.waits:
+        return f"{policy.name} decides only when all rewards of an epoch are known"
+    return (
+        f"{policy.name} plays each variant a fixed number of times, and its plan has been assigned "
+        "as a whole; whether anything follows depends on its rewards"
+    )

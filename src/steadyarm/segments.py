@@ -125,6 +125,12 @@ class Segment:
                 f"not summing to one: sums from {total.min():g} to {total.max():g}) or a negative "
                 "number of rounds; run steadyarm.policies.checks on the policy."
             )
+        if self.order == "shuffled" and (self.counts.sum(axis=1) != self.rounds).any():
+            raise InvalidInputError(
+                "the policy's segment is shuffled, but its weights times its rounds are no whole "
+                "numbers that sum to the rounds; make it with Segment.shuffled(counts), or use "
+                'order="blocks".'
+            )
         return self
 
     def check_within(self, start: NDArray[np.int64], budget: int) -> None:
@@ -136,8 +142,49 @@ class Segment:
             )
 
     def lasting(self, rounds: int) -> Segment:
-        """The same allocation over another number of rounds."""
-        return replace(self, rounds=np.full(self.trials, rounds, dtype=np.int64))
+        """The same allocation over another number of rounds.
+
+        A shuffled segment holds its exact numbers of plays only as a whole. Over fewer rounds it
+        is the beginning of one block of its own length, so that each play is as likely to be left
+        out as any other; over more rounds it is repeated block by block.
+
+        Examples
+        --------
+        >>> plan = Segment.shuffled(np.array([[3, 1]]))
+        >>> part = plan.lasting(2)
+        >>> part.order, part.block, part.weights.tolist(), part.rounds.tolist()
+        ('blocks', 4, [[0.75, 0.25]], [2])
+        """
+        segment = self if (self.rounds == rounds).all() else self.in_blocks()
+        return replace(segment, rounds=np.full(self.trials, rounds, dtype=np.int64))
+
+    def in_blocks(self) -> Segment:
+        """A shuffled segment as one block of its own length; any other segment as it is.
+
+        Both play the same numbers of each arm in uniformly random order. The block remains valid
+        when its rounds or weights are changed, which a shuffled segment does not.
+        """
+        if self.order != "shuffled":
+            return self
+        lengths = np.unique(self.rounds)
+        if lengths.size != 1 or lengths[0] < 1:
+            raise InvalidInputError(
+                f"the shuffled segment has {lengths.tolist()} rounds in its trials; only a segment "
+                "of one length can be cut or continued. Take one trial with Segment.trial(i)."
+            )
+        return replace(self, order="blocks", block=int(lengths[0]))
+
+    def continued(self, most: int) -> Segment | None:
+        """The segment that goes on with the same allocation over at most `most` rounds.
+
+        A shuffled segment goes on in whole repetitions, which keep its exact numbers of plays;
+        None if not even one fits.
+        """
+        if self.order != "shuffled":
+            return self.lasting(most)
+        length = int(self.rounds[0])
+        whole = most // length * length
+        return replace(self.in_blocks(), rounds=np.array([whole])) if whole else None
 
 
 @dataclass(frozen=True)

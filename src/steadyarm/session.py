@@ -22,7 +22,7 @@ from steadyarm.errors import (
 )
 from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
 from steadyarm.judgement import Judgement, state_after
-from steadyarm.ledger import OpenSegment, part_of
+from steadyarm.ledger import OpenSegment, part_of, why_it_waits
 from steadyarm.policies import Policy, State, policy_from_dict
 from steadyarm.segments import Direction
 from steadyarm.validation import check_choice, finite_number, whole_number
@@ -263,17 +263,12 @@ class Session:
             return
         if current is not None and current.superseded:
             current = None
-        if current is not None and self.policy.waits:
-            numbers = [str(number) for number in self._books.waiting]
-            some = ", ".join(numbers[:5]) + (", …" if len(numbers) > 5 else "")
-            raise RewardsPendingError(
-                f"{self.policy.name} decides only when all rewards of an epoch are known; rewards "
-                f"still missing: {len(numbers)} (of assignment {some}). tell() them, or forget() "
-                "those that will never come."
-            )
+        spare = self.budget - self.asked
         if current is not None:
-            # Rewards are slow: go on with the same allocation until they have come.
-            segment = current.segment.lasting(self.budget - self.asked)
+            going_on = None if self.policy.waits else current.segment.continued(spare)
+            if going_on is None:
+                raise RewardsPendingError(self._what_is_missing())
+            segment = going_on
         else:
             planned = self.policy.next_segment(self._state)
             if planned is None:
@@ -284,7 +279,16 @@ class Session:
             segment = planned.checked(self.arms.size)
         if self.policy.unbiased:
             segment = part_of(segment, self.budget)
+        segment = segment.lasting(min(int(segment.rounds[0]), spare))
         self._books.start(segment, carried_on=current is not None)
+
+    def _what_is_missing(self) -> str:
+        numbers = [str(number) for number in self._books.waiting]
+        some = ", ".join(numbers[:5]) + (", …" if len(numbers) > 5 else "")
+        return (
+            f"{why_it_waits(self.policy)}; rewards still missing: {len(numbers)} (of assignment "
+            f"{some}). tell() them, or forget() those that will never come."
+        )
 
     def _resolve(self, assignment: Assignment | int) -> int:
         number = assignment.number if isinstance(assignment, Assignment) else assignment

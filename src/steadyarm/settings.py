@@ -129,7 +129,7 @@ class Settings:
             self.arms.index(name): share
             for name, share in (*self.control.items(), *self.min_share.items())
         }
-        segment = _with_columns(segment, sorted(shares))
+        segment = _with_columns(segment.in_blocks(), sorted(shares))
         floors, free = np.zeros(segment.columns), np.ones(segment.columns, dtype=bool)
         for arm, share in shares.items():
             floors[segment.column_of(arm)] = share

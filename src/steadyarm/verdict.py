@@ -217,7 +217,8 @@ def as_seen(
         played = piece.segment.arms
         if last is None or played is not last[0]:
             last, X = (played,), policy.features(arms, played)
-        found.append(fill_missing(X, piece.segment, piece.stats, piece.missing[None]))
+        segment = piece.segment.in_blocks()  # a part of a shuffled one is no shuffled one
+        found.append(fill_missing(X, segment, piece.stats, piece.missing[None]))
     return found
 
 

@@ -138,8 +138,9 @@ class Policy(ABC, Generic[StateT]):
     Leaves are frozen dataclasses whose fields are the configuration. They state
 
     name : the algorithm's name as in its paper
-    waits : True if no further arm can be handed out before all rewards of a segment are known;
-        False if the current allocation may simply go on meanwhile
+    waits : True if no further arm can be assigned before all rewards of a segment are known;
+        False if the current allocation may go on meanwhile. A shuffled segment goes on in whole
+        repetitions of its plan; where none fits in the budget the policy waits all the same
     unbiased : True if every allocation reaches all directions of the arms, so that scores by
         inverse propensities exist and intervals can hold under drift
     scales : True if large sets (`ArmSet.large`) are played with few arms at a time, one trial at

@@ -1,0 +1,199 @@
+"""Shuffled segments in live tests: exact numbers of plays, cut, continued and counted by days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.inference import Evidence
+from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.policies import Policy, Recommendations, State
+from steadyarm.policies.base import best_arm, start_values
+from steadyarm.policies.tally import TallyState, empty_tally
+from steadyarm.segments import Segment, SegmentStats, arms_between
+from tests.live.worlds import Clock, arms_of, create
+
+AB = sa.ArmSet.one_hot(["A", "B"])
+
+
+@dataclass(frozen=True)
+class Batches(Policy[TallyState]):
+    """Shuffled batches of 12, more of the leader in each; need not wait."""
+
+    name: ClassVar[str] = "Batches"
+    waits: ClassVar[bool] = False
+    state_type: ClassVar[type[State]] = TallyState
+
+    def start(self, arms: sa.ArmSet, budget: int, trials: int = 1, seed: int = 0) -> TallyState:
+        values = start_values(arms, budget, trials, seed, "random")
+        return TallyState(**values, **empty_tally(trials, arms.size))
+
+    def next_segment(self, state: TallyState) -> Segment | None:
+        if (state.budget - state.played < 12).all():
+            return None
+        counts = np.full(state.counts.shape, 3)
+        leader = self.recommend(state).arm
+        counts[np.arange(state.trials), leader] += 12 - 3 * state.arms.size
+        return Segment.shuffled(counts)
+
+    def observe(self, state: TallyState, segment: Segment, stats: SegmentStats) -> TallyState:
+        return state.after(segment, stats)
+
+    def recommend(self, state: TallyState) -> Recommendations:
+        means = state.sums / np.maximum(state.counts, 1)
+        return Recommendations(best_arm(means, state.ties), means, None)
+
+
+def both(
+    policy: Policy[Any], arms: sa.ArmSet, budget: int, delay: int
+) -> tuple[sa.Session, sa.Experiment, list[int], type[Exception] | None]:
+    """The same test in memory and in a storage, each reward `delay` assignments late.
+
+    Also the arms that both assigned, and the error with which both ended.
+    """
+    session = sa.Session(policy, arms, budget, seed=3)
+    live = create(arms=arms, policy=policy, budget=budget, seed=3)
+    late, played = [], list[int]()
+    rng = np.random.default_rng(0)
+    for i in range(budget + 1):
+        try:
+            mine = session.ask()
+        except sa.SteadyArmError as error:
+            with pytest.raises(type(error)):
+                live.ask(f"u{i}")
+            return session, live, played, type(error)
+        stored = live.ask(f"u{i}")
+        assert (stored.arm, stored.probability) == (mine.arm, mine.probability)
+        played.append(mine.arm)
+        late.append((mine, stored))
+        if len(late) > delay:
+            first, second = late.pop(0)
+            reward = float(rng.random() < 0.2 + 0.3 * first.arm)
+            session.tell(first, reward)
+            live.tell(second, reward)
+    return session, live, played, None
+
+
+def test_a_whole_plan_with_rewards_outstanding_says_what_it_waits_for() -> None:
+    session, live, played, ended = both(EqualSplit(), AB, 101, delay=1000)
+    assert ended is sa.RewardsPendingError
+    assert np.bincount(played).tolist() == [50, 50]
+    with pytest.raises(
+        sa.RewardsPendingError, match=r"fixed number of times.*missing: 100 \(of assignment 0, 1, 2"
+    ):
+        session.ask()
+    with pytest.raises(sa.RewardsPendingError, match="fixed number of times"):
+        live.ask("one more")
+    assert live.replay().agrees
+    for number in session.pending:
+        session.tell(number, 1.0)
+    with pytest.raises(sa.BudgetSpentError, match="has ended after 100 of 101"):
+        session.ask()
+
+
+@pytest.mark.parametrize("delay", [0, 5, 12, 20, 40])
+def test_batches_go_on_in_whole_repetitions(delay: int) -> None:
+    session, live, played, ended = both(Batches(), arms_of(3), 120, delay)
+    assert ended is sa.BudgetSpentError
+    assert len(played) == 120
+    for start in range(0, 120, 12):  # every batch, planned or repeated, has its exact numbers
+        assert sorted(np.bincount(played[start : start + 12], minlength=3)) == [3, 3, 6]
+    records = [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
+    assert any(record.carried_on for record in records) == (delay > 0)
+    for record in records:
+        assert record.segment.order == ("blocks" if record.carried_on else "shuffled")
+        assert record.rounds % 12 == 0
+    assert live.replay().agrees
+    again = sa.Session.from_json(session.to_json(), policy=Batches())
+    assert again.to_json() == session.to_json()
+
+
+def test_a_plan_beyond_the_budget_is_cut_alike() -> None:
+    """Of 100 plays 6 bring no reward; one assignment is left for the plays to be made again."""
+    for seed in range(20):
+        session = sa.Session(EqualSplit(), AB, 101, seed=seed)
+        clock = Clock()
+        live = create(
+            arms=AB, policy=EqualSplit(), budget=101, seed=seed, reward_window=60, clock=clock
+        )
+        for i in range(100):
+            mine, stored = session.ask(), live.ask(f"u{i}")
+            assert mine.arm == stored.arm
+            if i % 17 == 3:
+                session.forget(mine)
+            else:
+                session.tell(mine, 1.0)
+                live.tell(stored, 1.0)
+        clock.pass_(120)
+        assert session.ask().arm == live.ask("last").arm
+        with pytest.raises(sa.BudgetSpentError):
+            session.ask()
+        assert live.replay().agrees
+
+
+def test_the_beginning_of_a_plan_is_a_random_part_of_it() -> None:
+    """All 6 sets of 2 of the 4 plays are equally likely: probabilities 3/6, 3/6 of (2,0), (1,1)."""
+    part = Segment.shuffled(np.array([[3, 1]])).lasting(2)
+    firsts = [arms_between(part, seed, 0, 0, 2).sum() for seed in range(4000)]
+    share = np.mean(np.array(firsts) == 1)
+    assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(4000)
+    assert max(firsts) == 1
+
+
+def test_shares_turn_a_shuffled_plan_into_one_block() -> None:
+    policy = sa.AdjacentBAI()
+    live = create(arms=arms_of(3), policy=policy, budget=100, control={"arm 0": 0.25})
+    arms = [live.ask(f"u{i}").arm for i in range(100)]
+    assert arms.count(0) == 25
+    assert live.replay().agrees
+
+
+def test_a_shuffled_segment_of_broken_numbers_is_refused() -> None:
+    broken = Segment(np.full((1, 3), 1 / 3), np.array([10]), "shuffled")
+    with pytest.raises(sa.InvalidInputError, match="no whole numbers"):
+        broken.checked(3)
+    two = Segment.shuffled(np.array([[1, 1], [2, 2]]))
+    with pytest.raises(sa.InvalidInputError, match="one length"):
+        two.lasting(1)
+
+
+def orders(counts: tuple[int, int]) -> Iterator[np.ndarray[Any, Any]]:
+    """Every order of the plays of two arms, as arms by position."""
+    n = sum(counts)
+    for places in combinations(range(n), counts[1]):
+        arms = np.zeros(n, dtype=np.int64)
+        arms[list(places)] = 1
+        yield arms
+
+
+@pytest.mark.parametrize("drift", ["none", "turns", "grows"])
+@pytest.mark.parametrize("cut", [1, 3, 4])
+def test_days_of_a_shuffled_segment_never_claim_too_little_variance(drift: str, cut: int) -> None:
+    """Exact, over all 70 orders: the variances of both days cover that of their sum."""
+    n, counts = 8, (4, 4)
+    t = np.arange(n)
+    swing = {"none": 0 * t, "turns": np.where(t < cut, 1.0, -1.0), "grows": t / n}[drift]
+    table = np.stack([0.3 + swing, 0.1 - swing], axis=1)
+    plan = Segment.shuffled(np.array([counts]))
+    sums, claimed = [], []
+    for arms in orders(counts):
+        pieces = []
+        for day in (slice(0, cut), slice(cut, n)):
+            played = np.bincount(arms[day], minlength=2)[None]
+            rewards = table[t[day], arms[day]]
+            total = np.bincount(arms[day], rewards, minlength=2)[None]
+            squares = np.bincount(arms[day], rewards**2, minlength=2)[None]
+            piece = plan.lasting(int(played.sum()))
+            pieces.append((piece, SegmentStats(played, total, squares)))
+        evidence = Evidence.from_segments(AB, pieces)
+        assert evidence.within is not None
+        sums.append(evidence.scores[0].sum(axis=0))
+        claimed.append(evidence.within[0].sum(axis=0))
+    true, mean = np.cov(np.array(sums).T, bias=True), np.mean(claimed, axis=0)
+    assert np.linalg.eigvalsh(mean - true).min() > -1e-12
