@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.policies import POLICIES
-from steadyarm.policies.checks import CHECKS, check_arm_sets
+from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.policies import POLICIES, Recommendations
+from steadyarm.policies.base import rank_arms
+from steadyarm.policies.checks import CHECKS, check_arm_sets, check_easy_instance
+from steadyarm.policies.tally import TallyState
 
 CONFIGURATIONS: dict[str, sa.Policy[Any]] = {
     **{name: policy() for name, policy in POLICIES.items()},
@@ -60,3 +64,44 @@ def test_configuration_survives_a_round_trip(name: str) -> None:
     from steadyarm.policies import policy_from_dict
 
     assert policy_from_dict(CONFIGURATIONS[name].to_dict()) == CONFIGURATIONS[name]
+
+
+@dataclass(frozen=True)
+class Worst(EqualSplit):
+    """Recommends the arm with the lowest mean."""
+
+    def recommend(self, state: TallyState) -> Recommendations:
+        found = super().recommend(state)
+        return replace(found, arm=rank_arms(found.estimates, state.ties)[:, -1])
+
+
+@dataclass(frozen=True)
+class Masked(EqualSplit):
+    """Leaves out the arms below the median with -inf, as an elimination does.
+
+    scaled : whether it divides by the largest size, infinite ones too, so that all others tie
+    """
+
+    scaled: bool = False
+
+    def recommend(self, state: TallyState) -> Recommendations:
+        found = super().recommend(state)
+        means = found.estimates
+        masked = np.where(means >= np.median(means, axis=1, keepdims=True), means, -np.inf)
+        if self.scaled:
+            masked = np.where(np.isinf(masked), -1.0, 0.0)  # x / inf is 0
+        return replace(found, arm=rank_arms(masked, state.ties)[:, 0])
+
+
+@pytest.mark.parametrize("broken", [Worst(), Masked(scaled=True)], ids=["worst", "masked"])
+def test_a_policy_that_names_the_wrong_arm_fails(broken: sa.Policy[Any]) -> None:
+    for check in CHECKS:
+        if check is not check_easy_instance:
+            check(broken)  # nothing else is wrong with it
+    with pytest.raises(AssertionError, match="recommendations were wrong in an easy world"):
+        check_easy_instance(broken)
+
+
+def test_masks_of_minus_infinity_are_sound() -> None:
+    for check in CHECKS:
+        check(Masked())

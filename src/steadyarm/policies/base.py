@@ -23,7 +23,7 @@ from typing import (
 )
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.memo import Solver
@@ -220,21 +220,50 @@ def start_values(
     }
 
 
-def rank_arms(estimates: NDArray[np.float64], ties: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(n, K) arms of each trial from the highest estimate to the lowest, ties as told.
+def rank_arms(
+    estimates: ArrayLike,
+    ties: NDArray[np.int64] | None = None,
+    among: ArrayLike | None = None,
+) -> NDArray[np.int64]:
+    """(n, K) arms of each trial from the highest estimate to the lowest.
 
-    Estimates that differ by less than 2⁻⁴⁰ of the largest are equal: such differences come from
-    rounding, and would break ties by chance of the arithmetic instead of by the rule.
+    Estimates that differ by less than 2⁻⁴⁰ of the largest finite one are equal: such differences
+    come from rounding, and would break ties by chance of the arithmetic instead of by the rule.
+
+    Parameters
+    ----------
+    estimates : (n, K) values to rank by; infinite ones rank first or last, and nan is refused,
+        except of arms that do not count
+    ties : (n, K) rank of each arm among arms with equal estimates, as in `State.ties`; by default
+        the lower index comes first
+    among : the arms that count, as a boolean mask (n, K) or (K,) or as indices of arms; the other
+        arms come after them. Use it to leave out eliminated arms.
+
+    Examples
+    --------
+    >>> rank_arms([[0.1, 0.9, 0.5]]).tolist()
+    [[1, 2, 0]]
+    >>> rank_arms([[0.1, 0.9, 0.5]], among=[0, 2]).tolist()
+    [[2, 0, 1]]
+    >>> rank_arms([[0.1, 0.9, -np.inf]]).tolist()
+    [[1, 0, 2]]
     """
-    scale = np.maximum(np.abs(estimates).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    key = np.rint(estimates / scale * 2.0**40)
-    return np.lexsort((ties, -key), axis=-1)
+    values = np.asarray(estimates, dtype=np.float64)
+    if values.ndim != 2:
+        raise InvalidInputError(
+            f"the estimates have shape {values.shape}; expected (n, K): a row for each trial."
+        )
+    order = np.broadcast_to(np.arange(values.shape[1]), values.shape) if ties is None else ties
+    if among is None:
+        return np.lexsort((order, -_ranking_key(values)), axis=-1)
+    mask = _mask(among, values.shape)
+    known = np.where(~mask & np.isnan(values), -np.inf, values)
+    return np.lexsort((order, -_ranking_key(known), ~mask), axis=-1)
 
 
 def best_of_many(estimates: NDArray[np.float64], ties: int) -> int:
     """The best of many arms (K,); ties is FIRST, LAST or a seed for the order of equal ones."""
-    scale = max(float(np.abs(estimates).max()), np.finfo(np.float64).tiny)
-    key = np.rint(estimates / scale * 2.0**40)
+    key = _ranking_key(estimates[None])[0]
     best = np.flatnonzero(key == key.max())
     if ties < 0:
         return int(best[0 if ties == FIRST else -1])
@@ -244,18 +273,61 @@ def best_of_many(estimates: NDArray[np.float64], ties: int) -> int:
 def best_arm(
     estimates: NDArray[np.float64],
     ties: NDArray[np.int64],
-    among: NDArray[np.bool_] | None = None,
+    among: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
-    """(n,) arm with the highest estimate, of those in the mask `among` (n, K) if given."""
+    """(n,) arm with the highest estimate of each trial; parameters as in `rank_arms`.
+
+    Examples
+    --------
+    >>> best_arm(np.array([[0.1, 0.9, 0.5]]), np.array([[0, 1, 2]]), among=[True, False, True])
+    array([2])
+    """
     if ties.shape != estimates.shape:
-        assert among is None
+        if among is not None:
+            raise InvalidInputError(
+                f"ties have shape {ties.shape} and estimates {estimates.shape}; among needs a "
+                "rank among ties for every arm."
+            )
         pairs = zip(estimates, ties[:, 0].tolist(), strict=True)
         return np.array([best_of_many(row, tie) for row, tie in pairs], dtype=np.int64)
-    order = rank_arms(estimates, ties)
-    if among is None:
-        return order[:, 0]
-    first = np.take_along_axis(among, order, axis=1).argmax(axis=1)
-    return np.take_along_axis(order, first[:, None], axis=1)[:, 0]
+    return rank_arms(estimates, ties, among)[:, 0]
+
+
+def _ranking_key(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n, K) estimates in units of 2⁻⁴⁰ of the row's largest finite one, rounded."""
+    size = np.abs(values)
+    largest = size.max(axis=1, keepdims=True)
+    if not np.isfinite(largest).all():
+        if np.isnan(largest).any():
+            trial, arm = np.argwhere(np.isnan(values))[0].tolist()
+            raise InvalidInputError(
+                f"the estimate of arm {arm} in trial {trial} is nan, which has no rank; leave such "
+                "arms out with among, or give them -inf."
+            )
+        largest = np.where(np.isfinite(size), size, 0.0).max(axis=1, keepdims=True)
+    return np.rint(values / np.maximum(largest, np.finfo(np.float64).tiny) * 2.0**40)
+
+
+def _mask(among: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """(n, K) the arms that count, from a mask or from indices; at least one in every trial."""
+    given = np.asarray(among)
+    if given.dtype == bool and given.shape in (shape, shape[1:]):
+        mask = np.broadcast_to(given, shape)
+    elif (
+        np.issubdtype(given.dtype, np.integer)
+        and given.ndim == 1
+        and ((given >= 0) & (given < shape[1])).all()
+    ):
+        mask = np.zeros(shape, dtype=bool)
+        mask[:, given] = True
+    else:
+        raise InvalidInputError(
+            f"among has shape {given.shape} and type {given.dtype}; expected a boolean mask of "
+            f"shape {shape} or {shape[1:]}, or indices of arms from 0 to {shape[1] - 1}."
+        )
+    if not mask.any(axis=1).all():
+        raise InvalidInputError("among leaves out every arm of a trial; at least one must count.")
+    return mask
 
 
 def _written(array: NDArray[Any]) -> dict[str, Any]:
