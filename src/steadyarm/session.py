@@ -23,7 +23,7 @@ from steadyarm.errors import (
 from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
 from steadyarm.judgement import Judgement, state_after
 from steadyarm.ledger import OpenSegment, part_of, why_it_waits
-from steadyarm.policies import Policy, State, policy_from_dict
+from steadyarm.policies import POLICIES, Policy, State, policy_from_dict
 from steadyarm.segments import Direction
 from steadyarm.validation import check_choice, finite_number, whole_number
 from steadyarm.verdict import Verdict, as_seen
@@ -221,6 +221,11 @@ class Session:
     @classmethod
     def _from_data(cls, data: dict[str, Any], policy: Policy[Any] | None) -> Session:
         if policy is None:
+            if (name := data["policy"].get("name")) not in POLICIES:
+                raise InvalidInputError(
+                    f"the session was run with {name!r}, a policy of your own; give it again: "
+                    "Session.from_json(text, policy=…)."
+                )
             policy = policy_from_dict(data["policy"])
         elif json.loads(json.dumps(policy.to_dict())) != data["policy"]:
             raise InvalidInputError(

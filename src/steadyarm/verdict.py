@@ -31,6 +31,7 @@ NAMED = 5  # variants not ruled out that are named
 MANY = 100  # variants not ruled out from which on they are counted, not named
 STILL = "Nothing drifts; normal in large samples."
 EPOCHS = f"{STILL} Variants that were dropped are not measured."
+NO_ERRORS = "none, since the policy gives no standard errors"
 FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignored."
 
 
@@ -186,6 +187,8 @@ class Verdict:
         k, (low, high) = self.row, self.intervals[self.row]
         known = np.isfinite(high - low)
         reach = f"{low:.4g} to {high:.4g}" if known else "too few rewards for an interval"
+        if self.method == NO_ERRORS:
+            reach = NO_ERRORS.replace("none", "no interval")
         value = f"{self.estimates[k]:.4g} ({reach})"
         count = f"{self.rewards} reward{'s' * (self.rewards != 1)}"
         if self.missing:
@@ -274,15 +277,18 @@ def verdict_of(
     """What the policy recommends, with the intervals that the evidence allows.
 
     Without evidence (policies whose allocations leave arms out) intervals are the policy's own,
-    and assume that nothing drifts.
+    and assume that nothing drifts; they are infinite if the policy gives no standard errors.
     """
     found = policy.recommend(state)
     sign = 1.0 if direction == "maximize" else -1.0
     arm, estimates = int(found.arm[0]), sign * found.estimates[0]
     if evidence is None:
-        assert found.standard_errors is not None
-        errors = found.standard_errors[0]
+        known = found.standard_errors
+        errors = np.full_like(estimates, np.nan) if known is None else known[0]
         verdict = _by_policy(policy, state.arms, arm, estimates, errors, sign, level)
+        if known is None:
+            assumption = f"{policy.name} gives no standard errors, so no variant can be ruled out."
+            verdict = replace(verdict, method=NO_ERRORS, assumption=assumption)
         if state.arms.large:
             verdict = _shortened(verdict, state.arms, sign)
         return replace(verdict, rewards=int(state.played[0]), missing=missing)

@@ -114,7 +114,7 @@ def test_bad_json_is_refused(text: Any, message: str) -> None:
 def test_an_unknown_policy_in_json_is_named() -> None:
     data = json.loads(sa.Session(sa.GBAI(), ARMS, budget=3).to_json())
     data["policy"]["name"] = "Oracle"
-    with pytest.raises(sa.InvalidInputError, match="no policy called 'Oracle'"):
+    with pytest.raises(sa.InvalidInputError, match="'Oracle', a policy of your own; give it again"):
         sa.Session.from_json(json.dumps(data))
 
 

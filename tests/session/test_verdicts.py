@@ -13,6 +13,7 @@ from scipy.stats import binom
 import steadyarm as sa
 from steadyarm.judgement import Judgement
 from steadyarm.ledger import OpenSegment
+from steadyarm.planning.equal_split import EqualSplit
 from tests.session.rewards import ARMS, reward
 
 
@@ -362,3 +363,27 @@ def test_records_of_segments_are_judged_as_the_session_is(
     assert judged.health() == session.health()
     assert str(judged.drift()) == str(session.drift())
     assert str(judged.otherwise()) == str(session.otherwise())
+
+
+def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> None:
+    for direction, best in (("maximize", "B"), ("minimize", "A")):
+        arms = sa.ArmSet.one_hot(["A", "B"])
+        session = sa.Session(EqualSplit(), arms, budget=40, seed=1, direction=direction)
+        for _ in range(40):
+            a = session.ask()
+            session.tell(a, 0.25 + 0.5 * a.arm)
+        verdict = session.recommend()
+        assert verdict.name == best
+        assert verdict.estimates.tolist() == [0.25, 0.75]
+        assert np.isnan(verdict.standard_errors).all()
+        assert verdict.intervals.tolist() == [[-math.inf, math.inf]] * 2
+        assert verdict.plausible == ("A", "B")
+        assert not verdict.sure
+        assert verdict.of("A").gap == (0.0 if best == "A" else 0.5)
+        assert "no standard errors" in verdict.method
+        assert verdict.assumption.startswith("A/B-test gives no standard errors")
+        assert "(no interval, since the policy gives no standard errors)" in str(verdict)
+        with pytest.raises(sa.InvalidInputError, match=r"'A/B-test', a policy of your own; give"):
+            sa.Session.from_json(session.to_json())
+        again = sa.Session.from_json(session.to_json(), policy=EqualSplit())
+        assert again.recommend().name == best
