@@ -131,14 +131,39 @@ def test_order_of_the_complexities(K: int, d: int, seed: int) -> None:
     assert rho <= exact <= theory.h_p1_rage_ceiling(arms, theta) * slack
 
 
-@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=20))
+def corollary_1(gaps: Floats) -> tuple[float, float]:
+    """H_P1-RAGE of arms that share nothing, and 2 i0 (i0 log 2K + 1) H_BOB."""
+    means = 1 - np.append(0.0, gaps)
+    arms, i0 = one_hot(means.size), theory.phases_for(float(gaps.min()))
+    most = 2 * i0 * (i0 * math.log(2 * means.size) + 1) * theory.h_bob(arms, means)
+    return theory.h_p1_rage(arms, means), most
+
+
+@given(st.lists(st.floats(0.01, 2.0), min_size=2, max_size=20))
 @settings(max_examples=50)
 def test_corollary_1(gaps: list[float]) -> None:
-    """At most 2 i0 (i0 log 2K + 1) H_BOB for arms that share nothing, gaps up to one."""
-    means = 1 - np.array([0.0, *gaps])
-    arms, i0 = one_hot(means.size), theory.phases_for(min(gaps))
-    most = 2 * i0 * (i0 * math.log(2 * means.size) + 1) * theory.h_bob(arms, means)
-    assert theory.h_p1_rage(arms, means) <= most * (1 + 1e-6)
+    """From three arms on it holds for all gaps that there can be."""
+    value, most = corollary_1(np.array(gaps))
+    assert value <= most * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("gap", "holds"), [(0.3, True), (1.0, True), (1.96, True), (1.961, False)])
+def test_corollary_1_of_two_arms_ends_before_two(gap: float, holds: bool) -> None:
+    value, most = corollary_1(np.array([gap]))
+    assert (value <= most) == holds
+    if gap > 1:
+        expected = (4 / gap + 2 * math.sqrt(2)) / gap, 4 * (math.log(4) + 1) / gap**2
+        assert (value, most) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("gap", "holds"), [(1.4, True), (1.58, True), (1.6, False), (1.9, False)])
+def test_the_second_step_of_corollary_1_needs_small_gaps(gap: float, holds: bool) -> None:
+    """K = 10 equal gaps: √K (1 + √(K-1)) = 12.65 against 2 max k/Δ = 20/Δ."""
+    arms = one_hot(10)
+    means = np.append(1.0, np.full(9, 1 - gap))
+    low_order = theory.h_p1_rage(arms, means, m=1) * gap - theory.rho_star(arms, means) * gap
+    assert low_order == pytest.approx(math.sqrt(10) * 4, rel=1e-5)
+    assert (low_order <= 2 * theory.h_bob(arms, means) * gap) == holds
 
 
 def test_features_and_their_scale_do_not_matter() -> None:
