@@ -2,8 +2,10 @@
 
 Ten worlds that were looked at while Steady's rules were chosen and eight that were not, apart. For
 each: error rates of all policies in the same run, and whether Steady is significantly worse
-(two-sided Fisher, p < 0.001) than the better of G-BAI and P1-RAGE with independent draws. The
-last line is the geometric mean of Steady's errors to those of each.
+(two-sided Fisher, p < 0.001) than the better of G-BAI and P1-RAGE with independent draws (WORSE),
+or than the better of both in blocks (worse). `fixed` is Steady with robustness=1: its balanced
+blocks without any adaptation. The last lines are the geometric mean of Steady's errors to those of
+each, and how much of its gain over P1-RAGE, in logarithms, needs no adaptation.
 """
 
 from __future__ import annotations
@@ -26,17 +28,20 @@ from steadyarm.environments import (
 )
 
 T = 6000
-POLICIES: tuple[sa.Policy[Any], ...] = (
-    sa.Steady(),
-    sa.GBAI(),
-    sa.P1RAGE(),
-    sa.P1Peace(),
-    sa.AdjacentBAI(),
-    sa.Peace(),
-    sa.ODLinBAI(),
-    sa.SequentialHalving(),
-    sa.TopTwoThompson(),
-)
+POLICIES: dict[str, sa.Policy[Any]] = {
+    "Steady": sa.Steady(),
+    "fixed": sa.Steady(robustness=1.0),
+    "G-BAI blk": sa.GBAI(order="blocks"),
+    "RAGE blk": sa.P1RAGE(order="blocks"),
+    "G-BAI": sa.GBAI(),
+    "P1-RAGE": sa.P1RAGE(),
+    "P1-Peace": sa.P1Peace(),
+    "Adjacent": sa.AdjacentBAI(),
+    "Peace": sa.Peace(),
+    "OD-LinBAI": sa.ODLinBAI(),
+    "Halving": sa.SequentialHalving(),
+    "Top-Two": sa.TopTwoThompson(),
+}
 
 
 def random_arms(seed: int, K: int = 20, d: int = 5) -> tuple[sa.ArmSet, np.ndarray[Any, Any]]:
@@ -211,23 +216,40 @@ def main() -> None:
 
 
 def compare(families: tuple[Callable[[], sa.Environment], ...], trials: int) -> None:
-    """One line per world; the last one is the mean of Steady's errors relative to each."""
-    heads = "".join(f"{policy.name[:10]:>12}" for policy in POLICIES)
-    print(f"{'world':<10}{'gap':>7}{heads}  verdict")
-    ratios: dict[str, list[float]] = {policy.name: [] for policy in POLICIES}
+    """One line per world; the last ones are means of Steady's errors relative to each."""
+    print(f"{'world':<9}{'gap':>6}{''.join(f'{name:>10}' for name in POLICIES)}  verdict")
+    ratios: dict[str, list[float]] = {name: [] for name in POLICIES}
     for family in families:
         world = family()
-        found = [sa.simulate(policy, world, trials=trials, seed=11) for policy in POLICIES]
-        steady, rivals = found[0], found[1:3]
-        better = min(rivals, key=lambda result: result.errors)
-        counts = [[r.errors, r.trials - r.errors] for r in (steady, better)]
-        worse = steady.errors > better.errors and fisher_exact(np.array(counts)).pvalue < 1e-3
-        for result in found:
-            ratios[result.policy].append(max(steady.errors, 0.5) / max(result.errors, 0.5))
-        rates = "".join(f"{result.error_rate:12.4f}" for result in found)
-        print(f"{family.__name__:<10}{world.gap:7.3f}{rates}  {'WORSE' if worse else 'fine'}")
-    means = "".join(f"{np.exp(np.mean(np.log(values))):12.3f}" for values in ratios.values())
-    print(f"{'ratio':<17}{means}  (geometric mean of Steady's errors to each)")
+        found = {
+            name: sa.simulate(policy, world, trials=trials, seed=11)
+            for name, policy in POLICIES.items()
+        }
+        verdict = "fine"
+        if beaten(found, "G-BAI", "P1-RAGE"):
+            verdict = "WORSE"
+        elif beaten(found, "G-BAI blk", "RAGE blk"):
+            verdict = "worse"
+        steady = max(found["Steady"].errors, 0.5)
+        for name, result in found.items():
+            ratios[name].append(steady / max(result.errors, 0.5))
+        rates = "".join(f"{result.error_rate:10.4f}" for result in found.values())
+        print(f"{family.__name__:<9}{world.gap:6.3f}{rates}  {verdict}")
+    means = {name: float(np.exp(np.mean(np.log(values)))) for name, values in ratios.items()}
+    line = "".join(f"{mean:10.3f}" for mean in means.values())
+    print(f"{'ratio':<15}{line}  (geometric mean of Steady's errors to each)")
+    gain = np.log(means["P1-RAGE"])
+    for name in ("G-BAI blk", "fixed", "RAGE blk"):
+        share = 1 - np.log(means[name]) / gain
+        print(f"{name} alone reaches {share:.0%} of Steady's gain over P1-RAGE, in logarithms.")
+
+
+def beaten(found: dict[str, sa.Results], *rivals: str) -> bool:
+    """Whether Steady is significantly worse than the better of two rivals."""
+    steady = found["Steady"]
+    better = min((found[name] for name in rivals), key=lambda result: result.errors)
+    counts = np.array([[r.errors, r.trials - r.errors] for r in (steady, better)])
+    return bool(steady.errors > better.errors and fisher_exact(counts).pvalue < 1e-3)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,13 @@ from steadyarm.figures.draw import style_of
 from steadyarm.figures.draw_beyond import beyond_picture
 from steadyarm.figures.report import markdown_report
 from steadyarm.figures.run import key_of
+from steadyarm.figures.specification import VARIANTS
 
 
 def cells(trials: int = 1000, **errors: int) -> list[CellResult]:
-    """Every setting with these errors of P1RAGE, GBAI and Steady."""
+    """Every setting with these errors of P1RAGE, GBAI, Steady and variants such as GBAI_blocks."""
     names = {"P1RAGE": "P1-RAGE", "GBAI": "G-BAI", "Steady": "Steady"}
+    names |= {name.replace("-", "").replace(" ", "_"): name for name in VARIANTS}
     return [
         CellResult(figure.name, figure.parameter, value, policy, trials, count, 0.1, 1.0)
         for name, count in errors.items()
@@ -68,6 +70,27 @@ def test_mean_and_significance_by_hand() -> None:
         f"Steady: geometric mean {mean:.3g} over 4 settings; "
         "significantly worse in 1 and better in 2 of 6 tested"
     )
+
+
+def test_the_gain_is_split_into_balance_and_adaptation() -> None:
+    """Errors of 400, 100, 50 and 25: half of the logarithms of 16 without adaptation."""
+    found = cells(P1RAGE=400, GBAI_blocks=100, P1RAGE_blocks=50, Steady_fixed=100, Steady=25)
+    lines = beyond_of(found, beyond_policies()).lines()
+    assert len(lines) == 4 + 3
+    assert "G-BAI blocks, which is balanced and does not adapt, reaches 50% of" in lines[4]
+    assert "P1-RAGE blocks, which is balanced and adapts, reaches 75% of" in lines[5]
+    assert "Steady fixed, which is balanced and does not adapt, reaches 50% of" in lines[6]
+    worse = cells(P1RAGE=100, GBAI_blocks=90, Steady=100)
+    assert len(beyond_of(worse, ["G-BAI blocks", "Steady"]).lines()) == 2
+
+
+def test_variants_are_run_as_they_are_named() -> None:
+    cell = Cell("soare_scale", 3, "G-BAI blocks", 50, 0)
+    assert cell.configured_policy() == sa.GBAI(order="blocks")
+    assert Cell("soare_scale", 3, "P1-RAGE", 50, 0).configured_policy() == sa.P1RAGE.published()
+    asked = ["reproduce", "beyond_paper", "--policies", "g-bai-blocks,Steady_fixed,P1RAGE"]
+    found = _cells([], build_parser().parse_args(asked))
+    assert {one.policy for one in found} == {"P1-RAGE", "G-BAI blocks", "Steady fixed"}
 
 
 def test_without_errors_there_is_nothing_to_average() -> None:
@@ -126,7 +149,7 @@ def test_the_command_runs_the_cells_of_the_figures_themselves() -> None:
     assert {cell.policy for cell in found} == {"P1-RAGE", "Steady", "Adjacent-BAI"}
     both = build_parser().parse_args(["reproduce", "soare_scale", "beyond_paper"])
     found = _cells([figure_named("soare_scale")], both)
-    assert len(found) == len(set(found)) == 10 * 6 + 48 * 3 - 10 * 2
+    assert len(found) == len(set(found)) == 10 * 6 + 48 * 5 - 10
     with pytest.raises(sa.InvalidInputError, match="at least one other"):
         beyond_policies(["P1-RAGE"])
 
@@ -184,8 +207,8 @@ def test_the_picture_shows_the_numbers() -> None:
 
 
 def test_it_fits_one_page() -> None:
-    beyond = beyond_of(cells(P1RAGE=100, GBAI=150, Steady=0), ["G-BAI", "Steady"])
-    picture = beyond_picture(beyond)
+    found = cells(P1RAGE=100, GBAI_blocks=150, P1RAGE_blocks=80, Steady_fixed=60, Steady=0)
+    picture = beyond_picture(beyond_of(found, beyond_policies()))
     picture.draw_without_rendering()
     box, (width, height) = picture.get_tightbbox(), picture.get_size_inches()
     assert width <= 8.3

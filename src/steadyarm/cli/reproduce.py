@@ -16,7 +16,7 @@ from steadyarm.figures.beyond import beyond_of, beyond_points, beyond_policies
 from steadyarm.figures.catalogue import BEYOND_PAPER
 from steadyarm.figures.published import published_counts
 from steadyarm.figures.run import key_of, run_cells, work_of
-from steadyarm.policies import policy_named
+from steadyarm.figures.specification import entrant_named
 from steadyarm.simulation.engines import DaskEngine, Engine, LocalEngine
 from steadyarm.validation import whole_number
 
@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
         "--policies",
         metavar="A,B",
         help=f"comma-separated (default: {','.join(PAPER_POLICIES).lower()}; {BEYOND_PAPER}: "
-        f"{','.join(beyond_policies()).lower()}, the first of them always)",
+        f"{','.join(beyond_policies()).lower().replace(' ', '-')}, the first of them always)",
     )
     parser.add_argument(
         "--out",
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> None:
     )
     console.print(summary, highlight=False)
     if beyond is not None:
-        console.print(*map(beyond.verdict, beyond.policies), sep="\n", highlight=False)
+        console.print(*beyond.lines(), sep="\n", highlight=False)
     console.print(f"Report, pictures and results.csv are in [bold]{args.out}[/] ({took:.0f} s).")
 
 
@@ -167,7 +167,7 @@ def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The policies asked for, by their proper names; None if none were."""
     if args.policies is None:
         return None
-    return tuple(dict.fromkeys(policy_named(name) for name in args.policies.split(",")))
+    return tuple(dict.fromkeys(entrant_named(name) for name in args.policies.split(",")))
 
 
 def _is_beyond(name: str) -> bool:

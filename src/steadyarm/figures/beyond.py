@@ -14,7 +14,8 @@ from steadyarm.environments import Environment, GaussianNoise
 from steadyarm.errors import InvalidInputError
 from steadyarm.figures.catalogue import FIGURES
 from steadyarm.figures.journal import CellResult
-from steadyarm.figures.specification import Figure, FigureWorld, Value
+from steadyarm.figures.specification import VARIANTS, Figure, FigureWorld, Value
+from steadyarm.policies import P1RAGE
 from steadyarm.theory import rho_star_of_means
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 BASELINE = "P1-RAGE"
-_OTHERS = ("G-BAI", "Steady")  # when none are asked for
+_OTHERS = ("G-BAI blocks", "P1-RAGE blocks", "Steady fixed", "Steady")  # if none are asked for
 EASY = 0.002  # where the baseline errs no more often than this, ratios tell little
 _SIGNIFICANT = 0.001
 _FAR = 1e12  # ratios beyond this, and below its inverse, are not looked for
@@ -101,6 +102,24 @@ class Beyond:
             f"{policy}: {mean if counted else 'no setting counts for a mean'}; significantly "
             f"worse in {worse} and better in {better} of {len(tested)} tested"
         )
+
+    def lines(self) -> list[str]:
+        """The verdict on each policy, and what of Steady's gain its variants reach."""
+        return [*map(self.verdict, self.policies), *self._without_adaptation()]
+
+    def _without_adaptation(self) -> Iterator[str]:
+        """How much of Steady's gain over the baseline each variant reaches, in logarithms."""
+        gain = self.geometric_mean("Steady") if "Steady" in self.policies else math.nan
+        if not gain < 1:
+            return
+        for name, policy in VARIANTS.items():
+            if name in self.policies:
+                share = math.log(self.geometric_mean(name)) / math.log(gain)
+                what = "adapts" if isinstance(policy, P1RAGE) else "does not adapt"
+                yield (
+                    f"{name}, which is balanced and {what}, reaches {share:.0%} of Steady's gain "
+                    f"over {BASELINE} (logarithm of the geometric mean)"
+                )
 
 
 def beyond_policies(asked: Iterable[str] | None = None) -> tuple[str, ...]:

@@ -166,9 +166,7 @@ def _beyond(beyond: Beyond, picture: bool) -> list[str]:
     blocks = [f"## {title} (`{BEYOND_PAPER}`)"]
     if picture:
         blocks.append(f"![{title}]({BEYOND_PAPER}.png)")
-    blocks.append(
-        "\n".join(f"- {plain_text(beyond.verdict(policy))}" for policy in beyond.policies)
-    )
+    blocks.append("\n".join(f"- {plain_text(line)}" for line in beyond.lines()))
     blocks.append(
         "Errors are counts, no errors count as half of one, and ratios have 95 % score intervals."
         f" Ratios in parentheses are not in the mean: {BASELINE} errs in at most {EASY:g} there."

@@ -11,14 +11,35 @@ from typing import Any, Protocol
 
 from steadyarm import __version__
 from steadyarm.environments import RewardSource
-from steadyarm.policies import POLICIES, Policy
+from steadyarm.policies import GBAI, P1RAGE, POLICIES, Policy, Steady, policy_named
 from steadyarm.simulation.simulate import CHUNK
 
-__all__ = ["PAPER_POLICIES", "Cell", "Figure", "FigureWorld", "Value"]
+__all__ = ["PAPER_POLICIES", "VARIANTS", "Cell", "Figure", "FigureWorld", "Value", "entrant_named"]
 
 Value = float | int | None
 RESULTS_VERSION = 1  # raised by hand when the same settings give other results
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
+# What separates the gain of balanced blocks from that of adaptation, in `beyond_paper`.
+VARIANTS: dict[str, Policy[Any]] = {
+    "G-BAI blocks": GBAI(order="blocks"),
+    "P1-RAGE blocks": P1RAGE(order="blocks"),
+    "Steady fixed": Steady(robustness=1.0),
+}
+
+
+def entrant_named(name: str) -> str:
+    """The proper name of a policy or variant from what somebody typed.
+
+    Examples
+    --------
+    >>> entrant_named("g-bai-blocks"), entrant_named("p1rage")
+    ('G-BAI blocks', 'P1-RAGE')
+    """
+    wanted = name.replace("-", "").replace("_", "").replace(" ", "").lower()
+    for proper in VARIANTS:
+        if proper.replace("-", "").replace(" ", "").lower() == wanted:
+            return proper
+    return policy_named(name)
 
 
 def _nothing() -> None:
@@ -90,8 +111,9 @@ class Cell:
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
 
     def configured_policy(self) -> Policy[Any]:
-        """The policy as in the paper's published runs."""
-        return POLICIES[self.policy].published()
+        """The variant of that name, or else the policy as in the paper's published runs."""
+        variant = VARIANTS.get(self.policy)
+        return POLICIES[self.policy].published() if variant is None else variant
 
     def key(self, world: str) -> str:
         """What makes a stored result this cell's: the same key means the same computation.
