@@ -187,8 +187,10 @@ def test_days_of_a_shuffled_segment_never_claim_too_little_variance(drift: str, 
         for day in (slice(0, cut), slice(cut, n)):
             played = np.bincount(arms[day], minlength=2)[None]
             rewards = table[t[day], arms[day]]
-            total = np.bincount(arms[day], rewards, minlength=2)[None]
-            squares = np.bincount(arms[day], rewards**2, minlength=2)[None]
+            total, squares = (
+                np.bincount(arms[day], rewards**power, minlength=2)[None].astype(np.float64)
+                for power in (1, 2)
+            )
             piece = plan.lasting(int(played.sum()))
             pieces.append((piece, SegmentStats(played, total, squares)))
         evidence = Evidence.from_segments(AB, pieces)

@@ -14,6 +14,7 @@ import steadyarm as sa
 from steadyarm.judgement import Judgement
 from steadyarm.ledger import OpenSegment
 from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.segments import Direction
 from tests.session.rewards import ARMS, reward
 
 
@@ -366,7 +367,8 @@ def test_records_of_segments_are_judged_as_the_session_is(
 
 
 def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> None:
-    for direction, best in (("maximize", "B"), ("minimize", "A")):
+    directions: tuple[tuple[Direction, str], ...] = (("maximize", "B"), ("minimize", "A"))
+    for direction, best in directions:
         arms = sa.ArmSet.one_hot(["A", "B"])
         session = sa.Session(EqualSplit(), arms, budget=40, seed=1, direction=direction)
         for _ in range(40):

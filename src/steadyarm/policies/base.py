@@ -305,7 +305,8 @@ def _ranking_key(values: NDArray[np.float64]) -> NDArray[np.float64]:
                 "arms out with among, or give them -inf."
             )
         largest = np.where(np.isfinite(size), size, 0.0).max(axis=1, keepdims=True)
-    return np.rint(values / np.maximum(largest, np.finfo(np.float64).tiny) * 2.0**40)
+    scale = np.maximum(largest, np.finfo(np.float64).tiny)
+    return np.asarray(np.rint(values / scale * 2.0**40))
 
 
 def _mask(among: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
