@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import symmetric_eigen
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = [
@@ -142,13 +143,12 @@ def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None
     >>> least_squares(np.eye(2), stats)[0]
     array([[0.5, 1.5]])
     """
-    gram, inverse, index = _inverse_grams(X, stats.counts)
+    _, inverse, ranks, index = _inverse_grams(X, stats.counts)
     theta = np.empty((len(stats.counts), X.shape[1]))
     _solve_kernel(X, inverse, index, stats.sums, theta)
     if stats.squares is None:
         return theta, None
-    ranks = np.linalg.matrix_rank(gram, rtol=RANK_TOLERANCE, hermitian=True)[index]
-    freedom = stats.counts.sum(axis=1) - ranks
+    freedom = stats.counts.sum(axis=1) - ranks[index]
     fitted = (arm_values(X, theta) * stats.sums).sum(axis=1)
     residual = np.maximum(stats.squares.sum(axis=1) - fitted, 0.0)
     return theta, np.where(freedom > 0, residual / np.maximum(freedom, 1), np.nan)
@@ -162,10 +162,9 @@ def least_squares_errors(X: Floats, counts: Integers, variance: Floats) -> Float
     counts : (n, K) plays that the estimate rests on
     variance : (n,) of the noise
     """
-    gram, inverse, index = _inverse_grams(X, counts)
-    known = np.einsum("urs,kr,ks->uk", inverse, X, X)
-    missed = np.abs(X - np.einsum("urs,ust,kt->ukr", gram, inverse, X)).max(axis=2)
-    known[missed > 1e-6 * np.abs(X).max()] = np.nan
+    gram, inverse, _, index = _inverse_grams(X, counts)
+    known = np.empty((len(gram), len(X)))
+    _known_kernel(X, gram, inverse, 1e-6 * float(np.abs(X).max()), known)
     return np.asarray(np.sqrt(variance[:, None] * np.maximum(known, 0.0)[index]))
 
 
@@ -179,7 +178,8 @@ def arm_values(X: Floats, theta: Floats) -> Floats:
 def standard_errors(X: Floats, covariance: Floats) -> Floats:
     """(n, K) standard errors of x'θ from the covariance (n, r, r) of θ."""
     with np.errstate(invalid="ignore", over="ignore"):  # unknown variances may be infinite
-        variances = ((X @ covariance) * X).sum(axis=-1)
+        variances = np.empty((len(covariance), len(X)))
+        _forms_kernel(X, covariance, variances)
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
@@ -196,13 +196,15 @@ def _check_span(failed: int) -> None:
         )
 
 
-def _inverse_grams(X: Floats, counts: Integers) -> tuple[Floats, Floats, NDArray[np.intp]]:
-    """Distinct X'NX and their pseudo-inverses, (u, r, r), and which of them each trial has."""
+def _inverse_grams(X: Floats, counts: Integers) -> tuple[Floats, Floats, Integers, Integers]:
+    """Distinct X'NX, their pseudo-inverses (u, r, r) and ranks (u,), and which each trial has."""
     distinct, index = np.unique(counts, axis=0, return_inverse=True)
     gram = np.empty((len(distinct), X.shape[1], X.shape[1]))
     _gram_kernel(X, distinct.astype(np.float64), gram)
-    inverse: Floats = np.asarray(np.linalg.pinv(gram, rcond=RANK_TOLERANCE, hermitian=True))
-    return gram, inverse, index.ravel()
+    inverse, ranks = np.empty_like(gram), np.empty(len(gram), dtype=np.int64)
+    if not _pseudo_inverses(gram, RANK_TOLERANCE, inverse, ranks):
+        raise InvalidInputError("the features of the arms are too large to be squared; scale them.")
+    return gram, inverse, ranks, index.ravel().astype(np.int64)
 
 
 @kernel
@@ -259,9 +261,69 @@ def _gram_kernel(X: Floats, counts: Floats, out: Floats) -> None:
 
 
 @kernel
-def _solve_kernel(
-    X: Floats, inverse: Floats, index: NDArray[np.intp], sums: Floats, out: Floats
-) -> None:
+def _pseudo_inverses(gram: Floats, tolerance: float, inverse: Floats, ranks: Integers) -> bool:
+    """Pseudo-inverses of gram (u, r, r) into inverse and their ranks (u,); False if there is none.
+
+    Eigenvalues up to `tolerance` times the largest in size are taken as zero.
+    """
+    u, r, _ = gram.shape
+    V, values = np.empty((r, r)), np.empty(r)
+    for i in range(u):
+        V[:] = gram[i]
+        if not symmetric_eigen(V, values):
+            return False
+        largest = max(abs(values[0]), abs(values[r - 1]))
+        inverse[i] = 0.0
+        ranks[i] = 0
+        for k in range(r):
+            if abs(values[k]) > tolerance * largest:
+                ranks[i] += 1
+                for a in range(r):
+                    t = V[k, a] / values[k]
+                    for b in range(r):
+                        inverse[i, a, b] += t * V[k, b]
+    return True
+
+
+@kernel
+def _known_kernel(X: Floats, gram: Floats, inverse: Floats, most: float, out: Floats) -> None:
+    """X'G⁺x of arms X (K, r) into out (u, K); nan where GG⁺x misses x by more than `most`."""
+    r = X.shape[1]
+    y = np.empty(r)
+    for i in range(out.shape[0]):
+        for k in range(X.shape[0]):
+            total = 0.0
+            for a in range(r):
+                t = 0.0
+                for b in range(r):
+                    t += inverse[i, a, b] * X[k, b]
+                y[a] = t
+                total += X[k, a] * t
+            for a in range(r):
+                t = 0.0
+                for b in range(r):
+                    t += gram[i, a, b] * y[b]
+                if abs(X[k, a] - t) > most:
+                    total = np.nan
+            out[i, k] = total
+
+
+@kernel
+def _forms_kernel(X: Floats, M: Floats, out: Floats) -> None:
+    """X'Mx of arms X (K, r) for each of M (n, r, r), into out (n, K)."""
+    for i in range(out.shape[0]):
+        for k in range(X.shape[0]):
+            total = 0.0
+            for a in range(X.shape[1]):
+                t = 0.0
+                for b in range(X.shape[1]):
+                    t += M[i, a, b] * X[k, b]
+                total += X[k, a] * t
+            out[i, k] = total
+
+
+@kernel
+def _solve_kernel(X: Floats, inverse: Floats, index: Integers, sums: Floats, out: Floats) -> None:
     v = np.empty(X.shape[1])
     for i in range(out.shape[0]):
         _combine(X, sums[i], v)

@@ -221,6 +221,7 @@ def _policy(given: Any) -> Policy[Any]:
 
 def _check_same(found: Experiment, settings: Settings, ignore_seed: bool) -> None:
     stored, wanted = found.settings.to_dict(), settings.to_dict()
+    stored["arms"], wanted["arms"] = found.settings.arms, settings.arms  # not their coordinates
     if ignore_seed:
         wanted["seed"] = stored["seed"]
     if different := [key for key in stored if stored[key] != wanted[key]]:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from steadyarm.arms import ArmSet
 from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows
 from steadyarm.designs.passes import leverages, span_of
-from steadyarm.designs.stacked import lengths, times, weighted_gram
 from steadyarm.errors import InvalidInputError
 
 
@@ -106,18 +105,6 @@ def test_leverages_are_those_of_the_definition() -> None:
     np.testing.assert_allclose(leverages(rows, to), expected, rtol=1e-11)
     some = np.arange(0, 9000, 7)
     np.testing.assert_allclose(leverages(rows, to, some), expected[some], rtol=1e-11)
-
-
-@pytest.mark.parametrize("r", [1, 3, 50, 67, 200, 218, 219, 300])
-@pytest.mark.parametrize("m", [1, 5, 64, 1000])
-def test_products_in_stacks(m: int, r: int) -> None:
-    rng = np.random.default_rng([m, r])
-    X, M, lam = rng.normal(size=(m, r)), rng.normal(size=(r, r)), rng.normal(size=m)
-    rounding = 20 * r * np.finfo(float).eps
-    np.testing.assert_allclose(times(X, M), X @ M, atol=rounding * np.sqrt(r))
-    np.testing.assert_allclose(lengths(X, M), np.square(X @ M).sum(axis=1), rtol=rounding)
-    expected = np.einsum("ij,i,ik->jk", X, lam, X)
-    np.testing.assert_allclose(weighted_gram(X, lam), expected, atol=20 * m * np.finfo(float).eps)
 
 
 @pytest.mark.parametrize(

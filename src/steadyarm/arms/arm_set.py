@@ -22,7 +22,15 @@ from steadyarm.arms.checks import LARGE, check_names, is_large, listing, name_li
 from steadyarm.arms.names import CountedNames
 from steadyarm.arms.recipes import Bundles, Factorial, Recipe, recipe_from_dict
 from steadyarm.arms.rows import DenseRows, Rows
-from steadyarm.arms.span import Span, check_apart, check_distinct, frozen, span_of
+from steadyarm.arms.span import (
+    Span,
+    check_apart,
+    check_distinct,
+    frozen,
+    span_from_dict,
+    span_of,
+    span_to_dict,
+)
 from steadyarm.arms.sparse import (
     SparseRows,
     given_rows,
@@ -32,6 +40,7 @@ from steadyarm.arms.sparse import (
 )
 from steadyarm.arms.values import row_blocks, values_of
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import matmul
 
 __all__ = ["ArmSet"]
 
@@ -90,7 +99,17 @@ class ArmSet:
         >>> arms.size, arms.rank
         (3, 2)
         """
-        given = given_rows(X)
+        return cls._of_rows(given_rows(X), names, feature_names)
+
+    @classmethod
+    def _of_rows(
+        cls,
+        given: DenseRows | SparseRows,
+        names: Sequence[str] | None,
+        feature_names: Sequence[str] | None,
+        span: Span | None = None,
+    ) -> ArmSet:
+        """Arms of checked rows; their span is derived unless it is given."""
         K, d = given.shape
         if names is not None:
             names = name_list(names, "names")
@@ -100,7 +119,7 @@ class ArmSet:
         feature_names = name_list(feature_names, "feature_names")
         check_names(feature_names, d, "feature", "columns")
         check_distinct(given, names or CountedNames(K))
-        span = span_of(given)
+        span = span_of(given) if span is None else span
         if span.rows is not given:
             check_apart(span.rows, names or CountedNames(K))
         if names is None:
@@ -276,7 +295,7 @@ class ArmSet:
         _check_room(self.size, self.dimension)
         if self.given is not None:
             return frozen(self.given.block(0, self.size))
-        return frozen(self.coordinates @ self.basis.T)
+        return frozen(matmul(self.coordinates, self.basis.T))
 
     def coordinates_of(self, arms: Indices | None) -> Floats:
         """(m, r) coordinates of some arms, in their order; of all if None."""
@@ -287,7 +306,7 @@ class ArmSet:
         if self.given is not None:
             return self.given.take(arms)
         rows = self.rows.take(arms)
-        return rows if self.plain else rows @ self.basis.T
+        return rows if self.plain else np.asarray(matmul(rows, self.basis.T))
 
     def values(self, theta: ArrayLike) -> Floats:
         """(K,) values x'θ of all arms, for a parameter (r,) in coordinates."""
@@ -331,13 +350,29 @@ class ArmSet:
             digest.update(np.ascontiguousarray(given.block(start, stop)).tobytes())
         return digest.hexdigest()
 
+    @cached_property
+    def coordinates_fingerprint(self) -> str:
+        """Hash of the arms and of their coordinates to the bit: what a design depends on."""
+        if self.span.basis is None:
+            return self.fingerprint
+        digest = hashlib.sha256(self.fingerprint.encode())
+        parts = [self.span.basis, self.span.dual]
+        if isinstance(self.rows, DenseRows):
+            parts.append(np.asarray(self.rows.array))
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
+
     def parameters(self, theta: ArrayLike) -> Floats:
         """Parameters in the user's features from parameters in coordinates (last axis).
 
         Where the features are dependent this is one of the vectors that give the same values.
         """
         parameter = np.asarray(theta, dtype=np.float64)
-        return parameter.copy() if self.plain else parameter @ self.dual.T
+        if self.plain:
+            return parameter.copy()
+        rows = matmul(parameter.reshape(-1, self.rank), self.dual.T)
+        return np.asarray(rows.reshape(*parameter.shape[:-1], self.dimension))
 
     def index(self, name: str) -> int:
         """Position of the arm called `name`."""
@@ -349,28 +384,38 @@ class ArmSet:
             ) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and strings, from which `from_dict` makes the same arm set."""
+        """Plain lists and strings, from which `from_dict` makes the same arm set.
+
+        Where coordinates are not the features they are in it, to the bit, so that a test that is
+        read again goes on in the coordinates that it began with.
+        """
         if self.recipe is not None:
             return self.recipe.to_dict()
         counted = isinstance(self.names, CountedNames)
-        named = {
+        named: dict[str, Any] = {
             "names": None if counted else list(self.names),
             "feature_names": list(self.feature_names),
         }
+        named["span"] = None if self.plain else span_to_dict(self.span)
         if isinstance(self.given, SparseRows):
             return {**named, "sparse": sparse_to_dict(self.given)}
         return {**named, "features": self.features.tolist()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArmSet:
-        """The arm set that `to_dict` described."""
+        """The arm set that `to_dict` described.
+
+        What was written before coordinates were part of it has none: they are derived again.
+        """
         recipe = recipe_from_dict(data)
         if recipe is not None:
             return cls._made(recipe)
         names, feature_names = data["names"], data["feature_names"]
         sparse = data.get("sparse")
         X = sparse_from_dict(sparse, len(feature_names)) if sparse else data["features"]
-        return cls.from_features(X, names, feature_names)
+        given = given_rows(X)
+        span = span_from_dict(data["span"], given) if "span" in data else None
+        return cls._of_rows(given, names, feature_names, span)
 
     def __len__(self) -> int:
         return self.size

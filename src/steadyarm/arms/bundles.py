@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.arm_set import ArmSet
 from steadyarm.arms.recipes import CONSTANT, Bundles
+from steadyarm.linalg import matmul
 
 __all__ = ["bundles_in", "with_and_without"]
 
@@ -76,7 +77,7 @@ def with_and_without(arms: ArmSet, recipe: Bundles) -> tuple[Floats, Floats]:
     included, left_out = (np.hstack(columns) for columns in zip(*parts, strict=True))
     if rows is not None:
         return included, left_out
-    return included @ arms.dual, left_out @ arms.dual
+    return matmul(included, arms.dual), matmul(left_out, arms.dual)
 
 
 def _averages(n: int, size: int, order: int) -> tuple[Floats, Floats]:

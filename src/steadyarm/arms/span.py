@@ -5,18 +5,18 @@ Also whether two arms are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import diags_array
+from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms.checks import LARGE, is_large
 from steadyarm.arms.rows import MOST_COLUMNS, DenseRows, Indices, Rows
 from steadyarm.arms.sparse import SparseRows
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import eigh, gram, matmul, qr, sparse_gram, svd
 
 __all__ = [
     "MappedRows",
@@ -24,9 +24,11 @@ __all__ = [
     "check_apart",
     "check_distinct",
     "frozen",
+    "span_from_dict",
     "span_of",
     "span_of_features",
     "span_of_rows",
+    "span_to_dict",
     "twin_in",
 ]
 
@@ -34,6 +36,7 @@ Floats = NDArray[np.float64]
 
 MOST_SPREAD = 1e3  # of singular values and column sizes, up to which features stay as they are
 PLACES = 12  # decimals of coordinates, within which arms are the same
+SAME = 1e-6  # of the largest feature: how far stored coordinates may miss the features
 CLEAR = 1e-8  # of the largest eigenvalue: smaller ones may be rounding
 
 
@@ -66,11 +69,11 @@ class MappedRows:
 
     def block(self, start: int, stop: int) -> Floats:
         """Rows start to stop - 1."""
-        return self.base.block(start, stop) @ self.by
+        return np.asarray(matmul(self.base.block(start, stop), self.by))
 
     def take(self, indices: Indices) -> Floats:
         """Rows at the given indices."""
-        return self.base.take(indices) @ self.by
+        return np.asarray(matmul(self.base.take(indices), self.by))
 
 
 def span_of(given: DenseRows | SparseRows) -> Span:
@@ -90,7 +93,7 @@ def span_of_features(given: DenseRows) -> Span:
     features, (K, d) = np.asarray(given.array), given.shape
     size = np.abs(features).max(axis=0)
     size[size == 0] = 1.0
-    left, singular, rows = np.linalg.svd(features / size, full_matrices=False)
+    left, singular, rows = svd(features / size)
     if _may_stay(singular, size, K, d):
         return Span(given)
     basis, dual = _bases(singular, rows, size, K)
@@ -110,12 +113,12 @@ def span_of_rows(rows: Rows) -> Span:
     size[size == 0] = 1.0
     table = _products(rows, size)
     apart = table.ndim == 1
-    if _may_stay(_roots(np.sort(table) if apart else np.linalg.eigvalsh(table)), size, K, d):
+    if _may_stay(_roots(np.sort(table) if apart else eigh(table)[0]), size, K, d):
         return Span(rows)
     if apart:
         _check_columns(d)
         table = np.diag(table)
-    eigenvalues, vectors = np.linalg.eigh(table)
+    eigenvalues, vectors = eigh(table)
     kept = eigenvalues > CLEAR * eigenvalues[-1]
     singular, right = _roots(eigenvalues[kept]), vectors[:, kept].T[::-1]
     if not _vanish(rows, vectors[:, ~kept] / size[:, None], singular[0] * _rounding(K, d)):
@@ -125,6 +128,62 @@ def span_of_rows(rows: Rows) -> Span:
     basis, dual = map(frozen, _bases(singular, right, size, K))
     mapped = SparseRows(rows.matrix, dual) if _is_sparse(rows) else MappedRows(rows, dual)
     return Span(mapped, basis, dual)
+
+
+def span_to_dict(span: Span) -> dict[str, list[list[float]]]:
+    """Basis and dual of a span, and the coordinates where they are stored, as lists."""
+    assert span.basis is not None
+    assert span.dual is not None
+    stored = {"basis": span.basis.tolist(), "dual": span.dual.tolist()}
+    if isinstance(span.rows, DenseRows):
+        stored["coordinates"] = np.asarray(span.rows.array).tolist()
+    return stored
+
+
+def span_from_dict(data: Mapping[str, ArrayLike] | None, given: DenseRows | SparseRows) -> Span:
+    """The span that `span_to_dict` described, of the rows given; None for the rows themselves.
+
+    Examples
+    --------
+    >>> rows = DenseRows(np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]]))
+    >>> span = span_of(rows)
+    >>> again = span_from_dict(span_to_dict(span), rows)
+    >>> bool(np.array_equal(again.rows.block(0, 3), span.rows.block(0, 3)))
+    True
+    """
+    if data is None:
+        return Span(given)
+    try:
+        basis, dual = (np.array(data[part], dtype=np.float64) for part in ("basis", "dual"))
+        stored = data.get("coordinates")
+        coordinates = None if stored is None else np.array(stored, dtype=np.float64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"the arms' coordinates cannot be read ({error!r}).") from None
+    (K, d), r = given.shape, basis.shape[-1]
+    if basis.shape != (d, r) or dual.shape != (d, r):
+        raise InvalidInputError(
+            f"the arms' basis and dual have shapes {basis.shape} and {dual.shape}; expected "
+            f"({d}, rank), a row for each feature."
+        )
+    rows: Rows
+    if coordinates is None:
+        mapped = SparseRows(given.matrix, dual) if _is_sparse(given) else MappedRows(given, dual)
+        rows = mapped
+    else:
+        if coordinates.shape != (K, r):
+            raise InvalidInputError(
+                f"the arms' coordinates have shape {coordinates.shape}; expected ({K}, {r})."
+            )
+        rows = DenseRows(frozen(coordinates))
+    few = np.arange(min(K, LARGE // d + 1))
+    features = given.take(few)
+    missed = np.abs(matmul(rows.take(few), basis.T) - features).max(axis=0)
+    if not (missed <= SAME * np.abs(features).max(axis=0).clip(np.finfo(float).tiny)).all():
+        raise InvalidInputError(
+            "the arms' coordinates do not belong to their features: coordinates times basis are "
+            "other numbers. Leave the span out, and it is derived."
+        )
+    return Span(rows, frozen(basis), frozen(dual))
 
 
 def _is_sparse(rows: Rows) -> TypeGuard[SparseRows]:
@@ -152,17 +211,16 @@ def _products(rows: Rows, size: Floats) -> Floats:
     """(d, d) products of scaled columns with each other; the diagonal (d,) if all else is zero."""
     d = len(size)
     if _is_sparse(rows):
-        scaled = rows.matrix @ diags_array(1 / size)
-        found = scaled.T @ scaled
-        if found.nnz == np.count_nonzero(found.diagonal()):
-            return np.asarray(found.diagonal())
+        columns, ends = rows.matrix.indices, rows.matrix.indptr
+        scaled = rows.matrix.data / size[columns]
+        if np.diff(ends).max() <= 1:
+            return np.bincount(columns, np.square(scaled), minlength=d).astype(np.float64)
         _check_columns(d)
-        return np.asarray(found.toarray())
+        return sparse_gram(scaled, columns, ends, d)
     _check_columns(d)
     table = np.zeros((d, d))
     for block in _blocks(rows, d):
-        part = block / size
-        table += part.T @ part
+        table += gram(block / size)
     return table
 
 
@@ -187,8 +245,8 @@ def _by_rotation(rows: Rows, size: Floats) -> tuple[Floats, Floats]:
     """Singular values, falling, and right singular vectors of scaled rows, in dense blocks."""
     R = np.empty((0, len(size)))
     for block in _blocks(rows, 4 * len(size)):
-        R = np.asarray(np.linalg.qr(np.vstack([R, block / size]), mode="r"))
-    _, singular, right = np.linalg.svd(R)
+        R = qr(np.vstack([R, block / size]))[1]
+    _, singular, right = svd(R)
     return singular, right
 
 

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, issparse
 from steadyarm.arms.checks import LARGE, check_shape, feature_matrix
 from steadyarm.arms.rows import DenseRows, Floats, Indices, Rows
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import matmul, sparse_times
 
 __all__ = ["SparseRows", "given_rows", "packed", "sparse_from_dict", "sparse_to_dict"]
 
@@ -60,10 +61,10 @@ class SparseRows:
 
     def values(self, theta: Floats) -> Floats:
         """(K,) products of all rows with a vector, without making rows dense."""
-        return np.asarray(self.matrix @ (theta if self.by is None else self.by @ theta))
+        return _times(self.matrix, theta if self.by is None else matmul(self.by, theta))
 
     def _dense(self, rows: csr_array[np.float64]) -> Floats:
-        return np.ascontiguousarray(rows.toarray() if self.by is None else rows @ self.by)
+        return np.ascontiguousarray(rows.toarray() if self.by is None else _times(rows, self.by))
 
     def codes(self) -> Bits:
         """One number a row of the matrix, the same for equal rows."""
@@ -73,6 +74,10 @@ class SparseRows:
         ends = self.matrix.indptr
         codes: Bits = sums[ends[1:]] - sums[ends[:-1]]  # modulo 2**64
         return codes
+
+
+def _times(matrix: csr_array[np.float64], M: Floats) -> Floats:
+    return sparse_times(matrix.data, matrix.indices, matrix.indptr, M)
 
 
 def _mixed(bits: Bits) -> Bits:

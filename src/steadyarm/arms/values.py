@@ -14,6 +14,7 @@ from steadyarm.arms.checks import LARGE
 from steadyarm.arms.rows import Rows
 from steadyarm.arms.sparse import SparseRows
 from steadyarm.arms.walsh import walsh_of
+from steadyarm.linalg import matmul
 
 __all__ = ["row_blocks", "values_of"]
 
@@ -36,7 +37,7 @@ def values_of(rows: Rows, parameter: Floats) -> Floats:
         return walsh.products(parameter)
     out = np.empty(rows.shape[0])
     for start, stop in row_blocks(*rows.shape):
-        out[start:stop] = rows.block(start, stop) @ parameter
+        out[start:stop] = matmul(rows.block(start, stop), parameter)
     return out
 
 

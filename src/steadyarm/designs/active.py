@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr
 
 from steadyarm.designs.dense_kernels import farthest, value_on_range
 from steadyarm.designs.design import Status
@@ -22,6 +21,7 @@ from steadyarm.designs.solve import (
     most_volume,
     saddle_point,
 )
+from steadyarm.linalg import eigh, factor, gram, matmul, row_dots, spanning
 
 __all__ = ["solve_pairs", "solve_saddle", "solve_volume"]
 
@@ -70,7 +70,7 @@ def _solve_large(X: Matrix, B: Matrix, pairs: bool, tol: float) -> Solution:
     for _ in range(MAX_ROUNDS):
         local, proof = saddle_point(X[rows], B[points], pairs, 0.5 * aim)
         steps += local.iterations
-        g = np.einsum("ij,ij->i", X @ proof.Q, X)
+        g = row_dots(matmul(X, proof.Q), X)
         lower = max(best.lower_bound, proof.strength / g.max())
         weights = np.zeros(K)
         weights[rows] = local.weights
@@ -78,8 +78,8 @@ def _solve_large(X: Matrix, B: Matrix, pairs: bool, tol: float) -> Solution:
         interior = 0.999 * weights[rows] + 0.001 / rows.size
         reached = value_on_range(X[rows], local.weights, B, pairs)
         probe = local.weights if np.isfinite(reached) else interior
-        factor = _regular_factor(X[rows], probe, interior)
-        farthest(in_coordinates(factor, B), pairs, distance, partner)
+        root = _regular_factor(X[rows], probe, interior)
+        farthest(in_coordinates(root, B), pairs, distance, partner)
         if reached < best.value:
             best = best._replace(weights=weights, value=reached)
         best = best._replace(lower_bound=lower, status=local.status, iterations=steps)
@@ -112,8 +112,8 @@ def solve_volume(X: Matrix, tol: float) -> Solution:
     for _ in range(MAX_ROUNDS):
         local = most_volume(X[rows], 0.5 * aim)
         steps += local.iterations
-        factor = _regular_factor(X[rows], local.weights, local.weights)
-        g = np.square(in_coordinates(factor, X)).sum(axis=1)
+        root = _regular_factor(X[rows], local.weights, local.weights)
+        g = np.square(in_coordinates(root, X)).sum(axis=1)
         if g.max() < best.value:
             weights = np.zeros(K)
             weights[rows] = local.weights
@@ -132,16 +132,16 @@ def solve_volume(X: Matrix, tol: float) -> Solution:
 
 def _spread(X: Matrix, count: int) -> Indices:
     """At least r arms that span the space, and the longest ones, up to `count` in all."""
-    basis = qr(X.T, mode="economic", pivoting=True)[2][: X.shape[1]]
+    basis = spanning(X)[0][: X.shape[1]]
     longest = np.argsort(-np.square(X).sum(axis=1), kind="stable")[:count]
     return np.union1d(basis, longest)
 
 
 def _regular_factor(X: Matrix, weights: Matrix, interior: Matrix) -> Matrix:
-    A = (X.T * weights) @ X
-    if np.linalg.eigvalsh(A)[0] <= 1e-10 * np.trace(A):
-        A = (X.T * interior) @ X
-    return np.asarray(np.linalg.cholesky(A), dtype=np.float64)
+    A = gram(X, weights)
+    if eigh(A)[0][0] <= 1e-10 * np.trace(A):
+        A = gram(X, interior)
+    return factor(A)
 
 
 def _most_violating(size: Matrix, bound: float, known: Indices, most: int) -> Indices:

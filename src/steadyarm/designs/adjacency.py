@@ -17,6 +17,7 @@ from steadyarm.designs.active import solve_saddle
 from steadyarm.designs.design import Design
 from steadyarm.designs.memo import TOLERANCE
 from steadyarm.designs.solve import whiten
+from steadyarm.linalg import matmul, row_dots, svd
 
 __all__ = ["adjacent_optimal", "adjacent_pairs"]
 
@@ -79,10 +80,10 @@ def _design(arms: ArmSet) -> Design:
 
 def _affine_coordinates(X: Floats) -> Floats:
     """Arms (K, q) seen from their mean, in coordinates of their own directions, largest size 1."""
-    left, singular, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    left, singular, _ = svd(X - X.mean(axis=0))
     kept = singular > 1e-10 * singular[0]
     points = left[:, kept]
-    return np.asarray(points / np.linalg.norm(points, axis=1).max())
+    return np.asarray(points / np.sqrt(row_dots(points, points).max()))
 
 
 def _vertices(points: Floats) -> NDArray[np.intp]:
@@ -107,7 +108,7 @@ def _middle_margins(points: Floats, i: int) -> Floats:
     across, middle = later - points[i], later + points[i]
     share = (middle * across).sum(axis=1) / (across * across).sum(axis=1)
     functional = middle - share[:, None] * across
-    values = functional @ points.T
+    values = matmul(functional, points.T)
     ends = values[:, i].copy()
     values[:, i] = -np.inf
     np.fill_diagonal(values[:, i + 1 :], -np.inf)

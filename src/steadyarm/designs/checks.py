@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import matmul
 
 __all__ = ["check_among", "check_directions", "check_rank", "check_tolerance", "check_weights"]
 
@@ -80,9 +81,9 @@ def check_directions(arms: ArmSet, directions: ArrayLike) -> NDArray[np.float64]
         raise InvalidInputError(
             f"direction {j} has {given[j, k]} in column {k}; all must be finite numbers."
         )
-    inside = given @ arms.dual
-    missed = np.linalg.norm(given - inside @ arms.basis.T, axis=1)
-    outside = np.flatnonzero(missed > SPAN_TOLERANCE * np.linalg.norm(given, axis=1))
+    inside = matmul(given, arms.dual)
+    missed = np.sqrt(np.square(given - matmul(inside, arms.basis.T)).sum(axis=1))
+    outside = np.flatnonzero(missed > SPAN_TOLERANCE * np.sqrt(np.square(given).sum(axis=1)))
     if outside.size:
         raise InvalidInputError(
             f"direction {outside[0]} is not in the span of the arms, so no data about the arms "

@@ -1,22 +1,17 @@
-"""Small dense linear algebra, compiled: factorisations, triangular solves, farthest pairs.
+"""What the kernels of designs share: information matrices, farthest pairs, values on a range.
 
-Shared by the kernels of this folder, the estimators and the policies.
-
-Hand-written loops because the matrices are tiny (r up to some tens): a LAPACK call through numba
-costs more than the work. Matrices of factors are lower triangular; the upper part is not read.
+For the kernels of this folder, the estimators and the policies; factors are in `linalg`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
+from steadyarm.linalg import cholesky, cholesky_solve, times_into, whiten_rows
 
 __all__ = [
-    "BLOCK",
-    "add_weighted_gram",
     "cholesky",
     "cholesky_solve",
     "farthest",
@@ -25,9 +20,7 @@ __all__ = [
     "whiten_rows",
 ]
 
-# Above this many rows a BLAS call pays. Products stay below BLOCK**3 multiplications, up to which
-# OpenBLAS uses one thread: waking others costs milliseconds on a busy machine.
-BLOCK = 64
+BLOCK = 64  # rows above which pairs are looked at in blocks
 
 
 @kernel
@@ -43,94 +36,18 @@ def information(X: NDArray[np.float64], lam: NDArray[np.float64], A: NDArray[np.
 
 
 @kernel
-def cholesky(A: NDArray[np.float64], frozen: float) -> bool:
-    """Factor A (n, n) in place.
-
-    A pivot lost to rounding becomes `frozen` times the diagonal, which holds that unknown at
-    zero if `frozen` is huge; if `frozen` is zero the factorisation ends with False.
-    """
-    for i in range(A.shape[0]):
-        for j in range(i):
-            t = A[i, j]
-            for k in range(j):
-                t -= A[i, k] * A[j, k]
-            A[i, j] = t / A[j, j]
-        t = A[i, i]
-        diagonal = t
-        for k in range(i):
-            t -= A[i, k] * A[i, k]
-        if not t > 1e-15 * diagonal:
-            if frozen == 0.0:
-                return False
-            t = frozen * max(diagonal, 1e-60)
-        A[i, i] = np.sqrt(t)
-    return True
-
-
-@kernel
-def whiten_rows(L: NDArray[np.float64], B: NDArray[np.float64], U: NDArray[np.float64]) -> None:
-    """Rows u = L^-1 b of B (m, r) into U (m, r), so that u'v = b'(LL')^-1 c."""
-    r = L.shape[0]
-    for i in range(B.shape[0]):
-        for k in range(r):
-            t = B[i, k]
-            for m in range(k):
-                t -= L[k, m] * U[i, m]
-            U[i, k] = t / L[k, k]
-
-
-@kernel
-def cholesky_solve(L: NDArray[np.float64], b: NDArray[np.float64]) -> None:
-    """Solve LL'x = b in place."""
-    n = L.shape[0]
-    for i in range(n):
-        t = b[i]
-        for k in range(i):
-            t -= L[i, k] * b[k]
-        b[i] = t / L[i, i]
-    for i in range(n - 1, -1, -1):
-        b[i] /= L[i, i]
-        t = b[i]
-        for k in range(i):
-            b[k] -= L[i, k] * t
-
-
-@kernel
-def add_weighted_gram(
-    C: NDArray[np.float64], weights: NDArray[np.float64], N: NDArray[np.float64]
-) -> None:
-    """Add C' diag(weights) C to the lower triangle of N (K, K), for C (J, K)."""
-    J, K = C.shape
-    if K <= BLOCK:
-        for j in range(J):
-            for i in range(K):
-                t = weights[j] * C[j, i]
-                for k in range(i + 1):
-                    N[i, k] += t * C[j, k]
-        return
-    for top in range(0, J, BLOCK):
-        height = min(BLOCK, J - top)
-        for left in range(0, K, BLOCK):
-            width = min(BLOCK, K - left)
-            right = np.ascontiguousarray(C[top : top + height, left : left + width])
-            for start in range(left, K, BLOCK):
-                length = min(BLOCK, K - start)
-                tile = np.empty((length, height))
-                for j in range(height):
-                    for i in range(length):
-                        tile[i, j] = weights[top + j] * C[top + j, start + i]
-                product = np.dot(tile, right)
-                for i in range(length):
-                    for k in range(width):
-                        N[start + i, left + k] += product[i, k]
-
-
-@njit(cache=True, nogil=True, fastmath=True)
 def _reach(norm: NDArray[np.float64], products: NDArray[np.float64]) -> float:
-    top = -1e300
-    for j in range(norm.size):
-        top = max(top, norm[j] - 2.0 * products[j])
-    return top
+    """Largest of norm - 2 products, both (n,); four at a time, which is quicker."""
+    a = b = c = d = -1e300
+    whole = norm.size - norm.size % 4
+    for j in range(0, whole, 4):
+        a = max(a, norm[j] - 2.0 * products[j])
+        b = max(b, norm[j + 1] - 2.0 * products[j + 1])
+        c = max(c, norm[j + 2] - 2.0 * products[j + 2])
+        d = max(d, norm[j + 3] - 2.0 * products[j + 3])
+    for j in range(whole, norm.size):
+        a = max(a, norm[j] - 2.0 * products[j])
+    return max(max(a, b), max(c, d))
 
 
 @kernel
@@ -177,9 +94,10 @@ def farthest(
         for left in range(0, m, width):
             right = min(left + width, m)
             Ut = np.ascontiguousarray(U[left:right].T)
+            gram = np.empty((BLOCK, right - left))
             for start in range(0, m, BLOCK):
                 stop = min(start + BLOCK, m)
-                gram = np.dot(U[start:stop], Ut)
+                times_into(U[start:stop], Ut, gram[: stop - start])
                 for i in range(start, stop):
                     top = _reach(norm[left:right], gram[i - start])
                     if norm[i] + top > distance[i]:

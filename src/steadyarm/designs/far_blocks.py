@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms.rows import Rows
+from steadyarm.linalg import matmul, row_dots
 
 __all__ = ["best_of_rows", "in_blocks", "upper_bounds"]
 
@@ -59,7 +60,7 @@ class Blocks:
 
     def points(self, block: int) -> Floats:
         """The points of a block, seen from the middle: (m, r)."""
-        return self.rows.take(self.members[block]) @ self.to - self.middle
+        return np.asarray(matmul(self.rows.take(self.members[block]), self.to) - self.middle)
 
     def singles(self, block: int) -> Singles:
         """Points in single precision as (y, |y|²), scaled so that the outermost has length one."""
@@ -68,7 +69,7 @@ class Blocks:
         Y = self.points(block) / self.radius.max()
         answer = np.empty((len(Y), Y.shape[1] + 1), dtype=np.float32)
         answer[:, :-1] = Y
-        answer[:, -1] = np.einsum("ij,ij->i", Y, Y)
+        answer[:, -1] = row_dots(Y, Y)
         if sum(map(np.size, self.kept.values())) + answer.size <= CACHE_FLOATS:
             self.kept[block] = answer
         return answer
@@ -93,7 +94,7 @@ def in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: flo
         members = [candidates[k : k + size] for k in range(0, count, size)]
         low = high = None
     else:
-        Y = rows.take(candidates) @ to
+        Y = matmul(rows.take(candidates), to)
         leaves = _split(Y, max(LEAF, 2 * count // MOST_BLOCKS))
         members = [candidates[leaf] for leaf in leaves]
         low = np.array([Y[leaf].min(axis=0) for leaf in leaves])
@@ -138,21 +139,23 @@ def best_of_rows(
     left[:, :-2], left[:, -2], left[:, -1] = -2.0 * A[:, :-1], 1.0, A[:, -1]
     right = np.empty((len(B), B.shape[1] + 1), dtype=np.float32)
     right[:, :-1], right[:, -1] = B, 1.0
+    # BLAS: its last bits decide how many rows are looked at again and, as the bar is met in
+    # double precision below, not what is found.
     rough = (left @ right.T).max(axis=1)
     slack = 8.0 * (rest.to.shape[1] + 8) * UNIT
     near = np.flatnonzero(rough > bar / scale - slack)
     if not near.size:
         return []
     Y, Z = rest.points(i)[near], rest.points(j)
-    D = Y @ (-2.0 * Z.T)
-    D += np.einsum("ij,ij->i", Z, Z)
-    D += np.einsum("ij,ij->i", Y, Y)[:, None]
+    D = matmul(Y, -2.0 * Z.T)
+    D += row_dots(Z, Z)
+    D += row_dots(Y, Y)[:, None]
     if every:
         row, where = np.nonzero(bar * (1 - NEAR_BAR) < D)
     else:
         row, where = np.arange(len(D)), D.argmax(axis=1)
     gaps = Y[row] - Z[where]
-    found = np.einsum("ij,ij->i", gaps, gaps)
+    found = row_dots(gaps, gaps)
     first, second = rest.members[i][near[row]], rest.members[j][where]
     answers = zip(found.tolist(), first.tolist(), second.tolist(), strict=True)
     return [(v, min(a, b), max(a, b)) for v, a, b in answers if v > bar]
@@ -168,6 +171,6 @@ def _split(Y: Floats, most: int) -> list[Indices]:
             continue
         axis = int(np.ptp(Y[group], axis=0).argmax())
         half = group.size // 2
-        order = np.argpartition(Y[group, axis], half)
+        order = np.argsort(Y[group, axis], kind="stable")
         open_groups += [group[order[:half]], group[order[half:]]]
     return groups

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.far_blocks import best_of_rows, in_blocks, upper_bounds
 from steadyarm.designs.passes import blocks, radii
+from steadyarm.linalg import matmul, row_dots
 
 __all__ = ["FarthestPair", "farthest_pair", "mean_row", "partners"]
 
@@ -101,7 +102,7 @@ def farthest_pair(
     one = float(K) * to.size  # multiplications of one pass
     allowed = max(EFFORT * one, LEAST_WORK) if effort is None else effort * one
     centre = mean_row(rows) if centre is None else centre
-    middle = centre @ to
+    middle = matmul(centre, to)
     work = 0.0
     if radius is None:
         radius, work = radii(rows, to, middle), one
@@ -114,7 +115,8 @@ def farthest_pair(
     floor = min(max(value, goal), above) if every else max(value, goal)
     rest, bound = in_blocks(rows, to, middle, radius, floor), 0.0
     if allowed > rest.pairs_left * to.shape[1] > 4 * one:  # a second centre may pay
-        moved = _enclosing_centre(rows.take(np.argsort(-radius)[:SAMPLE]) @ to, middle)
+        outermost = np.argsort(-radius, kind="stable")[:SAMPLE]
+        moved = _enclosing_centre(matmul(rows.take(outermost), to), middle)
         radius = radii(rows, to, moved)
         work += one
         other = in_blocks(rows, to, moved, radius, floor)
@@ -160,19 +162,19 @@ def mean_row(rows: Rows) -> Floats:
 
 def partners(rows: Rows, to: Floats, starts: Indices) -> tuple[Indices, Floats]:
     """For each start the point farthest from it, and their squared distance: a pass and more."""
-    S = rows.take(starts) @ to
+    S = matmul(rows.take(starts), to)
     best, where = np.full(starts.size, -1.0), np.zeros(starts.size, dtype=np.int64)
     columns = np.arange(starts.size)
     for start, stop in blocks(*rows.shape):
-        Y = rows.block(start, stop) @ to
-        part = Y @ (-2.0 * S.T)
-        part += np.einsum("ij,ij->i", Y, Y)[:, None]
+        Y = matmul(rows.block(start, stop), to)
+        part = matmul(Y, -2.0 * S.T)
+        part += row_dots(Y, Y)[:, None]
         row = part.argmax(axis=0)
         found = part[row, columns]
         better = found > best
         best[better], where[better] = found[better], start + row[better]
-    D = rows.take(where) @ to - S
-    return where, np.einsum("ij,ij->i", D, D)
+    D = matmul(rows.take(where), to) - S
+    return where, row_dots(D, D)
 
 
 def _alternate(rows: Rows, to: Floats, radius: Floats) -> tuple[tuple[int, int], float]:
@@ -192,7 +194,7 @@ def _alternate(rows: Rows, to: Floats, radius: Floats) -> tuple[tuple[int, int],
 
 
 def _apart(rows: Rows, to: Floats, first: int, second: int) -> float:
-    ends = rows.take(np.array([first, second], dtype=np.int64)) @ to
+    ends = matmul(rows.take(np.array([first, second], dtype=np.int64)), to)
     return float(np.square(ends[0] - ends[1]).sum())
 
 
@@ -201,6 +203,6 @@ def _enclosing_centre(Y: Floats, middle: Floats) -> Floats:
     centre = middle.copy()
     for step in range(1, 200):
         D = Y - centre
-        far = int(np.einsum("ij,ij->i", D, D).argmax())
+        far = int(row_dots(D, D).argmax())
         centre += D[far] / (step + 1)
     return centre

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.rows import Rows
 from steadyarm.arms.walsh import Walsh
 from steadyarm.designs.subset_rows import subset_of
+from steadyarm.linalg import matmul
 
 __all__ = ["Field", "WalshField"]
 
@@ -81,8 +82,9 @@ class WalshField:
 
     def radii(self, root: Floats, inverse: Floats, centre: Floats) -> Floats:
         """At least the distances of the compared arms from the centre."""
-        middle = inverse @ centre
-        square = self._walsh.forms(inverse, -2 * middle)[self._among] + centre @ middle
+        middle = matmul(inverse, centre)
+        square = self._walsh.forms(inverse, -2 * middle)[self._among]
+        square += matmul(centre, middle)
         return np.asarray(np.sqrt(np.maximum(square, 0.0) + self._rounding(inverse)))
 
     def largest(self, M: Floats) -> float:
@@ -91,4 +93,4 @@ class WalshField:
 
     def _rounding(self, M: Floats) -> float:
         """How far rounding can move the quadratic forms of M."""
-        return float(np.abs(M).sum() * UNIT * (2 + np.log2(self.total)))
+        return float(np.abs(M).sum() * UNIT * (2 + self.total.bit_length()))

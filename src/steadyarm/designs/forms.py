@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.passes import blocks
 from steadyarm.designs.quick_forms import quick_forms
+from steadyarm.linalg import matmul, row_dots
 
 __all__ = ["forms"]
 
@@ -32,5 +33,5 @@ def forms(rows: Rows, M: Floats, linear: Floats) -> Floats:
     out = np.empty(rows.shape[0])
     for start, stop in blocks(*rows.shape):
         X = rows.block(start, stop)
-        out[start:stop] = np.einsum("kr,kr->k", X @ M + linear, X)
+        out[start:stop] = row_dots(matmul(X, M) + linear, X)
     return out

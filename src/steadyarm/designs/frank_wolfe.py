@@ -20,6 +20,7 @@ from steadyarm.designs.frank_wolfe_kernel import frank_wolfe_steps
 from steadyarm.designs.g_optimal import own_span
 from steadyarm.designs.solve import in_coordinates, whiten
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import gram, inverse_root, matmul, row_dots
 
 __all__ = ["frank_wolfe_g", "frank_wolfe_on", "frank_wolfe_transductive", "frank_wolfe_xy"]
 
@@ -110,8 +111,8 @@ def _run(X: NDArray[np.float64], B: NDArray[np.float64], pairs: bool, steps: int
     if previous == 0.0:
         return Design(weights, 0.0, 0.0, Status.OPTIMAL, 0, 0.0)
     value = value_on_range(X, weights, B, pairs)
-    P = np.linalg.inv((X.T * weights) @ X)
-    Q = P @ W @ P
+    P = gram(inverse_root(gram(X, weights)).T)
+    Q = matmul(matmul(P, W), P)
     mass = 1.0 - np.prod(1.0 - 0.5 / np.arange(3, steps + 3))  # total weight of what W gathered
-    bound = np.trace(W @ P) ** 2 / (mass * np.einsum("ij,ij->i", X @ Q, X).max())
+    bound = (W * P).sum() ** 2 / (mass * row_dots(matmul(X, Q), X).max())
     return Design(weights, value, float(bound), Status.STEPS_DONE, steps, previous)

@@ -17,6 +17,7 @@ from steadyarm.designs.solve import whiten
 from steadyarm.designs.subset_rows import subset_of
 from steadyarm.designs.support import with_few_arms
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import svd
 
 __all__ = ["LARGE", "g_optimal", "independent_arms", "own_span"]
 
@@ -85,6 +86,6 @@ def independent_arms(size: int, chosen: NDArray[np.intp], times: float) -> Desig
 
 def own_span(X: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows of X in whitened coordinates of their own span: full column rank."""
-    left, singular, _ = np.linalg.svd(X, full_matrices=False)
+    left, singular, _ = svd(X)
     rank = max(int((singular > RANK_TOLERANCE * max(singular[0], 1e-300)).sum()), 1)
     return np.ascontiguousarray(left[:, :rank] * np.sqrt(len(X)))

@@ -22,6 +22,7 @@ from steadyarm.designs.passes import leverages, span_of
 from steadyarm.designs.pools import first_pool, next_pool, started_pool
 from steadyarm.designs.row_checks import checked_start
 from steadyarm.designs.volume_ascent import ascend, inverse_root
+from steadyarm.linalg import matmul
 from steadyarm.validation import whole_number
 
 __all__ = ["LargeDesign", "solve_g"]
@@ -128,11 +129,11 @@ def solve_g(
             break
         last = work + 2 > most_passes or stuck == PATIENCE - 1
         scored = alive if alive.size < K // 2 and not last else None
-        scores = leverages(rows, to @ root, scored)
+        scores = leverages(rows, matmul(to, root), scored)
         work += scores.size / K
         if scored is not None and scores.max() <= r * (1 + tol):
             alive, scored = alive[may_carry(scores, r)], None
-            scores = leverages(rows, to @ root)
+            scores = leverages(rows, matmul(to, root))
             work += 1
         value = float(scores.max())
         gap = value / r - 1

@@ -34,6 +34,7 @@ from steadyarm.designs.row_checks import checked_among, checked_start
 from steadyarm.designs.saddle_steps import improve
 from steadyarm.designs.subset_rows import subset_of
 from steadyarm.designs.xy_answer import LargeXYDesign, nothing_to_compare
+from steadyarm.linalg import gram, inverse_root, matmul, row_dots
 from steadyarm.validation import whole_number
 
 __all__ = ["LargeXYDesign", "solve_xy"]
@@ -143,14 +144,15 @@ def _by_lists(
         solved = improve(lists.X, lists.Z, lists.point, max(aim, 0.1 * tol), steps)
         last = round_ == most_rounds or solved.stuck or lists.arms.size > MOST_ARMS
         weights = light(lists, solved.weights, solved.value, tol)
-        root = _inverse_root(lists.X, weights)
-        sweep = sweep_all(rows, compared, to @ root, to @ solved.proof, centre)
+        root = inverse_root(gram(lists.X, weights))
+        norm = matmul(to, root)
+        sweep = sweep_all(rows, compared, norm, matmul(to, solved.proof), centre)
         lower = max(lower, solved.strength / float(sweep.g.max()))
         goal = lower * (1 + tol)
         search = partial(
             farthest_pair,
             compared,
-            to @ root,
+            norm,
             centre=centre,
             radius=sweep.radius,
             known=_farthest_listed(lists, root),
@@ -205,7 +207,7 @@ def _design(
     rounds: int,
 ) -> LargeXYDesign:
     kept = np.flatnonzero(weights)
-    kept = kept[np.argsort(arms[kept])]
+    kept = kept[np.argsort(arms[kept], kind="stable")]
     pair = np.array([far.first, far.second])
     first, second = (pair if among is None else among[pair]).tolist()
     return LargeXYDesign(
@@ -223,14 +225,7 @@ def _design(
     )
 
 
-def _inverse_root(X: Floats, weights: Floats) -> Floats:
-    """The map L^-T into coordinates where A = LL' of the weights is the identity."""
-    L = np.linalg.cholesky((X.T * weights) @ X)
-    answer: Floats = np.linalg.inv(L).T
-    return answer
-
-
 def _farthest_listed(lists: Lists, root: Floats) -> tuple[int, int]:
-    U = lists.Z @ root
-    first, second = lists.pairs[int(np.einsum("ij,ij->i", U, U).argmax())].tolist()
+    U = matmul(lists.Z, root)
+    first, second = lists.pairs[int(row_dots(U, U).argmax())].tolist()
     return first, second

@@ -148,17 +148,17 @@ def _exchange(U: Floats, weight: Floats, count: Floats, length: float, P: Floats
         if count[k] < 0.5:
             continue
         _times(P, U[k], v)
-        kept = length - np.dot(U[k], v)  # length (1 - leverage)
+        kept = length - _inner(U[k], v)  # length (1 - leverage)
         if kept <= 0.0:
             continue
         for a in range(r):
             for b in range(r):
                 without[a, b] = P[a, b] + v[a] * v[b] / kept
-        trace = before + np.dot(v, v) / kept
+        trace = before + _inner(v, v) / kept
         for j in range(K):
             if weight[j] > 0.0 and j != k:
                 _times(without, U[j], w)
-                after = trace - np.dot(w, w) / (length + np.dot(U[j], w))
+                after = trace - _inner(w, w) / (length + _inner(U[j], w))
                 if after < least:
                     least, leave, enter = after, k, j
     if leave < 0:
@@ -166,6 +166,14 @@ def _exchange(U: Floats, weight: Floats, count: Floats, length: float, P: Floats
     count[leave] -= 1.0
     count[enter] += 1.0
     return True
+
+
+@kernel
+def _inner(u: Floats, v: Floats) -> float:
+    total = 0.0
+    for a in range(u.size):
+        total += u[a] * v[a]
+    return total
 
 
 @kernel

@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import cholesky, whiten_rows
 from steadyarm.designs.few_arms import FewArms
 from steadyarm.designs.lists import GOOD_ENOUGH, LEAST_SHARE, RIDGE
-from steadyarm.designs.stacked import times, weighted_gram
+from steadyarm.linalg import cholesky, eigh, gram, inverse_root, matmul, row_dots, solve_lower
 
 __all__ = ["whole_list_of_many"]
 
@@ -40,17 +39,16 @@ def whole_list_of_many(X: Floats, design: FewArms, length: int) -> FewArms:
     r = X.shape[1]
     if length < r:
         return design
-    A = weighted_gram(X, design.weights)
+    A = gram(X, design.weights)
     if not cholesky(A, 0.0):
         return design
-    U = np.empty_like(X)
-    whiten_rows(A, X, U)  # the design's information becomes the identity
+    U = solve_lower(A, X)  # the design's information becomes the identity
     order = np.random.default_rng(0).permutation(len(X))  # of equal weights, any as well as others
     most = np.sort(order[np.argsort(-design.weights[order], kind="stable")][: CANDIDATES * length])
     counts = np.zeros(len(X))
     counts[most] = _exchanged(U[most], _largest_remainders(design.weights[most], length), length)
     played = counts > 0
-    share = np.linalg.eigvalsh(weighted_gram(U[played], counts[played] / length))[0]
+    share = eigh(gram(U[played], counts[played] / length))[0][0]
     if share < LEAST_SHARE:
         return design
     return FewArms(design.arms[played], counts[played] / length)
@@ -69,11 +67,9 @@ def _exchanged(U: Floats, counts: Floats, length: int) -> Floats:
     r = U.shape[1]
     for step in range(length):
         if step % AFRESH == 0:  # updates gather rounding errors
-            P = np.linalg.inv(weighted_gram(U, counts / length) + RIDGE * np.eye(r)).astype(
-                np.float64
-            )
-            V = times(U, P)
-            reach, size, trace = _products(V, U), _products(V, V), float(np.trace(P))
+            P = gram(inverse_root(gram(U, counts / length) + RIDGE * np.eye(r)).T)
+            V = matmul(U, P)
+            reach, size, trace = row_dots(V, U), row_dots(V, V), float(np.trace(P))
         if r >= GOOD_ENOUGH * trace:
             break
         # Without a round of arm k the inverse grows by vv' / (length - reach), v = P u.
@@ -98,10 +94,6 @@ def _updated(
 ) -> tuple[Floats, Floats, Floats]:
     """V = U P, u'Pu and |Pu|² of all arms after P has become P + vv' / by, v = P u_k."""
     v = V[k].copy()
-    along, beside = U @ v / by, V @ v
-    size = size + 2 * along * beside + along**2 * float(v @ v)
+    along, beside = matmul(U, v) / by, matmul(V, v)
+    size = size + 2 * along * beside + along**2 * matmul(v, v)
     return V + np.outer(along, v), reach + along**2 * by, size
-
-
-def _products(V: Floats, U: Floats) -> Floats:
-    return np.asarray(np.einsum("kr,kr->k", V, U))

@@ -83,7 +83,7 @@ def designs_for(
     masks = np.ascontiguousarray(masks)
     _check(arms, masks, kind, solver)
     first, index, keys = _distinct(masks)
-    shelf_key = (arms.fingerprint, kind, solver)
+    shelf_key = (arms.coordinates_fingerprint, kind, solver)
     with _lock:
         shelf = _shelves.setdefault(shelf_key, _Shelf())
         _shelves.move_to_end(shelf_key)

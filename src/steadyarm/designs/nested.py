@@ -24,7 +24,7 @@ from steadyarm.designs.few_arms import FewArms, mixed
 from steadyarm.designs.fractions import fraction
 from steadyarm.designs.large_g import solve_g
 from steadyarm.designs.large_xy import solve_xy
-from steadyarm.designs.stacked import weighted_gram
+from steadyarm.linalg import gram, inverse_root
 
 __all__ = ["forget_large_designs", "large_g", "nested_xy"]
 
@@ -51,7 +51,7 @@ def large_g(arms: ArmSet) -> FewArms:
     >>> arms.size, design.arms.size, round(design.value)
     (65536, 256, 137)
     """
-    key = (arms.fingerprint, b"g")
+    key = (arms.coordinates_fingerprint, b"g")
     found = _recall(key)
     if found is None:
         found = _remember(key, _solved_g(arms))
@@ -75,7 +75,7 @@ def nested_xy(arms: ArmSet, subsets: Sequence[Indices]) -> list[FewArms]:
             continue
         if subset is not None:
             chain.update(subset.tobytes())
-        key = (arms.fingerprint, b"xy" + chain.digest())
+        key = (arms.coordinates_fingerprint, b"xy" + chain.digest())
         found = _recall(key)
         if found is None:
             found = _remember(key, _solved_xy(arms, subset, designs[-1] if designs else None))
@@ -107,7 +107,7 @@ def _solved_xy(arms: ArmSet, subset: Indices | None, before: FewArms | None) -> 
         # Equal weights are optimal by symmetry; so is what has their information on few arms.
         few = large_g(arms)
         X = arms.coordinates_of(few.arms)
-        root = np.linalg.inv(np.linalg.cholesky(weighted_gram(X, few.weights))).T
+        root = inverse_root(gram(X, few.weights))
         return few._replace(value=farthest_pair(arms.rows, root, effort=PASSES).upper_bound)
     start = large_g(arms) if before is None else before
     if before is not None and walsh_of(arms.rows) is None:

@@ -13,11 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import cholesky, whiten_rows
 from steadyarm.designs.farthest import FarthestPair, farthest_pair, mean_row
 from steadyarm.designs.fields import Field
-from steadyarm.designs.singles import single_forms, single_gram, single_times
-from steadyarm.designs.stacked import times, weighted_gram
+from steadyarm.linalg import factor, gram, matmul, row_dots, solve_lower
 
 __all__ = ["PairGame", "trimmed"]
 
@@ -88,9 +86,9 @@ class PairGame:
         """
         for _ in range(count):
             inverse = self._inverse()
-            q, W = single_forms(self._Z, inverse), single_gram(self._Z, self._mu)
-            g = self._field.forms(times(times(inverse, W), inverse))
-            mean = float(self._mu @ q)
+            q, W = _forms(self._Z, inverse), gram(self._Z, self._mu)
+            g = self._field.forms(matmul(matmul(inverse, W), inverse))
+            mean = matmul(self._mu, q)
             rough = mean * mean / float(g.max())
             if rough > self._best.rough:
                 self._best = _Proof(rough, inverse, self._Z, self._mu)
@@ -118,7 +116,7 @@ class PairGame:
                 self.worst, self.pair = float(apart[top]), _two(found[-1][top])
             starts = np.unique(where)
         self.bring_in(np.vstack(found))
-        q = single_forms(self._Z, inverse)
+        q = _forms(self._Z, inverse)
         if q.max() > self.worst:
             self.worst, self.pair = float(q.max()), _two(self.pairs[int(q.argmax())])
 
@@ -128,9 +126,9 @@ class PairGame:
         if not best.mu.size:
             return
         Z = best.Z.astype(np.float64)
-        W = weighted_gram(Z, best.mu)
-        trace = float(np.einsum("ij,ij->", W, best.inverse))
-        largest = self._field.largest(times(times(best.inverse, W), best.inverse))
+        W = gram(Z, best.mu)
+        trace = float((W * best.inverse).sum())
+        largest = self._field.largest(matmul(matmul(best.inverse, W), best.inverse))
         self.lower = max(self.lower, float(trace * trace / (best.mu.sum() * largest)))
 
     def arms_came_in(self, kept: NDArray[np.bool_], count: int) -> None:
@@ -196,12 +194,12 @@ class PairGame:
 
         Starts and answers are positions in `seen`.
         """
-        S = times(self._compared.take(seen[starts]), -2 * inverse).T.astype(np.float32)
+        S = matmul(self._compared.take(seen[starts]), -2 * inverse).T.astype(np.float32)
         best, where = np.full(starts.size, -np.inf), np.zeros(starts.size, dtype=np.int64)
         columns = np.arange(starts.size)
         for start in range(0, square.size, BLOCK):
             chosen = seen[start : start + BLOCK]
-            part = single_times(self._compared.take(chosen).astype(np.float32), S)
+            part = matmul(self._compared.take(chosen).astype(np.float32), S)
             part += square[start : start + BLOCK, None].astype(np.float32)
             row = part.argmax(axis=0)
             apart = part[row, columns]
@@ -226,7 +224,7 @@ class PairGame:
 
     @staticmethod
     def _apart(D: Floats, inverse: Floats) -> Floats:
-        return single_forms(D.astype(np.float32), inverse)
+        return _forms(D.astype(np.float32), inverse)
 
     def _differences(self, pairs: Indices) -> Singles:
         D = self._compared.take(pairs[:, 0]) - self._compared.take(pairs[:, 1])
@@ -239,7 +237,7 @@ class PairGame:
 
 def trimmed(lam: Floats, most: float) -> Floats:
     """The weights without the least ones, up to so much in all."""
-    order = np.argsort(lam)
+    order = np.argsort(lam, kind="stable")
     answer = lam.copy()
     answer[order[np.cumsum(lam[order]) < most]] = 0.0
     answer /= answer.sum()
@@ -253,8 +251,10 @@ def _two(pair: Indices) -> tuple[int, int]:
 
 def _inverse_of(A: Floats) -> tuple[Floats, Floats]:
     """The map L^-T into coordinates where A = LL' is the identity, and the inverse of A."""
-    L, root = A.copy(), np.empty_like(A)
-    if not cholesky(L, 0.0):
-        raise np.linalg.LinAlgError("the weights leave a direction without any")
-    whiten_rows(L, np.eye(len(L)), root)
-    return root, times(root, np.ascontiguousarray(root.T))
+    root = solve_lower(factor(A), np.eye(len(A)))
+    return root, gram(root.T)
+
+
+def _forms(X: Singles, M: Floats) -> Floats:
+    """X'Mx for the rows x of X, in single precision but for the last sum."""
+    return np.asarray(row_dots(matmul(X, M.astype(np.float32)), X))

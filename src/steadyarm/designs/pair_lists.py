@@ -14,6 +14,7 @@ from steadyarm.arms.rows import Rows
 from steadyarm.designs.farthest import partners
 from steadyarm.designs.passes import farthest_along, leverages, radii
 from steadyarm.designs.saddle_steps import Improved, Point, warm_point
+from steadyarm.linalg import eigh, factor, gram, matmul, matrix_rank, solve_lower
 
 __all__ = ["NEW_PAIRS", "Lists", "first_lists", "grown", "light"]
 
@@ -69,7 +70,7 @@ def first_lists(
     """
     r = to.shape[1]
     share = compared.shape[0] / rows.shape[0]
-    radius = radii(compared, to, centre @ to)
+    radius = radii(compared, to, matmul(centre, to))
     outer = np.argsort(-radius, kind="stable")[: FIRST_ARMS * r].astype(np.int64)
     scores = radius if compared is rows else leverages(rows, to)
     arms = np.argsort(-scores, kind="stable")[: FIRST_ARMS * r].astype(np.int64)
@@ -78,7 +79,7 @@ def first_lists(
         heaviest = np.argsort(-start[1], kind="stable")[: FIRST_ARMS * r]
         arms = np.union1d(arms[: FIRST_ARMS * r // 2], start[0][heaviest])
     arms, more = _spanning(rows, to, arms)
-    X = rows.take(arms) @ to
+    X = matmul(rows.take(arms), to)
     outer = outer[: FIRST_PAIRS * r]
     where, apart = partners(compared, to, outer)
     passes += more + share * (1 + outer.size / r)
@@ -100,12 +101,11 @@ def _spanning(rows: Rows, to: Floats, arms: Indices) -> tuple[Indices, float]:
     """The arms, with further ones if they do not span the space; and the passes made."""
     passes = 0.0
     while True:
-        X = rows.take(arms) @ to
-        values, vectors = np.linalg.eigh(X.T @ X)
+        values, vectors = eigh(gram(matmul(rows.take(arms), to)))
         missing = vectors[:, values <= REGULAR * values[-1]]
         if not missing.shape[1]:
             return arms, passes
-        more = np.union1d(arms, farthest_along(rows, to @ missing))
+        more = np.union1d(arms, farthest_along(rows, matmul(to, missing)))
         passes += missing.shape[1] / to.shape[1]
         if more.size == arms.size:
             return arms, passes
@@ -114,16 +114,16 @@ def _spanning(rows: Rows, to: Floats, arms: Indices) -> tuple[Indices, float]:
 
 def light(lists: Lists, weights: Floats, value: float, tol: float) -> Floats:
     """The weights without the least ones, if that costs less than a part of the tolerance."""
-    order = np.argsort(weights)
+    order = np.argsort(weights, kind="stable")
     dropped = order[np.cumsum(weights[order]) < 0.05 * tol]
     trial = weights.copy()
     trial[dropped] = 0.0
     trial /= trial.sum()
-    A = (lists.X.T * trial) @ lists.X
-    if np.linalg.eigvalsh(A)[0] <= 1e-10 * np.trace(A):
+    A = gram(lists.X, trial)
+    if eigh(A)[0][0] <= 1e-10 * np.trace(A):
         return weights
-    U = np.linalg.solve(np.linalg.cholesky(A), lists.Z.T)
-    return trial if np.square(U).sum(axis=0).max() <= value * (1 + 0.2 * tol) else weights
+    U = solve_lower(factor(A), lists.Z)
+    return trial if np.square(U).sum(axis=1).max() <= value * (1 + 0.2 * tol) else weights
 
 
 def grown(
@@ -148,14 +148,14 @@ def grown(
     level = max(DROP * gap, 0.3 * lists.level)
     stays = (point.z < level) | (point.lam > CARRIES * point.lam.mean())
     stays |= np.isin(lists.arms, lists.gone_arms)
-    if np.linalg.matrix_rank(lists.X[stays]) < r:
+    if matrix_rank(lists.X[stays]) < r:
         stays[:] = True
     active = (point.s < level) | (point.nu > CARRIES * point.nu.mean())
     active |= _known(lists.pairs, lists.gone_pairs)
     slack = np.maximum(1 - g[arms] / reached, 0.05)
     lam = np.concatenate([point.lam[stays], point.centre / slack])
     nu = np.concatenate([point.nu[active], np.full(len(pairs), np.nan)])
-    X = np.vstack([lists.X[stays], rows.take(arms) @ to])
+    X = np.vstack([lists.X[stays], matmul(rows.take(arms), to)])
     Z = np.vstack([lists.Z[active], _differences(compared, to, pairs)])
     margin = max(0.3 * gap, 1e-9)
     changed = Lists(
@@ -178,4 +178,4 @@ def _known(pairs: Indices, known: Indices) -> NDArray[np.bool_]:
 
 
 def _differences(rows: Rows, to: Floats, pairs: Indices) -> Floats:
-    return (rows.take(pairs[:, 0]) - rows.take(pairs[:, 1])) @ to
+    return np.asarray(matmul(rows.take(pairs[:, 0]) - rows.take(pairs[:, 1]), to))

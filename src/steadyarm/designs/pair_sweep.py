@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.passes import in_lanes, leverages, radii
-from steadyarm.designs.stacked import lengths, times
+from steadyarm.linalg import matmul, row_dots
 
 __all__ = ["sweep_all"]
 
@@ -38,7 +38,7 @@ def sweep_all(rows: Rows, compared: Rows, norm: Floats, proof: Floats, centre: F
 
     Where all rows are compared they are read once.
     """
-    middle = centre @ norm
+    middle = matmul(centre, norm)
     if compared is not rows:
         return Sweep(leverages(rows, proof), radii(compared, norm, middle))
     g, square = np.empty(rows.shape[0]), np.empty(rows.shape[0])
@@ -46,10 +46,11 @@ def sweep_all(rows: Rows, compared: Rows, norm: Floats, proof: Floats, centre: F
     def look(lane: list[tuple[int, int]]) -> None:
         for start, stop in lane:
             X = rows.block(start, stop)
-            g[start:stop] = lengths(X, proof)
-            image = times(X, norm)
+            image = matmul(X, proof)
+            g[start:stop] = row_dots(image, image)
+            image = matmul(X, norm)
             image -= middle
-            np.einsum("ij,ij->i", image, image, out=square[start:stop])
+            square[start:stop] = row_dots(image, image)
 
     in_lanes(look, *rows.shape)
     return Sweep(g, np.sqrt(square))

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from steadyarm.arms.rows import Rows
 from steadyarm.arms.walsh import walsh_of
 from steadyarm.designs.quick_forms import quick_forms
-from steadyarm.designs.stacked import height, lengths, times, weighted_gram
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import eigh, gram, matmul, row_dots
 
 __all__ = ["blocks", "farthest_along", "in_lanes", "leverages", "radii", "span_of"]
 
-BLOCK_FLOATS = 2**18  # 2 MB a block: large enough for BLAS, small enough for the cache
+BLOCK_FLOATS = 2**18  # 2 MB a block: few calls, and small enough for the cache
 LANES = 4  # threads at most
 CLEAR = 1e-9  # a Gram matrix whose eigenvalues spread less than this needs no second look
 SHIFT = 1e-15  # eigenvalues below this share of the largest are rounding in a Gram matrix
@@ -53,7 +53,7 @@ def blocks(count: int, columns: int) -> list[tuple[int, int]]:
 
 def leverages(rows: Rows, to: Floats, among: Indices | None = None) -> Floats:
     """Squared lengths of x @ to for all rows x, or for those among: one pass."""
-    quick = quick_forms(rows, to @ to.T)
+    quick = quick_forms(rows, gram(to.T))
     if quick is not None:
         scores: Floats = np.maximum(quick, 0.0)
         return scores if among is None else scores[among]
@@ -64,7 +64,8 @@ def leverages(rows: Rows, to: Floats, among: Indices | None = None) -> Floats:
     def score(lane: list[tuple[int, int]]) -> None:
         for start, stop in lane:
             X = rows.block(start, stop) if among is None else rows.take(among[start:stop])
-            answer[start:stop] = lengths(X, to)
+            image = matmul(X, to)
+            answer[start:stop] = row_dots(image, image)
 
     in_lanes(score, count, columns)
     return answer
@@ -76,9 +77,9 @@ def radii(rows: Rows, to: Floats, middle: Floats) -> Floats:
 
     def measure(lane: list[tuple[int, int]]) -> None:
         for start, stop in lane:
-            Y = times(rows.block(start, stop), to)
+            Y = matmul(rows.block(start, stop), to)
             Y -= middle
-            answer[start:stop] = np.sqrt(np.einsum("ij,ij->i", Y, Y))
+            answer[start:stop] = np.sqrt(row_dots(Y, Y))
 
     in_lanes(measure, *rows.shape)
     return answer
@@ -93,8 +94,8 @@ def span_of(rows: Rows) -> Span:
     K, columns = rows.shape
     if walsh_of(rows) is not None:  # the uniform design is the identity
         return Span(np.eye(columns), 0)
-    gram = _gram(rows, None)
-    size = np.sqrt(np.diag(gram))
+    table = _gram(rows, None)
+    size = np.sqrt(np.diag(table))
     if not np.isfinite(size).all():
         raise InvalidInputError(
             f"column {int(np.flatnonzero(~np.isfinite(size))[0])} of the rows holds a number that "
@@ -103,13 +104,13 @@ def span_of(rows: Rows) -> Span:
     if not size.any():
         raise InvalidInputError("all rows are zero; nothing tells the arms apart.")
     size[size == 0] = 1.0
-    values, vectors = np.linalg.eigh(gram / size / size[:, None])
+    values, vectors = eigh(table / size / size[:, None])
     to = vectors / np.sqrt(np.maximum(values, SHIFT * values[-1])) / size[:, None]
     if values[0] > CLEAR * values[-1]:
         return Span(np.ascontiguousarray(to) * np.sqrt(K), 1)
-    values, vectors = np.linalg.eigh(_gram(rows, to))
+    values, vectors = eigh(_gram(rows, to))
     kept = values > DEPENDENT * values[-1]
-    to = to @ (vectors[:, kept] / np.sqrt(values[kept]))
+    to = matmul(to, vectors[:, kept] / np.sqrt(values[kept]))
     return Span(np.ascontiguousarray(to) * np.sqrt(K), 2)
 
 
@@ -119,7 +120,7 @@ def farthest_along(rows: Rows, to: Floats) -> Indices:
     where = np.zeros(to.shape[1], dtype=np.int64)
     columns = np.arange(to.shape[1])
     for start, stop in blocks(*rows.shape):
-        size = np.abs(rows.block(start, stop) @ to)
+        size = np.abs(matmul(rows.block(start, stop), to))
         first = size.argmax(axis=0)
         found = size[first, columns]
         better = found > best
@@ -134,8 +135,8 @@ def _gram(rows: Rows, to: Floats | None) -> Floats:
     def add(lane: list[tuple[int, int]]) -> Floats:
         total = np.zeros((columns, columns))
         for start, stop in lane:
-            X = rows.block(start, stop) if to is None else times(rows.block(start, stop), to)
-            total += weighted_gram(X, np.ones(len(X)))
+            X = rows.block(start, stop)
+            total += gram(X if to is None else matmul(X, to))
         return total
 
     return sum(in_lanes(add, *rows.shape), np.zeros((columns, columns)))
@@ -147,7 +148,7 @@ def in_lanes(
     """Work on blocks of rows in threads; always as many lanes, so that sums come out the same."""
     every = blocks(count, columns)
     lanes = [every[lane::LANES] for lane in range(LANES)]
-    workers = min(LANES, os.cpu_count() or 1) if height(columns) else 1  # or BLAS has threads
+    workers = min(LANES, os.cpu_count() or 1)
     if workers == 1 or len(every) < 2 * LANES:
         return [work(lane) for lane in lanes]
     with ThreadPoolExecutor(workers) as pool:

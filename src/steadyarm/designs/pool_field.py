@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms.rows import DenseRows, Rows
+from steadyarm.arms.span import MappedRows
 from steadyarm.designs.passes import leverages, radii
 from steadyarm.designs.pools import top
-from steadyarm.designs.singles import single_forms, single_gram
-from steadyarm.designs.stacked import times, weighted_gram
 from steadyarm.designs.subset_rows import HELD, SubsetRows
+from steadyarm.linalg import eigh, gram, matmul, row_dots
 
 __all__ = ["PoolField"]
 
@@ -25,27 +25,6 @@ NEXT_BEST = 3  # times as many arms are those of which the others are drawn
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-
-class MappedRows:
-    """Rows x @ to, made when they are asked for."""
-
-    def __init__(self, rows: Rows, to: Floats) -> None:
-        """Of any rows."""
-        self._rows, self._to = rows, to
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of arms and of columns."""
-        return self._rows.shape[0], self._to.shape[1]
-
-    def block(self, start: int, stop: int) -> Floats:
-        """Rows start to stop - 1."""
-        return times(self._rows.block(start, stop), self._to)
-
-    def take(self, indices: Indices) -> Floats:
-        """Rows at the given indices."""
-        return times(self._rows.take(indices), self._to)
 
 
 class PoolField:
@@ -66,7 +45,7 @@ class PoolField:
         self.compared: Rows = DenseRows(some.block(0, among.size)) if held else some
         self.missed = np.empty(0, dtype=np.int64)
         self._all, self._to = rows, to
-        self._X = times(rows.take(arms), to)
+        self._X = matmul(rows.take(arms), to)
         self._singles = self._X.astype(np.float32)
 
     @property
@@ -76,26 +55,26 @@ class PoolField:
 
     def forms(self, M: Floats) -> Floats:
         """X'Mx of the arms in play, in single precision."""
-        return single_forms(self._singles, M)
+        return np.asarray(row_dots(matmul(self._singles, M.astype(np.float32)), self._singles))
 
     def moment(self, lam: Floats, exact: bool = True) -> Floats:
         """Sum of lam_x x x' over the arms in play."""
-        return weighted_gram(self._X, lam) if exact else single_gram(self._singles, lam)
+        return gram(self._X if exact else self._singles, lam)
 
     def squares(self, M: Floats, chosen: Indices) -> Floats:
         """X'Mx of the compared arms at the positions chosen."""
         X = self.compared.take(chosen)
-        return np.asarray(np.einsum("ij,ij->i", times(X, M), X))
+        return np.asarray(row_dots(matmul(X, M), X))
 
     def radii(self, root: Floats, inverse: Floats, centre: Floats) -> Floats:
         """Distances of the compared arms from the centre."""
-        return radii(self.compared, root, centre @ root)
+        return radii(self.compared, root, matmul(centre, root))
 
     def largest(self, M: Floats) -> float:
         """The largest x'Mx over all arms: one pass, which notes `missed`."""
-        values, vectors = np.linalg.eigh(M)
+        values, vectors = eigh(M)
         half = vectors * np.sqrt(np.maximum(values, 0.0))
-        scores = leverages(self._all, np.ascontiguousarray(self._to @ half))
+        scores = leverages(self._all, matmul(self._to, half))
         over = scores > NEAR * scores[self.arms].max()
         over[self.arms] = False
         above = np.flatnonzero(over)
@@ -112,7 +91,7 @@ class PoolField:
         spread = np.random.default_rng(seed).choice(rest, count, replace=False)
         new = np.concatenate([best, spread])
         self.arms = np.concatenate([self.arms[kept], new])
-        self._X = np.vstack([self._X[kept], times(self._all.take(new), self._to)])
+        self._X = np.vstack([self._X[kept], matmul(self._all.take(new), self._to)])
         self._singles = self._X.astype(np.float32)
         self.missed = self.missed[:0]
         return int(new.size)

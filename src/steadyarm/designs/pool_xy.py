@@ -18,8 +18,8 @@ from steadyarm.designs.large_g import solve_g
 from steadyarm.designs.pair_game import PairGame, trimmed
 from steadyarm.designs.passes import span_of
 from steadyarm.designs.pool_field import PoolField
-from steadyarm.designs.stacked import weighted_gram
 from steadyarm.designs.xy_answer import LargeXYDesign, nothing_to_compare
+from steadyarm.linalg import eigh, gram, inverse_root, matmul
 
 __all__ = ["some_of_rows"]
 
@@ -69,7 +69,7 @@ def some_of_rows(
     field = PoolField(rows, to, among, arms)
     if _all_same(field.compared):
         return nothing_to_compare(K, int(among[0]), work)
-    order = np.argsort(arms)
+    order = np.argsort(arms, kind="stable")
     position = order[np.searchsorted(arms, warm, sorter=order)]
     base = np.append(weights, np.zeros(arms.size - few.size))
     lam = np.full(arms.size, (1 - WARM) / arms.size)
@@ -93,7 +93,7 @@ def some_of_rows(
         kept = _kept(game, MOST_ARMS - min(field.missed.size, more))
         game.arms_came_in(kept, field.come_in(more, kept, round_))
     weights = game.weights()
-    order = np.argsort(field.arms)
+    order = np.argsort(field.arms, kind="stable")
     order = order[weights[order] > 0]
     return LargeXYDesign(
         size=K,
@@ -119,23 +119,21 @@ def _base(
         most = max(BASE_ARMS * columns, LEAST_FIRST)
         heavy = np.sort(np.argsort(-start[1], kind="stable")[:most])
         arms, weights = start[0][heavy], start[1][heavy] / start[1][heavy].sum()
-        A = weighted_gram(rows.take(arms), weights)
+        A = gram(rows.take(arms), weights)
         size = np.sqrt(np.diag(A))
         if size.all() and _regular(A / size / size[:, None]):
-            to = np.ascontiguousarray(np.linalg.inv(np.linalg.cholesky(A)).T)
-            return arms, weights, to, 0.0
+            return arms, weights, inverse_root(A), 0.0
     count = min(FIRST * columns, K)
     first = np.sort(np.random.default_rng(0).choice(K, count, replace=False))
     design = solve_g(rows, ROUGH_G, start=(first, np.full(count, 1 / count)))
     arms, weights = design.indices, design.weights
     to, passes = span_of(rows)
-    X = rows.take(arms) @ to
-    root = np.linalg.inv(np.linalg.cholesky(weighted_gram(X, weights))).T
-    return arms, weights, np.ascontiguousarray(to @ root), design.passes + passes
+    root = inverse_root(gram(matmul(rows.take(arms), to), weights))
+    return arms, weights, matmul(to, root), design.passes + passes
 
 
 def _regular(A: Floats) -> bool:
-    values = np.linalg.eigvalsh(A)
+    values, _ = eigh(A)
     return bool(values[0] > REGULAR * values[-1])
 
 

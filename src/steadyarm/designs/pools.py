@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr
 
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.passes import farthest_along
+from steadyarm.linalg import eigh, gram, matmul, spanning
 
 __all__ = ["Pool", "first_pool", "next_pool", "started_pool", "top"]
 
@@ -53,7 +53,7 @@ def started_pool(rows: Rows, to: Floats, start: Indices, weights: Floats) -> tup
     seeds, basis, passes = _spanning(rows, to, start)
     pool = _pool(rows, to, seeds)
     pool.lam[np.searchsorted(pool.indices, start)] = weights * (r / weights.sum())
-    if np.linalg.eigvalsh((pool.X.T * pool.lam) @ pool.X)[0] < FLAT**2:
+    if eigh(gram(pool.X, pool.lam))[0][0] < FLAT**2:
         pool.lam[np.searchsorted(pool.indices, basis)] += 0.05
     return pool, passes
 
@@ -73,12 +73,12 @@ def next_pool(
 
 
 def top(scores: Floats, count: int) -> Indices:
-    """Indices of the largest scores, largest first."""
+    """Indices of the largest scores, largest first and equal ones in their order."""
+    chosen = np.arange(scores.size)
     if scores.size > count:
-        chosen = np.argpartition(-scores, count - 1)[:count]
-    else:
-        chosen = np.arange(scores.size)
-    return chosen[np.argsort(-scores[chosen], kind="stable")].astype(np.int64)
+        least = np.partition(scores, scores.size - count)[scores.size - count]
+        chosen = np.flatnonzero(scores >= least)
+    return chosen[np.argsort(-scores[chosen], kind="stable")[:count]].astype(np.int64)
 
 
 def _most(r: int) -> int:
@@ -86,16 +86,16 @@ def _most(r: int) -> int:
 
 
 def _pool(rows: Rows, to: Floats, indices: Indices) -> Pool:
-    return Pool(indices, rows.take(indices) @ to, np.zeros(indices.size))
+    return Pool(indices, matmul(rows.take(indices), to), np.zeros(indices.size))
 
 
 def _spanning(rows: Rows, to: Floats, seeds: Indices) -> tuple[Indices, Indices, int]:
     """The seeds, completed until they span well; r of them that do; and the passes it took."""
     r, passes = to.shape[1], 0
     while True:
-        Q, R, order = qr((rows.take(seeds) @ to).T, pivoting=True)
-        rank = int((np.abs(np.diag(R)) > FLAT).sum())
+        order, far, Q = spanning(matmul(rows.take(seeds), to))
+        rank = int((far > FLAT).sum())
         if rank == r:
             return seeds, np.sort(seeds[order[:r]]), passes
-        seeds = np.union1d(seeds, farthest_along(rows, to @ Q[:, rank:]))
+        seeds = np.union1d(seeds, farthest_along(rows, matmul(to, Q[:, rank:])))
         passes += 1

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.farthest import FarthestPair
+from steadyarm.linalg import matmul, row_dots, solve_lower, svd
 
 __all__ = ["Remembered", "remember"]
 
@@ -48,10 +49,10 @@ class Remembered:
         None if neither a listed pair is above the goal nor one is proven to be the farthest;
         `known` is a pair far apart under that design.
         """
-        spread = float(np.linalg.norm(self.inverse @ root, 2)) ** 2 * (1 + ROUNDING)
+        spread = float(svd(matmul(self.inverse, root)).singular[0]) ** 2 * (1 + ROUNDING)
         bound = spread * self.level
-        U = self.Z @ root
-        apart = np.einsum("ij,ij->i", U, U)
+        U = matmul(self.Z, root)
+        apart = row_dots(U, U)
         first, second, value = known.first, known.second, known.value
         if apart.size and apart.max() > value:
             value = float(apart.max())
@@ -72,5 +73,7 @@ def remember(
     if not far.exact:
         return None
     pairs = far.others
-    Z = (compared.take(pairs[:, 0]) - compared.take(pairs[:, 1])) @ to
-    return Remembered(np.asarray(np.linalg.inv(root), dtype=np.float64), level, pairs, Z)
+    Z = matmul(compared.take(pairs[:, 0]) - compared.take(pairs[:, 1]), to)
+    # root is upper triangular, so that its inverse is a solution of lower triangular systems
+    inverse = solve_lower(np.ascontiguousarray(root.T), np.eye(len(root)))
+    return Remembered(inverse, level, pairs, Z)

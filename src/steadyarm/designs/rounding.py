@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from steadyarm.compiled import kernel
 from steadyarm.designs.checks import check_weights
 from steadyarm.errors import InvalidInputError
 
@@ -61,7 +61,7 @@ def round_designs(
     return counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def efficient_rounding(
     weights: NDArray[np.float64],
     rounds: NDArray[np.int64],

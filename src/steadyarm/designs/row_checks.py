@@ -41,7 +41,7 @@ def checked_start(start: tuple[ArrayLike, ArrayLike], K: int) -> tuple[Indices, 
         )
     _check_arms(indices, K, "start")
     carrying = np.flatnonzero(weights)
-    order = carrying[np.argsort(indices[carrying])]
+    order = carrying[np.argsort(indices[carrying], kind="stable")]
     return indices[order].astype(np.int64), weights[order]
 
 

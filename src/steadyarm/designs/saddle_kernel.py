@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import (
-    add_weighted_gram,
     cholesky,
     cholesky_solve,
     farthest,
@@ -30,6 +29,7 @@ from steadyarm.designs.dense_kernels import (
     value_on_range,
     whiten_rows,
 )
+from steadyarm.linalg import add_gram
 
 __all__ = ["OPTIMAL", "STALLED", "STEP_LIMIT", "interior_point", "purge"]
 
@@ -191,7 +191,7 @@ def interior_point(
                     t += V[i, n] * V[k, n]
                     u += VW[i, n] * V[k, n]
                 N[i, k] = 2.0 * t * u
-        add_weighted_gram(C[:J], curve[:J], N)
+        add_gram(C[:J], curve[:J], N)
         complementarity, residual = 0.0, 0.0
         for i in range(K):
             N[i, i] += z[i] / lam[i]
@@ -244,7 +244,8 @@ def interior_point(
                 t = 0.0
                 for i in range(K):
                     t += C[j, i] * dlam[i]
-                ds[j] = t / (q[j] * q[j]) + 1.0 / q[j] - 1.0 - s[j]
+                # small numbers first: added to 1 / q they would be lost
+                ds[j] = t / (q[j] * q[j]) + (1.0 / q[j] - 1.0 - s[j])
                 dnu[j] = (rnu[j] - nu[j] * ds[j]) / s[j]
                 if ds[j] < 0.0:
                     longest = min(longest, -s[j] / ds[j])

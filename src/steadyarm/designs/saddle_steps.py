@@ -1,4 +1,4 @@
-"""The Newton steps of `saddle_kernel` for hundreds of arms and pairs, in BLAS, from a warm start.
+"""The Newton steps of `saddle_kernel` for hundreds of arms and pairs, from a warm start.
 
 Called by `large_xy` on its lists; `pair_lists` makes the points to go on from.
 
@@ -13,9 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpotrf, dpotrs
+
+from steadyarm.linalg import (
+    cholesky,
+    cholesky_solve,
+    eigh,
+    factor,
+    gram,
+    matmul,
+    row_dots,
+    solve_lower,
+)
 
 __all__ = ["Improved", "Point", "improve", "warm_point"]
 
@@ -36,7 +44,7 @@ class Point(NamedTuple):
     @property
     def centre(self) -> float:
         """The mean product of a weight or multiplier with its slack."""
-        return float(self.lam @ self.z + self.nu @ self.s) / (self.lam.size + self.nu.size)
+        return (matmul(self.lam, self.z) + matmul(self.nu, self.s)) / (self.lam.size + self.nu.size)
 
 
 class Improved(NamedTuple):
@@ -83,7 +91,7 @@ def warm_point(
     q = look.q / scale
     s = 1 / q - 1
     nu = np.where(np.isnan(nu), centre / s, nu)
-    g = (nu / q**2) @ look.C / scale**2
+    g = matmul(nu / q**2, look.C) / scale**2
     shrink = 1 / (float(g.max()) * (1 + margin))
     return Point(lam * scale, 1 - g * shrink, nu * shrink, s)
 
@@ -101,9 +109,9 @@ def improve(X: Floats, Z: Floats, point: Point, tol: float, steps: int) -> Impro
             lam, stuck = point.lam, True
             break
         mu = nu / look.q**2
-        g = mu @ look.C
-        W = (look.U.T * mu) @ look.U
-        total, mass, trace = float(lam.sum()), float(mu.sum()), float(mu @ look.q)
+        g = matmul(mu, look.C)
+        W = gram(look.U, mu)
+        total, mass, trace = float(lam.sum()), float(mu.sum()), matmul(mu, look.q)
         if trace * trace > lower * mass * g.max():
             strength = trace * trace / mass
             lower = strength / float(g.max())
@@ -112,11 +120,11 @@ def improve(X: Floats, Z: Floats, point: Point, tol: float, steps: int) -> Impro
             value, weights = total * float(look.q.max()), lam / total
         if value <= lower * (1 + tol) or made == steps:
             break
-        factor = _factor(_newton_matrix(look, W, mu, Point(lam, z, nu, s)))
-        if factor is None:
+        newton = _factor(_newton_matrix(look, W, mu, Point(lam, z, nu, s)))
+        if newton is None:
             stuck = True
             break
-        moved = _step(look, g, Point(lam, z, nu, s), factor)
+        moved = _step(look, g, Point(lam, z, nu, s), newton)
         if not all(np.isfinite(part).all() for part in moved):
             stuck = True
             break
@@ -126,65 +134,60 @@ def improve(X: Floats, Z: Floats, point: Point, tol: float, steps: int) -> Impro
 
 
 def _look(X: Floats, Z: Floats, lam: Floats) -> _Look:
-    L = np.asarray(np.linalg.cholesky((X.T * lam) @ X), dtype=np.float64)
-    V = solve_triangular(L, X.T, lower=True, check_finite=False).T
-    U = solve_triangular(L, Z.T, lower=True, check_finite=False).T
-    return _Look(L, V, U, np.einsum("ij,ij->i", U, U), np.square(U @ V.T))
+    L = factor(gram(X, lam))
+    V, U = solve_lower(L, X), solve_lower(L, Z)
+    return _Look(L, V, U, row_dots(U, U), np.square(matmul(U, V.T)))
 
 
 def _proof(L: Floats, W: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(W)
+    values, vectors = eigh(W)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    answer: Floats = solve_triangular(L, root, lower=True, trans="T", check_finite=False)
-    return answer
+    return np.asarray(matmul(solve_lower(L, np.eye(len(L))), root))
 
 
 def _newton_matrix(look: _Look, W: Floats, mu: Floats, at: Point) -> Floats:
     """Lower triangle of curvature of h, barrier of lam and barrier of the constraints."""
-    curve = at.nu / (at.s * look.q**4) - 2 * mu / look.q
-    up = curve > 0
-    N = dsyrk(1.0, (look.C[up] * np.sqrt(curve[up])[:, None]).T, lower=1)
-    if not up.all():
-        down = (look.C[~up] * np.sqrt(-curve[~up])[:, None]).T
-        N = dsyrk(-1.0, down, beta=1.0, c=N, lower=1, overwrite_c=1)
-    bend = look.V @ look.V.T
-    bend *= (look.V @ (2 * W)) @ look.V.T
+    curve = at.nu / (at.s * np.square(np.square(look.q))) - 2 * mu / look.q
+    N = gram(look.C, curve)
+    bend = gram(look.V.T)
+    bend *= matmul(matmul(look.V, 2 * W), look.V.T)
     N += bend
     N[np.diag_indices(len(N))] += at.z / at.lam
-    answer: Floats = N
-    return answer
+    return N
 
 
 def _factor(N: Floats) -> Floats | None:
     diagonal = N.diagonal().copy()
     for ridge in RIDGES:
         N[np.diag_indices(len(N))] = diagonal * (1 + ridge)
-        factor, failed = dpotrf(N, lower=1, clean=0)
-        if not failed:
-            answer: Floats = factor
-            return answer
+        L = N.copy()
+        if cholesky(L, 0.0):
+            return L
     return None
 
 
-def _step(look: _Look, g: Floats, at: Point, factor: Floats) -> Point:
+def _step(look: _Look, g: Floats, at: Point, newton: Floats) -> Point:
     """Mehrotra: a step to the boundary tells how far to go, the second step goes there."""
     lam, z, nu, s = at
     q, centre = look.q, at.centre
-    product = float(lam @ z + nu @ s)
+    product = matmul(lam, z) + matmul(nu, s)
     lagging = np.abs(1 - g - z).max() * lam.sum() > 3 * product
     aim, second, alpha = 0.0, 0.0, 0.0
     dlam, dz, dnu, ds = (np.zeros_like(part) for part in at)
     for corrector in (False, True):
         if corrector:
-            after = (lam + alpha * dlam) @ (z + alpha * dz) + (nu + alpha * dnu) @ (s + alpha * ds)
-            share = min(max(max(float(after) / product, 0.0) ** 3, 0.005), 1.0)
+            after = matmul(lam + alpha * dlam, z + alpha * dz)
+            after += matmul(nu + alpha * dnu, s + alpha * ds)
+            ratio = max(after / product, 0.0)
+            share = min(max(ratio * ratio * ratio, 0.005), 1.0)
             aim, second = (centre, 0.0) if lagging else (centre * share, 1.0)
         left_lam = aim - lam * z - second * dlam * dz
         left_nu = aim - nu * s - second * dnu * ds
         pull = (left_nu - nu * (1 / q - 1 - s)) / (s * q * q)
-        dlam = dpotrs(factor, g + z - 1 + left_lam / lam + pull @ look.C, lower=1)[0]
+        dlam = g + z - 1 + left_lam / lam + matmul(pull, look.C)
+        cholesky_solve(newton, dlam)
         dz = (left_lam - z * dlam) / lam
-        ds = (look.C @ dlam) / (q * q) + 1 / q - 1 - s
+        ds = matmul(look.C, dlam) / (q * q) + (1 / q - 1 - s)
         dnu = (left_nu - nu * ds) / s
         longest = min(map(_room, at, (dlam, dz, dnu, ds)))
         alpha = min(1.0, REACH * longest if corrector else longest)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.dense_kernels import whiten_rows
 from steadyarm.designs.design import Status
 from steadyarm.designs.saddle_kernel import interior_point, purge
 from steadyarm.designs.volume_kernel import largest_volume
+from steadyarm.linalg import qr, solve_lower
 
 __all__ = [
     "Certificate",
@@ -54,16 +54,14 @@ def whiten(X: Matrix) -> tuple[Matrix, Matrix]:
     Designs do not change under a linear map; near-dependent arms become well conditioned. Other
     vectors are mapped by `in_coordinates(L, vectors)`.
     """
-    orthonormal, R = np.linalg.qr(X)
+    orthonormal, R = qr(X)
     root = np.sqrt(len(X))
     return np.ascontiguousarray(orthonormal * root), np.ascontiguousarray(R.T / root)
 
 
 def in_coordinates(L: Matrix, vectors: Matrix) -> Matrix:
     """Rows of `vectors` (m, r) in the coordinates where LL' is the identity."""
-    mapped = np.empty(vectors.shape)
-    whiten_rows(L, np.ascontiguousarray(vectors), mapped)
-    return mapped
+    return solve_lower(L, vectors)
 
 
 def saddle_point(X: Matrix, B: Matrix, pairs: bool, tol: float) -> tuple[Solution, Certificate]:

@@ -14,6 +14,7 @@ from steadyarm.designs.checks import check_weights
 from steadyarm.designs.dense_kernels import value_on_range
 from steadyarm.designs.solve import Solution, in_coordinates
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import eigh, factor, gram, matmul
 
 __all__ = ["sparsify", "with_few_arms"]
 
@@ -46,7 +47,7 @@ def sparsified(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[
     r = X.shape[1]
     if support.size <= r * (r + 1) // 2:
         return weights
-    A = (X[support].T * weights[support]) @ X[support]
+    A = gram(X[support], weights[support])
     V = _in_range_coordinates(A, X[support])
     r = V.shape[1]
     upper = np.triu_indices(r)
@@ -85,8 +86,8 @@ def with_few_arms(
 
 def _in_range_coordinates(A: NDArray[np.float64], X: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows of X in coordinates of the range of A where A is the identity."""
-    values, vectors = np.linalg.eigh(A)
+    values, vectors = eigh(A)
     kept = values > 1e-12 * values[-1]
     if kept.all():
-        return in_coordinates(np.asarray(np.linalg.cholesky(A), dtype=np.float64), X)
-    return np.asarray(X @ (vectors[:, kept] / np.sqrt(values[kept])))
+        return in_coordinates(factor(A), X)
+    return np.asarray(matmul(X, vectors[:, kept] / np.sqrt(values[kept])))

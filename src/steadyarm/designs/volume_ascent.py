@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.compiled import kernel
-from steadyarm.designs.dense_kernels import cholesky, whiten_rows
-from steadyarm.designs.stacked import lengths, times, weighted_gram
+from steadyarm.compiled import kernel, log
+from steadyarm.linalg import cholesky, gram, matmul, row_dots, solve_lower
 
 __all__ = ["Ascent", "ascend", "inverse_root"]
 
@@ -44,7 +43,7 @@ def ascend(X: Floats, lam: Floats, aim: float, most: int = 500) -> Ascent:
         inverse = inverse_root(X, lam)
         if inverse is None:
             break
-        g = lengths(X, inverse)
+        g = _lengths(X, inverse)
         gap = float(g.max() * lam.sum() / r - 1)
         if gap < best.gap:
             since = sweep
@@ -55,23 +54,27 @@ def ascend(X: Floats, lam: Floats, aim: float, most: int = 500) -> Ascent:
             moved = _newton(X, lam, inverse, g)
             moved_inverse = inverse_root(X, moved)
             if moved_inverse is not None:
-                lam, inverse, g = moved, moved_inverse, lengths(X, moved_inverse)
+                lam, inverse, g = moved, moved_inverse, _lengths(X, moved_inverse)
         entering = np.flatnonzero((g > 1.0) & (lam == 0.0))
         entering = entering[np.argsort(-g[entering], kind="stable")[: 4 * r]]
         order = np.concatenate([entering, np.flatnonzero(lam)])
-        sweep_weights(X, order, lam, times(inverse, inverse.T))
+        sweep_weights(X, order, lam, gram(inverse.T))
     return best._replace(sweeps=sweep)
 
 
 def inverse_root(X: Floats, lam: Floats) -> Floats | None:
     """R (r, r) with RR' the inverse of A(lam), or None where A(lam) is singular."""
     support = np.flatnonzero(lam)
-    L = weighted_gram(X[support], lam[support])
+    L = gram(X[support], lam[support])
     if not cholesky(L, 0.0):
         return None
-    R = np.empty_like(L)
-    whiten_rows(L, np.eye(len(L)), R)
-    return R
+    return solve_lower(L, np.eye(len(L)))
+
+
+def _lengths(X: Floats, M: Floats) -> Floats:
+    """Squared lengths of the rows of X @ M."""
+    image = matmul(X, M)
+    return np.asarray(row_dots(image, image))
 
 
 @kernel
@@ -109,7 +112,7 @@ def sweep_weights(
 def _newton(X: Floats, lam: Floats, R: Floats, g: Floats) -> Floats:
     """Weights after a Newton step on the support, shortened until the objective grows."""
     support = np.flatnonzero(lam)
-    V = times(X[support], R)
+    V = matmul(X[support], R)
     slope = g[support] - 1.0
     # where many designs are optimal the system is singular: small weights move little
     damping = max(float(g.max()) - 1.0, 0.0) / lam[support]
@@ -118,8 +121,8 @@ def _newton(X: Floats, lam: Floats, R: Floats, g: Floats) -> Floats:
     while step > 0.05:
         moved = np.maximum(lam[support] + step * direction, 0.0)
         change = moved - lam[support]
-        L = np.eye(V.shape[1]) + weighted_gram(V, change)
-        if cholesky(L, 0.0) and 2 * np.log(np.diag(L)).sum() > change.sum():
+        L = np.eye(V.shape[1]) + gram(V, change)
+        if cholesky(L, 0.0) and 2 * sum(map(log, np.diag(L).tolist())) > change.sum():
             answer = np.zeros_like(lam)
             answer[support] = moved
             return answer
@@ -133,17 +136,17 @@ def _solve(V: Floats, slope: Floats, damping: Floats, diagonal: Floats) -> Float
     diagonal = diagonal + damping
     scaled = residual / diagonal
     along = scaled.copy()
-    size = first = float(residual @ scaled)
+    size = first = matmul(residual, scaled)
     for _ in range(MOST_PRODUCTS):
         if size <= 1e-2 * first:
             break
-        image = np.einsum("ij,ij->i", times(V, weighted_gram(V, along)), V) + damping * along
-        curvature = float(along @ image)
+        image = row_dots(matmul(V, gram(V, along)), V) + damping * along
+        curvature = matmul(along, image)
         if not curvature > 0.0:
             break
         x += size / curvature * along
         residual -= size / curvature * image
         scaled = residual / diagonal
-        size, previous = float(residual @ scaled), size
+        size, previous = matmul(residual, scaled), size
         along = scaled + size / previous * along
     return x

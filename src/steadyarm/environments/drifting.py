@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.compiled import normal
 from steadyarm.environments.environment import Environment
 from steadyarm.environments.noise import Noise
 from steadyarm.errors import InvalidInputError
@@ -55,9 +56,8 @@ def random_walk(
     base = _vector(arms, theta, "theta")
     if not finite_number(step, "step") >= 0:
         raise InvalidInputError(f"step is {step}; expected a number of at least 0.")
-    steps = step * np.random.default_rng(whole_number(seed, "seed")).normal(
-        size=(whole_number(budget, "budget", least=1), len(base))
-    )
+    rng = np.random.default_rng(whole_number(seed, "seed"))
+    steps = step * normal(rng, (whole_number(budget, "budget", least=1), len(base)))
     steps[0] = 0.0
     return Environment.from_parameters(arms, base + steps.cumsum(axis=0), noise)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.compiled import normal
 from steadyarm.environments import kernels
 from steadyarm.environments.averaged import Averaged, hash_of
 from steadyarm.environments.noise import (
@@ -20,6 +21,7 @@ from steadyarm.environments.noise import (
     check_noise,
 )
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
@@ -99,13 +101,13 @@ class Environment(Averaged):
         """Means x'θ_t from parameters in the user's features: (T, d), or (d,) with a budget."""
         parameters = checked_table(thetas, arms.dimension, "thetas", "features", budget)
         if not arms.large:
-            return cls._build(arms, parameters @ arms.features.T, noise, budget, direction)
+            return cls._build(arms, matmul(parameters, arms.features.T), noise, budget, direction)
         if len(parameters) * arms.size > MOST_MEANS:
             raise InvalidInputError(
                 f"a table of means of {arms.size:,} arms in {len(parameters):,} rounds does not "
                 "fit in memory; use ParametricEnvironment(arms, thetas), which needs none."
             )
-        means = np.stack([arms.values(theta @ arms.basis) for theta in parameters])
+        means = np.stack([arms.values(matmul(theta, arms.basis)) for theta in parameters])
         return cls._build(arms, means, noise, budget, direction)
 
     @classmethod
@@ -194,7 +196,7 @@ class Environment(Averaged):
         if isinstance(self.noise, BernoulliReward):
             return stats
         spread = self.noise.sd * np.sqrt(stats.counts)
-        return replace(stats, sums=stats.sums + spread * rng.standard_normal(spread.shape))
+        return replace(stats, sums=stats.sums + spread * normal(rng, spread.shape))
 
     def _means_of(self, segment: Segment) -> NDArray[np.float64]:
         """(T, m) or (1, m) means of the segment's arms."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from steadyarm.compiled import kernel, standard_normal
 
 __all__ = ["BERNOULLI", "BOUNDED", "EXACT", "GAUSSIAN", "play_pools", "play_table"]
 
@@ -14,7 +15,7 @@ Integers = NDArray[np.int64]
 EXACT, GAUSSIAN, BOUNDED, BERNOULLI = range(4)  # EXACT: the mean itself, no noise
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def play_table(
     means: Floats,
     weights: Floats,
@@ -51,7 +52,7 @@ def play_table(
                 squares[i, arm] += reward * reward
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def play_pools(
     rewards: Floats,
     offsets: Integers,
@@ -83,10 +84,10 @@ def play_pools(
             squares[i, arm] += reward * reward
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reward(mean: float, kind: int, scale: float, rng: np.random.Generator) -> float:
     if kind == GAUSSIAN:
-        return mean + scale * rng.standard_normal()
+        return mean + scale * standard_normal(rng)
     if kind == BOUNDED:
         return mean + scale * (2.0 * rng.random() - 1.0)
     if kind == BERNOULLI:
@@ -94,7 +95,7 @@ def _reward(mean: float, kind: int, scale: float, rng: np.random.Generator) -> f
     return mean
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scratch_for(planned: Integers, K: int) -> tuple[NDArray[np.int32], Floats, Integers]:
     """Memory for `draw_arms`: arms of the longest segment, and an alias table of K arms."""
     longest = 0
@@ -103,7 +104,7 @@ def scratch_for(planned: Integers, K: int) -> tuple[NDArray[np.int32], Floats, I
     return np.empty(longest, dtype=np.int32), np.empty(K), np.empty((2, K), dtype=np.int64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_arms(
     weights: Floats,
     planned: Integers,
@@ -125,7 +126,7 @@ def draw_arms(
     return arms
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_blocks(
     weights: Floats, block: int, rng: np.random.Generator, arms: NDArray[np.int32]
 ) -> None:
@@ -148,7 +149,7 @@ def _fill_blocks(
         arms[start : start + length] = whole[:length]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_iid(
     weights: Floats,
     rng: np.random.Generator,
@@ -166,7 +167,7 @@ def _fill_iid(
         arms[p] = arm
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_planned(planned: Integers, arms: NDArray[np.int32]) -> None:
     p = 0
     for k in range(planned.shape[0]):
@@ -175,7 +176,7 @@ def _fill_planned(planned: Integers, arms: NDArray[np.int32]) -> None:
             p += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shuffle(arms: NDArray[np.int32], rng: np.random.Generator) -> None:
     """Fisher and Yates' shuffle."""
     for p in range(arms.shape[0] - 1, 0, -1):
@@ -183,7 +184,7 @@ def _shuffle(arms: NDArray[np.int32], rng: np.random.Generator) -> None:
         arms[p], arms[other] = arms[other], arms[p]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _alias_table(weights: Floats, accept: Floats, alias: Integers, stack: Integers) -> None:
     """Walker's alias table of one allocation (K,), by Vose's method.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.compiled import sines
 from steadyarm.environments.environment import Environment
 from steadyarm.environments.noise import GaussianNoise, Noise
 from steadyarm.environments.soare import check_period
@@ -112,4 +113,4 @@ def published_multivariate(
 def _wave(budget: int, period: float, phases: NDArray[np.float64]) -> NDArray[np.float64]:
     """(T, d) unit oscillations, rounds counted from 0."""
     t = np.arange(budget)[:, None]
-    return np.asarray(np.sin(2 * np.pi * t / period + phases))
+    return sines(2 * np.pi * t / period + phases)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.compiled import normal
 from steadyarm.environments.averaged import Averaged, hash_of
 from steadyarm.environments.environment import checked_table
 from steadyarm.environments.noise import (
@@ -19,6 +20,7 @@ from steadyarm.environments.noise import (
     check_noise,
 )
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import matmul, row_dots
 from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice
 
@@ -82,7 +84,7 @@ class ParametricEnvironment(Averaged):
     @cached_property
     def average(self) -> Floats:
         """(K,) time-averaged mean of every arm: what a test is to compare."""
-        return self.arms.values(self._table.mean(axis=0) @ self.arms.basis)
+        return self.arms.values(matmul(self._table.mean(axis=0), self.arms.basis))
 
     def means(self, arms: NDArray[np.int64], rounds: NDArray[np.int64]) -> Floats:
         """(m,) mean reward of an arm in a round, for m pairs of them."""
@@ -90,11 +92,11 @@ class ParametricEnvironment(Averaged):
         present, place = np.unique(arms, return_inverse=True)
         X = self.arms.features_of(present)
         if len(self._table) == 1:
-            return np.asarray((X @ self._table[0])[place])
+            return np.asarray(matmul(X, self._table[0])[place])
         step = max(ROUNDS // self.arms.dimension, 1)
         for start in range(0, len(arms), step):
             part = slice(start, start + step)
-            out[part] = np.einsum("td,td->t", X[place[part]], self._table[rounds[part]])
+            out[part] = row_dots(X[place[part]], self._table[rounds[part]])
         return out
 
     def play(
@@ -130,7 +132,7 @@ class ParametricEnvironment(Averaged):
 
     def _rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
         if isinstance(self.noise, GaussianNoise):
-            return means + self.noise.sd * rng.standard_normal(means.size)
+            return means + self.noise.sd * normal(rng, means.size)
         if isinstance(self.noise, BoundedNoise):
             return means + self.noise.bound * (2.0 * rng.random(means.size) - 1.0)
         assert isinstance(self.noise, BernoulliReward)

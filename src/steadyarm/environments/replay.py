@@ -12,6 +12,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
 from steadyarm.environments.averaged import Averaged, hash_of
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
@@ -128,7 +129,7 @@ class Replay(Averaged):
     def average(self) -> NDArray[np.float64]:
         """(K,) time-averaged mean of every arm."""
         rounds = np.bincount(self.period_of_round, minlength=self.periods)
-        return np.asarray(rounds @ self.period_means / self.budget)
+        return np.asarray(matmul(rounds.astype(np.float64), self.period_means) / self.budget)
 
     def play(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from steadyarm.arms import ArmSet
+from steadyarm.compiled import cos, sin, sines
 from steadyarm.environments.environment import Environment
 from steadyarm.environments.noise import GaussianNoise, Noise
 from steadyarm.errors import InvalidInputError
@@ -30,7 +31,7 @@ def soare_arms(d: int = 10, omega: float = 0.1) -> ArmSet:
     whole_number(d, "d", least=2)
     finite_number(omega, "omega")
     tilted = np.zeros(d)
-    tilted[:2] = np.cos(omega), np.sin(omega)
+    tilted[:2] = cos(float(omega)), sin(float(omega))
     names = [f"e{j + 1}" for j in range(d)]
     return ArmSet.from_features(np.vstack([np.eye(d), tilted]), names=[*names, "tilted"])
 
@@ -70,7 +71,7 @@ def soare_oscillating(
     scale, budget = finite_number(scale, "scale"), whole_number(budget, "budget", least=1)
     thetas = np.zeros((budget, whole_number(d, "d", least=2)))
     thetas[:, 0] = 0.3
-    thetas[:, -1] += 0.5 - scale * np.sin(2 * np.pi * np.arange(budget) / period)
+    thetas[:, -1] += 0.5 - scale * sines(2 * np.pi * np.arange(budget) / period)
     return Environment.from_parameters(soare_arms(d, omega), thetas, noise)
 
 

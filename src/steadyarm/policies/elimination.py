@@ -31,7 +31,7 @@ def rage_elimination(
     end after `max_phases` or with a single arm left.
     """
     gaps = estimates.max(axis=1, keepdims=True) - estimates
-    cuts = first_cut * 2.0 ** -np.arange(max_phases - 1)
+    cuts = np.ldexp(first_cut, -np.arange(max_phases - 1))
     kept = gaps[:, None, :] <= cuts[None, :, None]
     phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
     return _average_design(arms, phases, solver)
@@ -53,7 +53,7 @@ def noise_elimination(arms: ArmSet, estimates: Floats, errors: Floats, solver: S
     gaps = estimates.max(axis=1, keepdims=True) - estimates
     rivals = np.where(gaps > 0, errors, np.inf)
     noise = rivals.min(axis=1, keepdims=True) / 2
-    cuts = gaps.max(axis=1, keepdims=True) * 2.0 ** -np.arange(1, MOST_CUTS + 1)
+    cuts = np.ldexp(gaps.max(axis=1, keepdims=True), -np.arange(1, MOST_CUTS + 1))
     used = cuts >= noise
     used[:, 0] = True
     kept = (gaps[:, None, :] <= cuts[:, :, None]) & used[:, :, None]
@@ -91,7 +91,7 @@ def halve(arms: ArmSet, survivors: Mask, order: NDArray[np.int64], solver: Solve
     # Arms of each trial, survivors first, best first.
     place = np.argsort(~np.take_along_axis(survivors, order, axis=1), axis=1, kind="stable")
     ranked = np.take_along_axis(order, place, axis=1)
-    position = np.argsort(ranked, axis=1)
+    position = np.argsort(ranked, axis=1, kind="stable")
     designs = designs_for(arms, survivors, kind="xy", solver=solver)
     half = designs.values[designs.index] / 2
     slack = 4 * TOLERANCE if solver == "exact" else 0.0  # one half is one half, up to the solver

@@ -14,6 +14,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.few_arms import FewArms, mixed
 from steadyarm.designs.forms import forms
 from steadyarm.designs.nested import nested_xy
+from steadyarm.linalg import matmul
 from steadyarm.policies.elimination import MOST_CUTS
 
 __all__ = ["least_gap_error", "noise_elimination_of_many", "rage_elimination_of_many"]
@@ -25,7 +26,7 @@ def rage_elimination_of_many(
     arms: ArmSet, values: Floats, max_phases: int, first_cut: float
 ) -> FewArms:
     """Average design over the virtual phases of RAGE-Elimination, from estimates (K,)."""
-    cuts = np.asarray(first_cut * 2.0 ** -np.arange(max_phases - 1), dtype=np.float64)
+    cuts = np.ldexp(first_cut, -np.arange(max_phases - 1))
     return _average(arms, values.max() - values, cuts, rising=False)
 
 
@@ -35,7 +36,7 @@ def noise_elimination_of_many(arms: ArmSet, values: Floats, noise: float) -> Few
     noise : the smallest standard error of a gap
     """
     gaps = values.max() - values
-    cuts = gaps.max() * 2.0 ** -np.arange(1, MOST_CUTS + 1)
+    cuts = np.ldexp(gaps.max(), -np.arange(1, MOST_CUTS + 1))
     used = cuts >= noise / 2
     used[0] = True
     return _average(arms, gaps, cuts[used], rising=True)
@@ -47,8 +48,8 @@ def least_gap_error(arms: ArmSet, values: Floats, best: int, covariance: Floats)
     covariance : (r, r) of the estimated parameter
     """
     x = arms.coordinates_of(np.array([best]))[0]
-    pull = covariance @ x
-    variances = forms(arms.rows, covariance, -2 * pull) + x @ pull
+    pull = matmul(covariance, x)
+    variances = forms(arms.rows, covariance, -2 * pull) + matmul(x, pull)
     rivals = variances[values < values[best]]
     return float(np.sqrt(max(rivals.min(initial=np.inf), 0.0)))
 

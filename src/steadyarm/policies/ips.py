@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from math import ceil, floor, log2
+from math import ceil, floor
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.compiled import log2
 from steadyarm.designs.dense_kernels import information
 from steadyarm.designs.few_arms import FewArms
 from steadyarm.designs.lists_of_many import whole_list_of_many

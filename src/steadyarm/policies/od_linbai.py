@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil
 from typing import ClassVar, Self
 
 import numpy as np
@@ -66,7 +66,7 @@ class ODLinBAI(PhasedPolicy):
     def keep(self, state: PhasedState, order: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The best ⌈d / 2^r⌉ of the survivors."""
         alive = np.take_along_axis(state.survivors, order, axis=1)
-        most = np.ceil(state.arms.rank / 2.0 ** (state.epoch + 1)).astype(np.int64)
+        most = -(-state.arms.rank // (np.int64(1) << (state.epoch + 1)))
         chosen = alive & (np.cumsum(alive, axis=1) <= most[:, None])
         kept = np.empty_like(chosen)
         np.put_along_axis(kept, order, chosen, axis=1)
@@ -74,7 +74,7 @@ class ODLinBAI(PhasedPolicy):
 
 
 def _halvings(d: int) -> int:
-    return max(1, ceil(log2(d)))
+    return max(1, (d - 1).bit_length())
 
 
 def _plays_per_round(arms: ArmSet, budget: int) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.compiled import kernel
+from steadyarm.compiled import exponentials, kernel
 from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information
 from steadyarm.segments import SegmentStats
 
@@ -62,7 +62,7 @@ def remember(
     X : (m, r) arms of the segment; prior : (r, r) information of a round of the G-optimal design
     """
     after = {name: array.copy() for name, array in memory.items()}
-    decay = np.exp(-blocks[:, None] / np.array([*MEMORIES, LATELY]))
+    decay = exponentials(-blocks[:, None] / np.array([*MEMORIES, LATELY]))
     _remember_kernel(
         X,
         stats.counts.astype(np.float64),

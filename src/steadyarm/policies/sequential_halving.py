@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, log2
 from typing import ClassVar
 
 import numpy as np
@@ -81,7 +80,7 @@ class SequentialHalving(Policy[HalvingState]):
             survivors=np.ones((trials, arms.size), dtype=bool),
         )
         while state.epoch[0] < _halvings(arms) and not _plays(state).any():
-            state = _halved(state, np.argsort(state.ties, axis=1))
+            state = _halved(state, np.argsort(state.ties, axis=1, kind="stable"))
         return state
 
     def next_segment(self, state: HalvingState) -> Segment | None:
@@ -127,7 +126,7 @@ class SequentialHalving(Policy[HalvingState]):
 
 
 def _halvings(arms: ArmSet) -> int:
-    return ceil(log2(arms.size))
+    return (arms.size - 1).bit_length()
 
 
 def _plays(state: HalvingState) -> NDArray[np.int64]:

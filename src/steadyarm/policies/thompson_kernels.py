@@ -5,12 +5,12 @@ Called by `thompson` and `top_two_thompson`.
 
 from __future__ import annotations
 
-from math import erfc, sqrt
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.compiled import kernel
+from steadyarm.compiled import exp, kernel, log, log_upper_tail
 from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, whiten_rows
 
 __all__ = ["best_shares", "fill_normal", "posterior", "top_two"]
@@ -26,12 +26,15 @@ LAYER = np.uint64(127)
 
 def _ziggurat() -> tuple[Floats, Floats]:
     """Right edges (129,) of the layers from the lowest up, and the share surely under the curve."""
+    # As plain Python, so that nothing has to be compiled when the package is imported.
+    plain_exp, plain_log = (getattr(function, "py_func", function) for function in (exp, log))
     last, area = 3.442619855899, 9.91256303526217e-3
-    edge = np.zeros(129)
-    edge[0], edge[1] = area * np.exp(0.5 * last**2), last
-    for i in range(2, 128):
-        edge[i] = np.sqrt(-2 * np.log(area / edge[i - 1] + np.exp(-0.5 * edge[i - 1] ** 2)))
-    return edge, edge[1:] / edge[:-1]
+    edge = [area * plain_exp(0.5 * last * last), last]
+    while len(edge) < 128:
+        height = area / edge[-1] + plain_exp(-0.5 * edge[-1] * edge[-1])
+        edge.append(sqrt(-2.0 * plain_log(height)))
+    edges = np.array([*edge, 0.0])
+    return edges, edges[1:] / edges[:-1]
 
 
 EDGE, CORE = _ziggurat()
@@ -106,14 +109,14 @@ def fill_normal(state: np.uint64, z: Floats) -> np.uint64:
             if layer == 0:  # the tail beyond the last edge, by rejection from an exponential
                 state += STEP
                 other = ((_mixed(state) >> S11) + 1.0) * 2.0**-53
-                beyond = -np.log(uniform) / EDGE[1]
-                if -2.0 * np.log(other) >= beyond * beyond:
+                beyond = -log(uniform) / EDGE[1]
+                if -2.0 * log(other) >= beyond * beyond:
                     z[a] = np.copysign(EDGE[1] + beyond, place)
                     break
             else:
                 x = place * EDGE[layer]
-                high = np.exp(0.5 * (x * x - EDGE[layer] ** 2))
-                low = np.exp(0.5 * (x * x - EDGE[layer + 1] ** 2))
+                high = exp(0.5 * (x * x - EDGE[layer] ** 2))
+                low = exp(0.5 * (x * x - EDGE[layer + 1] ** 2))
                 if low + uniform * (high - low) < 1.0:
                     z[a] = x
                     break
@@ -201,20 +204,12 @@ def top_two(
                 for a in range(r):
                     spread += (U[leader, a] - U[k, a]) ** 2
                 gap = (values[i, leader] - values[i, k]) / (sd * np.sqrt(spread))
-                out[i, k] = _log_upper_tail(gap)
+                out[i, k] = log_upper_tail(gap)
                 largest = max(largest, out[i, k])
         total = 0.0
         for k in range(K):
-            out[i, k] = np.exp(out[i, k] - largest)
+            out[i, k] = exp(out[i, k] - largest)
             total += out[i, k]
         for k in range(K):
             out[i, k] *= (1.0 - beta) / total
         out[i, leader] = beta
-
-
-@kernel
-def _log_upper_tail(x: float) -> float:
-    """Logarithm of the probability that a standard normal number exceeds x."""
-    if x < 30.0:
-        return np.log(0.5 * erfc(x / sqrt(2.0)))  # type: ignore[no-any-return]  # a float
-    return -0.5 * x * x - np.log(x * np.sqrt(2.0 * np.pi))  # type: ignore[no-any-return]  # a float
