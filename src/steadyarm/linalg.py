@@ -36,8 +36,10 @@ __all__ = [
     "spanning",
     "sparse_gram",
     "sparse_times",
+    "square_roots",
     "svd",
     "symmetric_eigen",
+    "times_each",
     "times_into",
     "whiten_rows",
 ]
@@ -506,6 +508,50 @@ def _length(a: float, b: float) -> float:
     if a == 0.0:
         return 0.0
     return a * np.sqrt(1.0 + (b / a) * (b / a))
+
+
+def square_roots(A: Floats) -> Floats:
+    """B (n, r, r) with BB' = A for each of many symmetric matrices A (n, r, r).
+
+    Columns are eigenvectors times the roots of their eigenvalues, which are zero if negative.
+
+    Examples
+    --------
+    >>> square_roots(np.array([[[4.0, 0.0], [0.0, 9.0]]])).tolist()
+    [[[2.0, 0.0], [0.0, 3.0]]]
+    """
+    out = np.array(A, dtype=np.float64, order="C")
+    if not np.isfinite(out).all() or not _square_roots(out):
+        raise np.linalg.LinAlgError("the eigenvalues of a matrix cannot be found")
+    return np.ascontiguousarray(out.swapaxes(1, 2))
+
+
+@kernel
+def _square_roots(V: Floats) -> bool:
+    """Into the rows of each V (n, r, r)."""
+    n, r, _ = V.shape
+    values = np.empty(r)
+    for i in range(n):
+        if not symmetric_eigen(V[i], values):
+            return False
+        for k in range(r):
+            root = np.sqrt(max(values[k], 0.0))
+            for a in range(r):
+                V[i, k, a] *= root
+    return True
+
+
+def times_each(X: Floats, B: Floats) -> Floats:
+    """X (K, r) times each of B (n, r, s): (n, K, s).
+
+    Examples
+    --------
+    >>> times_each(np.array([[1.0, 2.0]]), np.array([[[1.0], [1.0]], [[1.0], [0.0]]])).tolist()
+    [[[3.0]], [[1.0]]]
+    """
+    n, r, s = B.shape
+    flat = matmul(X, B.transpose(1, 0, 2).reshape(r, n * s))
+    return np.ascontiguousarray(flat.reshape(len(X), n, s).transpose(1, 0, 2))
 
 
 def qr(X: Floats) -> tuple[Floats, Floats]:

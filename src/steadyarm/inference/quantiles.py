@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from steadyarm import linalg
 from steadyarm.compiled import kernel
 
 __all__ = ["MOST_PAIRED", "critical_values"]
@@ -48,8 +49,8 @@ def critical_values(
     n, K, r = len(covariance), *X.shape
     if family is not None and family > K:
         return _bounds(n, K, r, freedom, alpha, family)
-    root, axes = np.linalg.eigh(covariance)
-    W = np.ascontiguousarray((X @ axes) * np.sqrt(np.maximum(root, 0.0))[:, None, :])
+    # Other roots of the same covariance would meet other directions: these have one set of bits.
+    W = linalg.times_each(X, linalg.square_roots(covariance))
     values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
     paired = K <= MOST_PAIRED
     for free in np.unique(freedom):

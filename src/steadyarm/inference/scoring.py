@@ -7,11 +7,11 @@ time: then A(λ)⁻¹x is computed for all columns at once, and again only when 
 from __future__ import annotations
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.estimators import ips, ips_squares
+from steadyarm.linalg import gram, inverse_root, matmul
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = ["Scorer"]
@@ -43,9 +43,10 @@ class Scorer:
         if V is None:
             return ips(X, segment, stats)
         if segment.reference is None:
-            return stats.sums @ V
+            return np.asarray(matmul(stats.sums, V))
         m = segment.reference
-        return np.asarray((stats.sums - stats.counts * (m @ X.T)) @ V + segment.rounds[:, None] * m)
+        surprise = stats.sums - stats.counts * matmul(m, X.T)
+        return np.asarray(matmul(surprise, V) + segment.rounds[:, None] * m)
 
     def squares(self, X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
         """(n, r, r) as `estimators.ips_squares`."""
@@ -53,12 +54,12 @@ class Scorer:
         if V is None:
             return ips_squares(X, segment, stats, squares)
         if segment.reference is None:
-            return ((V * squares.T).T @ V)[None]
+            return gram(V, squares[0])[None]
         m = segment.reference
-        v = m @ X.T
+        v = matmul(m, X.T)
         terms = squares - 2 * v * stats.sums + stats.counts * v**2
-        mixed = m.T @ ((stats.sums - stats.counts * v) @ V)
-        whole = (V * terms.T).T @ V + mixed + mixed.T + segment.rounds[0] * m.T @ m
+        mixed = m.T * matmul(stats.sums - stats.counts * v, V)
+        whole = gram(V, terms[0]) + mixed + mixed.T + segment.rounds[0] * (m.T * m)
         return np.asarray(whole)[None]
 
     def _same(self, segment: Segment) -> bool:
@@ -79,7 +80,7 @@ def _solved(X: Floats, segment: Segment) -> Floats | None:
     if segment.trials != 1:
         return None
     try:
-        factor = scipy.linalg.cho_factor((X * segment.weights.T).T @ X)
+        root = inverse_root(gram(X, segment.weights[0]))
     except np.linalg.LinAlgError:
         return None
-    return np.ascontiguousarray(scipy.linalg.cho_solve(factor, X.T).T)
+    return np.asarray(matmul(matmul(X, root), root.T))

@@ -10,7 +10,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm import linalg
 from steadyarm.arms import ArmSet
+from steadyarm.designs.pools import top
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 
@@ -67,14 +69,14 @@ def best_of_all(evidence: Evidence, thetas: Floats, most: int = SHORT) -> tuple[
     leaders, highest = np.zeros(len(thetas), dtype=np.int64), np.full(len(thetas), -np.inf)
     last = np.empty(arms.size)
     for start, stop in arms.blocks():
-        values = arms.rows.block(start, stop) @ turned
+        values = linalg.matmul(arms.rows.block(start, stop), turned)
         last[start:stop] = values[:, -1]
         found = values.max(axis=0)
         place = (values >= found - EQUAL * np.abs(found)).argmax(axis=0)  # the first of equal ones
         better = found > highest + np.where(np.isfinite(highest), EQUAL * np.abs(found), 0.0)
         leaders[better], highest[better] = start + place[better], found[better]
     few = min(most, arms.size)
-    return leaders, np.argpartition(-last, few - 1)[:few].astype(np.int64)
+    return leaders, top(last, few)
 
 
 @lru_cache(maxsize=4)
@@ -84,8 +86,8 @@ def spread_of(arms: ArmSet) -> tuple[Floats, Floats]:
     for start, stop in arms.blocks():
         rows = arms.rows.block(start, stop)
         total += rows.sum(axis=0)
-        gram += rows.T @ rows
+        gram += linalg.gram(rows)
     mean = total / arms.size
-    sizes, axes = np.linalg.eigh(gram / arms.size - np.outer(mean, mean))
+    sizes, axes = linalg.eigh(gram / arms.size - np.outer(mean, mean))
     basis = axes[:, sizes > 1e-12 * sizes[-1]].T
     return mean, np.ascontiguousarray(basis)
