@@ -1,0 +1,81 @@
+"""The same bits on every processor: whole tests under other code, other BLAS, other NumPy.
+
+A hash in `fingerprint.json` that is out of date because numbers were meant to change is written
+anew with ``python tests/fingerprint.py --write``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fingerprint import first_difference, stored
+
+BLAS = {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "2"}
+SLOW_LIBM = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX512F"}
+SOME = "session"  # the part of the whole tests that variants run
+
+
+def _fingerprints(folder: Path, only: str, **variables: str) -> dict[str, dict[str, str]]:
+    """The hashes that a process with these environment variables computes."""
+    tool = Path(__file__).with_name("fingerprint.py")
+    answer = subprocess.run(
+        [sys.executable, str(tool), "--only", only],
+        env=os.environ | variables,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    found: dict[str, dict[str, str]] = json.loads(answer.stdout)
+    assert found, f"there is no whole test with {only!r} in its name"
+    return found
+
+
+def _dispatched() -> str:
+    """What NumPy has code of its own for, beyond what every processor has."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    return " ".join(name for name in __cpu_dispatch__ if __cpu_features__.get(name))
+
+
+def test_whole_tests_come_out_as_stored(tmp_path: Path) -> None:
+    found = _fingerprints(tmp_path, "")
+    assert first_difference(found, stored()) is None
+    assert set(found) == set(stored())
+
+
+def test_code_for_the_oldest_processor_gives_the_same_bits(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    found = _fingerprints(tmp_path, SOME, NUMBA_CPU_NAME="generic", NUMBA_CACHE_DIR=cache)
+    assert first_difference(found, stored()) is None
+
+
+def test_another_blas_gives_the_same_bits(tmp_path: Path) -> None:
+    found = _fingerprints(tmp_path, SOME, **BLAS)
+    assert first_difference(found, stored()) is None
+
+
+def test_numpy_and_the_c_library_without_vectors_give_the_same_bits(tmp_path: Path) -> None:
+    features = _dispatched()
+    if not features:
+        pytest.skip("this NumPy has one kind of code only")
+    found = _fingerprints(tmp_path, SOME, NPY_DISABLE_CPU_FEATURES=features, **SLOW_LIBM)
+    assert first_difference(found, stored()) is None
+
+
+def test_the_place_of_a_difference_is_named() -> None:
+    expected = stored()
+    name = list(expected)[3]
+    changed = {key: dict(parts) for key, parts in expected.items()}
+    part = list(changed[name])[2]
+    changed[name][part] = "0" * 12
+    told = first_difference(changed, expected)
+    assert told == f"{part!r} of {name!r} (of {len(expected)} whole tests 1 differ)"
+    assert first_difference(expected, expected) is None
