@@ -46,7 +46,7 @@ def played(rows: int, seed: int = 1, days: float = 0) -> tuple[Snapshot, Iterato
     days : over which they are spread, up to now; 0 for all at one time
     """
     arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(len(RATES))])
-    settings = Settings(arms, sa.Steady(), 4 * rows, seed, reward_window=86_400)
+    settings = Settings(arms, sa.Steady(), 4 * rows, seed, reward_window=86_400, missing="zero")
     stored = first_state(settings)
     state, spare = state_of(settings, stored), settings.budget
     segments: list[tuple[SegmentRecord, Tally]] = []

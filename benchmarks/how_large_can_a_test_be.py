@@ -89,7 +89,7 @@ def live(slots: list[int], budget: int, asks: int) -> None:
             for count in slots:
                 name = f"{policy}-{count}"
                 made = sa.create_experiment(
-                    name, layouts(count), POLICIES[policy], budget, url, seed=1
+                    name, layouts(count), POLICIES[policy], budget, url, seed=1, missing="drop"
                 )
                 made.close()
                 with Service(url) as service, sa.Client(f"http://127.0.0.1:{service.port}") as at:

@@ -59,7 +59,9 @@ def measure(backend: str, requests: int, workers: int) -> None:
         tempfile.TemporaryDirectory() as folder,
         Service(url, workers) as service,
     ):
-        live = sa.create_experiment("shop", VARIANTS, sa.Steady(), 10_000_000, url, seed=1)
+        live = sa.create_experiment(
+            "shop", VARIANTS, sa.Steady(), 10_000_000, url, seed=1, missing="drop"
+        )
         loaded, base = Loaded(service, Path(folder)), "/v1/experiments/shop"
         loaded.measure("GET", "/healthz", [None] * 2000)  # warm
         floor, _ = loaded.measure("GET", "/healthz", [None] * requests)

@@ -80,7 +80,7 @@ def test_the_file_makes_equal_settings(kind: str, options: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("kind", ARMS)
 def test_factors_are_recognised(kind: str) -> None:
-    arms = description_of(Settings(ARMS[kind], sa.Steady(), 100, seed=1))["arms"]
+    arms = description_of(Settings(ARMS[kind], sa.Steady(), 100, seed=1, missing="drop"))["arms"]
     if kind in FACTORIAL:
         assert arms["interactions"] == FACTORIAL[kind]
         assert "features" not in arms
@@ -90,7 +90,7 @@ def test_factors_are_recognised(kind: str) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_are_named_if_all_is_as_usual(name: str) -> None:
-    settings = Settings(ARMS["pairs"], POLICIES[name](), 100, seed=1)
+    settings = Settings(ARMS["pairs"], POLICIES[name](), 100, seed=1, missing="drop")
     description = description_of(settings)
     assert description["policy"] == name.lower()
     assert create_from_description("x", description, "memory").settings.policy == settings.policy
@@ -99,8 +99,10 @@ def test_policies_are_named_if_all_is_as_usual(name: str) -> None:
 def test_shares_are_told_by_name_or_for_all() -> None:
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
     control = {"B": 0.2}
-    both = Settings(arms, sa.Steady(), 100, seed=1, control=control, min_share=0.01)  # type: ignore[arg-type]  # a number for all
-    one = Settings(arms, sa.Steady(), 100, seed=1, control=control, min_share={"A": 0.01})
+    both = Settings(arms, sa.Steady(), 100, seed=1, control=control, min_share=0.01, missing="drop")  # type: ignore[arg-type]  # a number for all
+    one = Settings(
+        arms, sa.Steady(), 100, seed=1, control=control, min_share={"A": 0.01}, missing="drop"
+    )
     assert description_of(both)["min_share"] == 0.01
     assert description_of(one)["min_share"] == {"A": 0.01}
     for settings in (both, one):
@@ -137,7 +139,7 @@ def test_large_sets_are_described_by_their_recipe(kind: str) -> None:
     arms = LARGE[kind]
     assert arms.large
     share = {arms.names[3]: 0.1}
-    settings = Settings(arms, sa.Uniform(), 10, seed=1, control=share)
+    settings = Settings(arms, sa.Uniform(), 10, seed=1, control=share, missing="drop")
     text = toml_of("x", description_of(settings))
     assert len(text) < 2_000
     read = tomllib.loads(text)

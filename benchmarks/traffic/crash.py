@@ -54,7 +54,9 @@ def crash_under_load(
 ) -> Aftermath:
     """Kill the service again and again while clients use it, each second time the database, too."""
     rng = random.Random(seed)
-    live = sa.create_experiment("shop", list("ABCD"), sa.Steady(), 200_000, storage, seed=seed)
+    live = sa.create_experiment(
+        "shop", list("ABCD"), sa.Steady(), 200_000, storage, seed=seed, missing="drop"
+    )
     database_kills = 0
     with tempfile.TemporaryDirectory() as folder, Service(storage) as service:
         until = Path(folder, "until")

@@ -36,7 +36,9 @@ def race_for_units(
     storage: str, workers: int = 4, clients: int = 64, units: int = 1000, processes: int = 4
 ) -> Finish:
     """All clients ask for the same units, which are the whole budget of a test."""
-    live = sa.create_experiment("race", list("ABCDE"), sa.Steady(), units, storage, seed=3)
+    live = sa.create_experiment(
+        "race", list("ABCDE"), sa.Steady(), units, storage, seed=3, missing="drop"
+    )
     with Service(storage, workers) as service:
         began, each = time.perf_counter(), str(clients // processes)
         crowd = [

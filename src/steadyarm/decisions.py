@@ -80,6 +80,7 @@ def piece_of(
         assigned=assigned,
         forgotten=forgotten,
         zeros=zeros,
+        last=tally.last,
         observed=record.closed is not None,
     )
 

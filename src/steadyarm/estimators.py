@@ -6,6 +6,7 @@ depend, not even in its last bit, on which other trials are in the batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -95,40 +96,148 @@ def ips_squares(X: Floats, segment: Segment, stats: SegmentStats, squares: Float
 
 
 def fill_missing(
-    X: Floats, segment: Segment, stats: SegmentStats, missing: Integers
-) -> tuple[Segment, SegmentStats]:
-    """The segment over all rounds handed out, missing rewards filled in arm by arm.
+    pieces: Sequence[tuple[Floats, Segment, SegmentStats, Integers]],
+) -> list[tuple[Segment, SegmentStats]]:
+    """Consecutive segments over all of their assigned rounds, missing rewards filled in by arm.
 
-    A missing reward counts as the mean of the same arm's rewards in the segment, so that an arm
-    which loses more of its rewards by chance is not taken for worse; the squares grow as the
-    variance does. An arm without any reward counts as the reference says, or not at all.
+    Right if rewards go missing by chance, whatever they would have been. The rewards of an arm in
+    a segment stand for all of its rounds there: each weighs by the inverse of the share that was
+    observed. Where a segment has no reward of an arm, the nearest segments before and after that
+    have one stand in for it, weighed by their distance, so that a trend leaves no bias. An arm
+    without any reward counts as the reference says, or not at all. Squares grow so that variances
+    computed from them fit: a reward that stands for M rounds counts M times.
 
     Parameters
     ----------
-    missing : (n, K) rounds without a reward, beside the `stats.counts` with one
+    pieces : in the order they were played: (m, r) coordinates of the segment's arms, the segment,
+        its statistics, and (n, m) the rounds without a reward beside the `counts` with one
 
     Examples
     --------
     >>> segment = Segment(np.array([[0.5, 0.5]]), np.array([4]))
     >>> stats = SegmentStats(np.array([[2, 1]]), np.array([[1.0, 1.0]]), np.array([[1.0, 1.0]]))
-    >>> ips(np.eye(2), *fill_missing(np.eye(2), segment, stats, np.array([[0, 1]]))) / 4
+    >>> (filled,) = fill_missing([(np.eye(2), segment, stats, np.array([[0, 1]]))])
+    >>> ips(np.eye(2), *filled) / 4
     array([[0.5, 1. ]])
     """
-    assert stats.squares is not None
-    told, known = stats.counts, stats.counts > 0
-    mean = stats.sums / np.maximum(told, 1)
-    if segment.reference is not None:
-        mean = np.where(known, mean, arm_values(X, segment.reference))
-        known = np.ones_like(known)
-    counts = np.where(known, told + missing, 0)
-    scatter = np.maximum(stats.squares - told * mean**2, 0.0)
-    growth = (counts / np.maximum(told, 1)) ** 2
-    partial = np.asarray(missing.sum(axis=1) > 0)[:, None]
-    return replace(segment, rounds=counts.sum(axis=1)), SegmentStats(
-        counts,
-        np.where(partial, counts * mean, stats.sums),
-        np.where(partial, counts * mean**2 + growth * scatter, stats.squares),
+    if not any(missing.any() for *_, missing in pieces):
+        return [
+            (replace(segment, rounds=stats.counts.sum(axis=1)), stats)
+            for _, segment, stats, _ in pieces
+        ]
+    columns = _columns_of([segment for _, segment, _, _ in pieces])
+    told, sums, squares, missing, reference = _side_by_side(pieces, columns)
+    assigned, known = told + missing, told > 0
+    mean = sums / np.maximum(told, 1)
+    noise = _noise(told, squares, mean)
+    before, after, share = _neighbours(known, assigned.sum(axis=2))
+    left, right = np.take_along_axis(mean, before, 0), np.take_along_axis(mean, after, 0)
+    found = known.any(axis=0)
+    mean = np.where(known, mean, np.where(found, share * left + (1 - share) * right, reference))
+    borrowed = np.where(known | ~found, 0, assigned)
+    stands_for = assigned.astype(np.float64)
+    for place, part in ((before, share), (after, 1 - share)):
+        extra = np.zeros_like(stands_for)
+        np.add.at(extra, (place, *np.indices(place.shape)[1:]), borrowed * part)
+        stands_for += extra
+    each = (stands_for + assigned) / np.maximum(told, 1)
+    own = np.where(known, assigned**2 / np.maximum(told, 1), assigned**2)
+    lent = borrowed * (
+        share * np.take_along_axis(each, before, 0)
+        + (1 - share) * np.take_along_axis(each, after, 0)
     )
+    variance = noise * np.where(known | ~found, own, lent)
+    out = []
+    for j, (_, segment, stats, lost) in enumerate(pieces):
+        assert stats.squares is not None
+        at = _places(columns, segment)
+        usable = (known[j] | found | ~np.isnan(reference[j]))[:, at]
+        partial = (lost > 0) & usable
+        N = np.where(usable, assigned[j][:, at], 0)
+        middle = np.where(usable, np.nan_to_num(mean[j][:, at]), 0.0)
+        # In whole blocks the sample variance of N rewards is multiplied by N / (N - 1) later.
+        shrunk = np.where((N > 1) & (segment.order != "iid"), (N - 1) / np.maximum(N, 1), 1.0)
+        spread = shrunk * variance[j][:, at]
+        filled = SegmentStats(
+            N,
+            np.where(partial, N * middle, stats.sums),
+            np.where(partial, N * middle**2 + spread, stats.squares),
+        )
+        out.append((replace(segment, rounds=N.sum(axis=1)), filled))
+    return out
+
+
+def _columns_of(segments: Sequence[Segment]) -> Integers | None:
+    """All arms that some segment has a column for; None if every segment has all arms."""
+    if all(segment.arms is None for segment in segments):
+        return None
+    return np.unique(np.concatenate([_arms_of(segment) for segment in segments]))
+
+
+def _arms_of(segment: Segment) -> Integers:
+    return np.arange(segment.columns) if segment.arms is None else segment.arms
+
+
+def _places(columns: Integers | None, segment: Segment) -> Integers | slice:
+    """Where the segment's columns are among all."""
+    return slice(None) if columns is None else np.searchsorted(columns, _arms_of(segment))
+
+
+def _side_by_side(
+    pieces: Sequence[tuple[Floats, Segment, SegmentStats, Integers]], columns: Integers | None
+) -> tuple[Integers, Floats, Floats, Integers, Floats]:
+    """(J, n, U) counts, sums, squares, missing rounds, and the references' values or nan."""
+    J, n = len(pieces), pieces[0][1].trials
+    shape = J, n, pieces[0][1].columns if columns is None else columns.size
+    told, missing = np.zeros((2, *shape), dtype=np.int64)
+    sums, squares = np.zeros((2, *shape))
+    reference = np.full(shape, np.nan)
+    for j, (X, segment, stats, lost) in enumerate(pieces):
+        at = _places(columns, segment)
+        told[j][:, at], sums[j][:, at], missing[j][:, at] = stats.counts, stats.sums, lost
+        squares[j][:, at] = stats.squares
+        if segment.reference is not None:
+            reference[j][:, at] = arm_values(X, segment.reference)
+    return told, sums, squares, missing, reference
+
+
+def _noise(told: Integers, squares: Floats, mean: Floats) -> Floats:
+    """(n, U) variance of a reward, from segments and from neighbouring segments' means.
+
+    Both see little of a drift. An arm with a single reward is taken for one like the others.
+    """
+    spread = np.maximum(squares - told * mean**2, 0.0).sum(axis=0)
+    free = np.maximum(told - 1, 0).sum(axis=0)
+    last_mean, last_told = mean[0], told[0]
+    for now_mean, now_told in zip(mean[1:], told[1:], strict=True):
+        both = (now_told > 0) & (last_told > 0)
+        scale = 1 / np.maximum(now_told, 1) + 1 / np.maximum(last_told, 1)
+        spread = spread + np.where(both, (now_mean - last_mean) ** 2 / scale, 0.0)
+        free = free + both
+        last_mean = np.where(now_told > 0, now_mean, last_mean)
+        last_told = np.where(now_told > 0, now_told, last_told)
+    others = spread.sum(axis=1, keepdims=True) / np.maximum(free.sum(axis=1, keepdims=True), 1)
+    return np.where(free > 0, spread / np.maximum(free, 1), others)
+
+
+def _neighbours(
+    known: NDArray[np.bool_], rounds: Integers
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """(J, n, U) the nearest segments before and after with a reward, and the weight of the first.
+
+    rounds : (J, n) of the segments, by which distances are measured
+    """
+    J = len(known)
+    place = np.arange(J)[:, None, None]
+    before = np.maximum.accumulate(np.where(known, place, -1), axis=0)
+    after = np.minimum.accumulate(np.where(known, place, J)[::-1], axis=0)[::-1]
+    first, last = before < 0, after == J
+    before, after = np.where(first, after, before) % J, np.where(last, before, after) % J
+    middle = (np.cumsum(rounds, axis=0) - rounds / 2)[:, :, None] * np.ones(known.shape)
+    start, end = np.take_along_axis(middle, before, 0), np.take_along_axis(middle, after, 0)
+    apart = end - start
+    share = np.where(apart > 0, (end - middle) / np.where(apart > 0, apart, 1.0), 1.0)
+    return before, after, share
 
 
 def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None]:

@@ -247,14 +247,19 @@ class Experiment:
 
     # What it concludes
 
-    def recommend(self, level: float = 0.95, anytime: bool = False) -> Verdict:
-        """The best variant on what has been told so far, with intervals.
+    def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
+        """The best variant on mature visits, with intervals.
+
+        A visit is mature when its reward window has closed, or its reward and those of all visits
+        before it are in. Nothing pending counts as zero.
 
         Parameters
         ----------
         level : probability with which intervals hold, for all variants at once
-        anytime : False if the test is judged once, at its end; True for intervals that hold at all
-            looks at once, and for tests of any size if a reward_range was given
+        anytime : by default intervals hold at all looks at once until the whole budget is assigned
+            and the last window has closed; then they are those of one look. False asks for those
+            of one look now. True asks for all looks, and for tests of any size if a reward_range
+            was given.
         """
         bounds = self.settings.reward_range if anytime else None
         return self.judgement().recommend(level, anytime, bounds)
@@ -313,7 +318,11 @@ class Experiment:
         self._move("running", "paused")
 
     def stop(self) -> None:
-        """Hand nothing out any more; rewards of what was handed out are still counted."""
+        """Assign nothing any more; rewards of what was assigned are still counted.
+
+        Without a reward window this also says that no more rewards are expected: what is missing
+        counts as declared from now on.
+        """
         self._move("stopped")
 
     def archive(self) -> None:

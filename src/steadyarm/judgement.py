@@ -5,8 +5,9 @@ A function of the policy's state and of the segments: it hands nothing out and c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -31,21 +32,34 @@ from steadyarm.segments import Direction
 from steadyarm.validation import check_fraction
 from steadyarm.verdict import Verdict, as_seen, check_range, evidence_of, verdict_of
 
-__all__ = ["Judgement", "state_after"]
+__all__ = ["EARLY", "Judgement", "state_after"]
+
+EARLY = (
+    "These intervals hold for one look at the end; before the end they hold only if this is the "
+    "only look that is ever taken."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """One look at a live test.
 
+    What is said rests on *mature* visits only: on the first segments, up to the first one of which
+    a visit or a reward may still come. Pending rewards are not like those that are in (a slow
+    variant's purchases come last), so segments are judged whole or not at all, and nothing pending
+    counts as zero. The judged segments are a prefix of the test, which is what intervals that hold
+    at all looks need: they hold after every segment at once, so it does not matter why a look
+    stops at one of them.
+
     Attributes
     ----------
     policy, arms : as the test was started with
     direction : of the rewards; sums, `least` and `largest` are what the policy maximizes
     state : the policy's, after the pieces that it has observed
-    pieces : all segments that were handed out from, in the order of their index
-    ended : nothing more will be handed out, so that incomplete pieces are judged, too
-    least, largest : of the rewards told; None if not known, or before the first
+    pieces : all segments that variants were assigned from, in the order of their index
+    ended : neither visits nor rewards will come any more, so that all pieces are judged
+    spent : the whole budget was assigned, so that the end did not depend on what was seen
+    least, largest : of the rewards; None if not known, or before the first
     """
 
     policy: Policy[Any]
@@ -54,67 +68,122 @@ class Judgement:
     state: State
     pieces: tuple[OpenSegment, ...]
     ended: bool
+    spent: bool = True
     least: float | None = None
     largest: float | None = None
 
+    @cached_property
+    def mature(self) -> tuple[OpenSegment, ...]:
+        """The pieces that are judged.
+
+        Policies that leave variants out have no intervals that hold at all looks; of these all
+        complete pieces count.
+        """
+        if self.ended:
+            return self.pieces
+        complete = [piece.observed or piece.complete for piece in self.pieces]
+        if not self.policy.unbiased:
+            return tuple(p for p, whole in zip(self.pieces, complete, strict=True) if whole)
+        return self.pieces[: complete.index(False) if False in complete else None]
+
+    def judged(self) -> list[OpenSegment]:
+        """The pieces that are judged and brought rewards."""
+        return [piece for piece in self.mature if piece.told]
+
     @property
-    def told(self) -> int:
-        """Rewards told; those that were not and count as zero are none."""
-        return sum(piece.told - piece.zeros for piece in self.pieces)
+    def final(self) -> bool:
+        """Whether this is the one look at the end that was planned."""
+        done = self.policy.waits and self.policy.next_segment(self.state) is None
+        return (self.ended and self.spent) or done
 
     @property
     def handed(self) -> int:
-        """Variants handed out."""
+        """Visits assigned so far."""
         return sum(int(piece.assigned.sum()) for piece in self.pieces)
-
-    def judged(self) -> list[OpenSegment]:
-        """Complete pieces; all that brought rewards at the end, or if most are incomplete."""
-        pieces = [piece for piece in self.pieces if piece.told]
-        complete = [piece for piece in pieces if not piece.waiting]
-        enough = 2 * sum(piece.told for piece in complete) >= sum(piece.told for piece in pieces)
-        return complete if enough and not self.ended else pieces
 
     def recommend(
         self,
         level: float = 0.95,
-        anytime: bool = False,
+        anytime: bool | None = None,
         reward_range: tuple[float, float] | None = None,
     ) -> Verdict:
-        """The best variant on what has been told; `Session.recommend` says what is asked."""
+        """The best variant on mature visits; `Session.recommend` says what is asked."""
         check_fraction(level, "level")
         if anytime and not self.policy.unbiased:
             raise InvalidInputError(
                 f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
                 "anytime=False, or a policy such as Steady()."
             )
-        if reward_range is not None and not anytime:
+        watched = self.policy.unbiased and not self.final if anytime is None else anytime
+        if reward_range is not None and anytime is False:
             raise InvalidInputError(
-                "reward_range is used with anytime=True only; leave it out, or ask for intervals "
-                "that hold at all looks."
+                "reward_range is used by intervals that hold at all looks only; leave it out, or "
+                "leave anytime out."
             )
         if reward_range is not None:
             check_range(reward_range, self.least, self.largest, self.direction)
-        told = self.told
-        # A policy that ends without a single round recommends all the same.
-        if not told and (
-            any(piece.waiting for piece in self.pieces)
-            or (not self.ended and self.policy.next_segment(self.state) is not None)
-        ):
-            raise RewardsPendingError(
-                "no reward has been told yet, so there is nothing to recommend from; "
-                "ask() for variants and tell() their rewards first."
-            )
-        return verdict_of(
+        judged = self.judged()
+        self._check_enough(judged)
+        visits = sum(int(piece.assigned.sum()) for piece in self.mature)
+        missing = sum(int(piece.missing.sum()) + piece.zeros for piece in self.mature)
+        verdict = verdict_of(
             self.policy,
             self._state_so_far(),
             self.evidence() if self.policy.unbiased else None,
             self.direction,
             level,
-            anytime,
-            reward_range,
-            rewards=told,
-            missing=self.handed - told,
+            watched,
+            reward_range if watched else None,
+            as_policy=not missing and self._same_rewards(),
         )
+        last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
+        by_policy = {} if self.policy.unbiased else {"rewards": verdict.rewards}
+        return replace(
+            verdict,
+            **{"rewards": visits - missing} | by_policy,
+            missing=missing,
+            judged=visits,
+            waiting=self.handed - visits,
+            until=None if last is None else datetime.fromtimestamp(last / 1e6, UTC),
+            unhealthy=self._unhealthy(),
+            caution="" if watched or self.final else EARLY,
+        )
+
+    def _check_enough(self, judged: Sequence[OpenSegment]) -> None:
+        """Refuse to judge a test of which nothing is mature."""
+        # A policy that ends without a single round recommends all the same.
+        if judged or (self.ended and not any(piece.waiting for piece in self.pieces)):
+            return
+        if not self.pieces and self.policy.next_segment(self.state) is None:
+            return
+        if self.ended or not any(piece.told for piece in self.pieces):
+            raise RewardsPendingError(
+                "no reward has been reported yet, so there is nothing to recommend from; "
+                "ask() for variants and tell() their rewards first."
+            )
+        first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
+        size = int(first.segment.rounds[0])
+        if first.handed < size:
+            raise RewardsPendingError(
+                f"a verdict needs the first {size:,} visits; {first.handed:,} have been assigned."
+            )
+        raise RewardsPendingError(
+            f"no visit can be judged yet: {first.waiting:,} of the first {size:,} visits still "
+            "wait for their reward. Report it, or say that it will never come: forget() in a "
+            "session; a live experiment gives it up when its reward_window closes or it is stopped."
+        )
+
+    def _same_rewards(self) -> bool:
+        """Whether all that the policy has observed is judged."""
+        mature = {piece.index for piece in self.mature}
+        return all(piece.index in mature for piece in self.pieces if piece.observed)
+
+    def _unhealthy(self) -> str:
+        """Why nothing must be decided yet, if a health check fails."""
+        if not self.pieces:
+            return ""
+        failing = [f.explanation for f in self.health().findings if f.status == "fail"]
+        return f"Not healthy: do not decide yet. {' '.join(failing)}" if failing else ""
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
@@ -129,7 +198,9 @@ class Judgement:
             )
         pieces = self.judged()
         if not pieces:
-            raise RewardsPendingError("no reward has been told yet; tell() some first.")
+            raise RewardsPendingError(
+                "no visit can be judged yet: none of the first ones has all of its rewards."
+            )
         seen = as_seen(self.policy, self.arms, pieces)
         return evidence_of(self.policy, self.arms, seen, self.direction)
 
@@ -155,32 +226,33 @@ class Judgement:
         return what_otherwise(evidence, plays, rewards, level=level, among=among)
 
     def health(self) -> HealthReport:
-        """Whether variants were handed out as planned, and whose rewards are missing."""
+        """Whether variants were assigned as planned, and whose rewards are missing.
+
+        Rewards that may still come are not missing yet: those of mature visits are counted.
+        """
         if not self.pieces:
-            raise RewardsPendingError("nothing was handed out yet; ask() first.")
-        logged = [
-            LoggedSegment(
-                piece.segment, piece.assigned[None], np.array([piece.handed]), piece.stats.counts
-            )
-            for piece in self.pieces
-        ]
-        report = health_report(self.arms.names, logged)
-        zeros = sum(piece.zeros for piece in self.pieces)
+            raise RewardsPendingError("nothing has been assigned yet; ask() first.")
+        report = health_report(
+            self.arms.names,
+            [_logged(piece) for piece in self.pieces],
+            mature=[_logged(piece) for piece in self.mature],
+        )
+        zeros = sum(piece.zeros for piece in self.mature)
         if not zeros:
             return report
-        # Successes alone may be told: then differences in what is missing are what is looked for.
+        # Successes alone may be reported: then differences in what is missing are looked for.
         counted = Finding(
             "missing rewards",
             "ok",
             None,
-            f"{zeros:,} of {self.handed:,} rewards were not told and count as zero, as declared; "
-            "lost ones cannot be told from them.",
+            f"{zeros:,} of {sum(int(p.assigned.sum()) for p in self.mature):,} rewards did not "
+            "come and count as zero, as declared; lost ones cannot be told from them.",
         )
         findings = tuple(counted if f.name == counted.name else f for f in report.findings)
         return replace(report, findings=findings)
 
     def _state_so_far(self) -> State:
-        """The state with what open pieces have brought; policies that wait use whole ones."""
+        """The state with what further mature pieces brought; policies that wait use whole ones."""
         if self.policy.waits and self.state.played[0]:
             return self.state
         fresh = [piece for piece in self.judged() if not piece.observed]
@@ -188,7 +260,17 @@ class Judgement:
 
 
 def state_after(policy: Policy[Any], state: State, pieces: Iterable[OpenSegment]) -> State:
-    """The policy's state after further pieces; those without a reward leave it as it is."""
-    for segment, stats in as_seen(policy, state.arms, pieces):
-        state = policy.observe(state, segment, stats)
+    """The policy's state after further pieces; those without a reward leave it as it is.
+
+    Each is read by itself, so that the state does not depend on which pieces came together.
+    """
+    for piece in pieces:
+        for segment, stats in as_seen(policy, state.arms, [piece]):
+            state = policy.observe(state, segment, stats)
     return state
+
+
+def _logged(piece: OpenSegment) -> LoggedSegment:
+    return LoggedSegment(
+        piece.segment, piece.assigned[None], np.array([piece.handed]), piece.stats.counts
+    )

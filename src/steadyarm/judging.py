@@ -17,7 +17,7 @@ from steadyarm.ledger import OpenSegment
 from steadyarm.settings import Settings
 from steadyarm.storages.records import DaySums, Lease, Snapshot
 
-__all__ = ["health_of", "judge", "judge_days", "rewards_until", "status_of"]
+__all__ = ["health_of", "is_spent", "judge", "judge_days", "rewards_until", "status_of"]
 
 
 def judge(settings: Settings, snapshot: Snapshot, now: int, strict: bool = True) -> Judgement:
@@ -34,12 +34,13 @@ def judge(settings: Settings, snapshot: Snapshot, now: int, strict: bool = True)
 def judge_days(
     settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int, strict: bool = True
 ) -> tuple[Judgement, list[int]]:
-    """The same with a piece for what was handed out of a segment on one day, in order of days.
+    """The same of the mature segments, with a piece for what was assigned of one on one day.
 
     Also gives the day of each piece, by the piece's index.
     """
-    ended, given_up = _standing(settings, snapshot, now)
-    records = {record.index: record for record, _ in snapshot.segments}
+    whole = judge(settings, snapshot, now, strict)
+    mature = {piece.index for piece in whole.mature}
+    records = {record.index: record for record, _ in snapshot.segments if record.index in mature}
     parts = sorted(
         (part for part in days if part.segment in records and part.tally.handed_out),
         key=lambda part: (part.day, part.segment),
@@ -48,9 +49,8 @@ def judge_days(
     for index, part in enumerate(parts):
         record, handed = records[part.segment], part.tally.handed_out
         cut = replace(record, index=index, segment=record.segment.lasting(handed))
-        pieces.append(piece_of(settings, cut, part.tally, given_up[part.segment]))
-    judgement = _judgement(settings, snapshot, pieces, ended, strict)
-    return judgement, [part.day for part in parts]
+        pieces.append(piece_of(settings, cut, part.tally, given_up=True))
+    return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
 
 
 def health_of(judgement: Judgement, snapshot: Snapshot, days: Iterable[DaySums]) -> HealthReport:
@@ -121,30 +121,35 @@ def _counts(
 
 
 def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, dict[int, bool]]:
-    """Whether nothing more is to be waited for, and of which segments missing rewards are given up.
+    """Whether neither visits nor rewards are to come, and of which segments rewards are given up.
 
-    What is missing of segments that are over counts as the rule says. Missing zeros count in the
-    others, too, once the test has ended or too few are over: told rewards alone would mislead.
+    What is missing of a segment counts as the rule says once the segment is over, or the test has
+    ended. Without a reward window only who stops the test knows that no reward is to come.
     """
     over = {
         record.index: record.closed is not None
         or is_over(settings, progress_of(record, tally), now)
         for record, tally in snapshot.segments
     }
-    sizes = {record.index: tally.handed_out for record, tally in snapshot.segments}
-    handed = sum(sizes.values())
-    ended = snapshot.experiment.state in ("stopped", "archived") or handed >= settings.budget
+    stopped = snapshot.experiment.state in ("stopped", "archived")
+    waiting = any(tally.told < tally.handed_out for _, tally in snapshot.segments)
+    ended = stopped or is_spent(settings, snapshot)
+    if waiting and settings.window is None and settings.missing != "fail":
+        ended = stopped
     ended = ended and rewards_until(settings, snapshot, now) is None
-    few = 2 * sum(sizes[index] for index, done in over.items() if done) < handed
-    early = settings.missing == "zero" and (ended or few)
-    return ended, {index: done or early for index, done in over.items()}
+    return ended, {index: done or ended for index, done in over.items()}
+
+
+def is_spent(settings: Settings, snapshot: Snapshot) -> bool:
+    """Whether the whole budget was assigned."""
+    return sum(tally.handed_out for _, tally in snapshot.segments) >= settings.budget
 
 
 def _judgement(
     settings: Settings, snapshot: Snapshot, pieces: list[OpenSegment], ended: bool, strict: bool
 ) -> Judgement:
-    if strict and settings.missing == "fail":
-        pieces = _complete(pieces, ended)
+    if strict and settings.missing == "fail" and ended:
+        _check_complete(pieces)
     return Judgement(
         settings.policy,
         settings.arms,
@@ -152,15 +157,13 @@ def _judgement(
         state_of(settings, snapshot.experiment.policy_state),
         tuple(pieces),
         ended,
+        is_spent(settings, snapshot),
     )
 
 
-def _complete(pieces: list[OpenSegment], ended: bool) -> list[OpenSegment]:
-    missing = sum(piece.waiting for piece in pieces)
-    complete = [piece for piece in pieces if not piece.waiting]
-    if missing and (ended or not complete):
+def _check_complete(pieces: list[OpenSegment]) -> None:
+    if missing := sum(int(piece.missing.sum()) for piece in pieces):
         raise RewardsPendingError(
             f"{missing} rewards are missing, and the experiment was created with "
-            'missing="fail"; tell them. steadyarm experiment export lists which.'
+            'missing="fail"; report them. steadyarm experiment export lists which.'
         )
-    return complete

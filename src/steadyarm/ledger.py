@@ -34,7 +34,8 @@ class OpenSegment:
     handed : the next position to hand out
     assigned : (m,) how often each arm was handed out
     forgotten : (m,) of these, whose reward will never come
-    zeros : rewards among those told that nobody told, since what is missing counts as zero
+    zeros : rewards among the counted ones that never came, since what is missing counts as zero
+    last : time of the last assignment, in microseconds since 1970; None without a clock
     ahead : columns of the positions drawn ahead
     """
 
@@ -48,6 +49,7 @@ class OpenSegment:
     assigned: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     forgotten: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     zeros: int = 0
+    last: int | None = None
     ahead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
@@ -77,6 +79,11 @@ class OpenSegment:
     def exhausted(self) -> bool:
         """Whether every position has been handed out."""
         return self.handed >= int(self.segment.rounds[0])
+
+    @property
+    def complete(self) -> bool:
+        """Whether every position was assigned, and every reward is in or given up."""
+        return self.exhausted and not self.waiting
 
     def next_arm(self, seed: int) -> tuple[int, float]:
         """Hand out the next position: its arm and probability."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,7 +20,7 @@ from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.experiment import Experiment
 from steadyarm.policies import Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
-from steadyarm.settings import Missing, Settings, Sticky, microseconds
+from steadyarm.settings import NEVER_MATURE, Missing, Settings, Sticky, microseconds
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.transfer import read_export
@@ -50,7 +51,7 @@ def create_experiment(
     direction: Direction = "maximize",
     reward_range: tuple[float, float] | None = None,
     reward_window: float | str | timedelta | None = None,
-    missing: Missing = "zero",
+    missing: Missing | None = None,
     sticky: Sticky = "unit",
     control: Mapping[str, float] | None = None,
     min_share: Mapping[str, float] | float | None = None,
@@ -77,7 +78,9 @@ def create_experiment(
     Examples
     --------
     >>> import steadyarm as sa
-    >>> shop = sa.create_experiment("shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1)
+    >>> shop = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
+    ... )
     >>> first = shop.ask("visitor 1")
     >>> first.name == shop.ask("visitor 1").name, first.probability
     (True, 0.5)
@@ -85,19 +88,44 @@ def create_experiment(
     >>> shop.status().rewarded
     (0, 1)
     """
-    settings = Settings(
+    options: dict[str, Any] = {
+        "seed": seed,
+        "direction": direction,
+        "reward_range": reward_range,
+        "reward_window": reward_window,
+        "missing": missing,
+        "sticky": sticky,
+        "control": control,
+        "min_share": min_share,
+    }
+    settings = _settings(arms, policy, budget, **options)
+    if NEVER_MATURE in settings.cautions():
+        warnings.warn(NEVER_MATURE, stacklevel=2)
+    return _create(name, settings, storage, load_if_exists, seed is None, start, clock)
+
+
+def _settings(
+    arms: ArmSet | Sequence[str], policy: Policy[Any], budget: int, **options: Any
+) -> Settings:
+    """Settings from what users give; options that are None have their usual value."""
+    given = {key: value for key, value in options.items() if value is not None}
+    return Settings(
         arms=ArmSet.one_hot(arms) if isinstance(arms, (list, tuple)) else arms,  # type: ignore[arg-type]  # checked there
         policy=policy,
         budget=budget,
-        seed=secrets.randbits(53) if seed is None else seed,
-        direction=direction,
-        reward_range=reward_range,
-        reward_window=reward_window,  # type: ignore[arg-type]  # made seconds there
-        missing=missing,
-        sticky=sticky,
-        control=control or {},
-        min_share=min_share or {},  # type: ignore[arg-type]  # made a mapping there
+        **{"seed": secrets.randbits(53)} | given,
     )
+
+
+def _create(
+    name: str,
+    settings: Settings,
+    storage: str | Storage | None,
+    load_if_exists: bool,
+    any_seed: bool,
+    start: bool,
+    clock: Callable[[], float],
+) -> Experiment:
     _checked(name)
     with _opened(storage) as opened:
         try:
@@ -112,10 +140,10 @@ def create_experiment(
         except ExperimentExistsError:
             if not load_if_exists:
                 raise
-            found = Experiment(opened, opened.find(name), policy, clock)
-            _check_same(found, settings, ignore_seed=seed is None)
+            found = Experiment(opened, opened.find(name), settings.policy, clock)
+            _check_same(found, settings, ignore_seed=any_seed)
             return found
-        return Experiment(opened, record, policy, clock)
+        return Experiment(opened, record, settings.policy, clock)
 
 
 def load_experiment(
@@ -175,16 +203,14 @@ def create_from_description(
                 f"the description has no {key}; add it, such as {key} = {such}."
             )
     arms = values.pop("arms")
-    return create_experiment(
-        name,
+    settings = _settings(
         arms_from_settings(arms) if isinstance(arms, Mapping) else arms,
         _policy(values.pop("policy", "Steady")),
         values.pop("budget"),
-        storage,
-        load_if_exists=load_if_exists,
-        start=start,
-        clock=clock,
         **values,
+    )
+    return _create(
+        name, settings, storage, load_if_exists, values.get("seed") is None, start, clock
     )
 
 

@@ -50,9 +50,9 @@ class Session:
     rewards are shifted: for money, seconds or ratings give them ``control_variate=True``, or
     subtract a typical value before telling.
 
-    Every assignment needs its reward, the zeros too. Where some never come, `forget` them; until
-    then verdicts before the end of the test rest on the segments that are complete, as far as these
-    are the larger part, because rewards that are late are not like those that are not.
+    Every assignment needs its reward, the zeros too. Where some never come, `forget` them, or
+    `finish` the test: verdicts rest on the first visits, up to the first whose rewards may still
+    come, because rewards that are late are not like those that are not.
 
     A session may be used from several threads.
 
@@ -90,6 +90,7 @@ class Session:
         self.direction: Direction = direction
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
         self._books = Books(arms.size, self.budget)
+        self._finished = False
 
     def __repr__(self) -> str:
         return (
@@ -115,6 +116,11 @@ class Session:
     def ask(self) -> Assignment:
         """The next variant to show."""
         with self._lock:
+            if self._finished:
+                raise BudgetSpentError(
+                    f"the session was finished after {self.asked} of {self.budget} assignments; "
+                    "call recommend()."
+                )
             if self.asked >= self.budget:
                 raise BudgetSpentError(
                     f"all {self.budget} assignments of the budget have been handed out; "
@@ -143,21 +149,32 @@ class Session:
         with self._lock:
             self._observe_complete_segments(self._books.forget(self._resolve(assignment)))
 
+    def finish(self) -> None:
+        """End the test: no more variants are assigned, and pending rewards will never come.
+
+        They are forgotten, as by `forget`.
+        """
+        with self._lock:
+            self._finished = True
+            for number in self.pending:
+                self._observe_complete_segments(self._books.forget(number))
+
     def recommend(
         self,
         level: float = 0.95,
-        anytime: bool = False,
+        anytime: bool | None = None,
         reward_range: tuple[float, float] | None = None,
     ) -> Verdict:
-        """The best variant on what has been told so far, complete segments or not.
+        """The best variant on mature visits: the first ones, up to those that wait for rewards.
 
         Parameters
         ----------
         level : probability with which intervals hold, for all variants at once
-        anytime : False if the test is judged once, when its budget is spent; True for intervals
-            that hold at all looks at once, so that one may look every day and stop when sure
-        reward_range : (least, largest) reward that can occur; if given, intervals of an anytime
-            look hold for tests of any size, else in large samples
+        anytime : by default intervals hold at all looks at once until the whole budget is assigned
+            and no reward is pending, so that one may look every day and stop when sure; then they
+            are those of one look. False asks for those of one look now, True for all looks.
+        reward_range : (least, largest) reward that can occur; if given, intervals that hold at all
+            looks hold for tests of any size, else in large samples
         """
         return self.judgement().recommend(level, anytime, reward_range)
 
@@ -174,9 +191,9 @@ class Session:
         return self.judgement().otherwise(level)
 
     def health(self) -> HealthReport:
-        """Whether variants were handed out as planned, and whose rewards are missing.
+        """Whether variants were assigned as planned, and whose rewards are missing.
 
-        Rewards that may still come count as missing too: look again when they have come.
+        Rewards that may still come are not missing yet.
         """
         return self.judgement().health()
 
@@ -194,6 +211,7 @@ class Session:
             "direction": self.direction,
             "state": self._state.to_dict(),
             "books": self._books.to_dict(),
+            "finished": self._finished,
         }
 
     @classmethod
@@ -242,8 +260,13 @@ class Session:
             )
         session._state = state
         session._books = Books.from_dict(data["books"], arms.size, budget)
+        session._finished = bool(data.get("finished", False))
         session._check_references()
-        closed = sum(int(s.rounds[0]) for s, _ in as_seen(policy, arms, session._books.closed))
+        closed = sum(
+            int(segment.rounds[0])
+            for piece in session._books.closed
+            for segment, _ in as_seen(policy, arms, [piece])
+        )
         if int(state.played[0]) != closed:
             raise ValueError(f"the policy has seen {state.played[0]} rounds, segments say {closed}")
         return session
@@ -324,7 +347,8 @@ class Session:
                 self.direction,
                 self._state,
                 books.pieces(),
-                self.asked >= self.budget,
-                books.least,
-                books.largest,
+                ended=self._finished or (self.asked >= self.budget and not books.waiting),
+                spent=self.asked >= self.budget,
+                least=books.least,
+                largest=books.largest,
             )

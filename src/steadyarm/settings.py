@@ -26,13 +26,28 @@ from steadyarm.validation import (
 )
 from steadyarm.wording import strung
 
-__all__ = ["LARGEST", "UNITS", "Missing", "Settings", "Sticky", "microseconds", "variants_in"]
+__all__ = [
+    "LARGEST",
+    "NEVER_MATURE",
+    "UNITS",
+    "Missing",
+    "Settings",
+    "Sticky",
+    "microseconds",
+    "variants_in",
+]
 
 Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
 
 LARGEST = 1e100  # rewards; squares of larger ones could not be added up
 SECOND = 1_000_000
+FEW = 10  # rounds of a variant, on average, below which a budget is small
+NEVER_MATURE = (
+    "without a reward_window nobody knows when a reward will not come any more, so that visits "
+    "without one are neither judged nor learned from before the test is stopped; give "
+    "reward_window, or report zeros, too."
+)
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -52,7 +67,8 @@ class Settings:
         timedelta, or text such as "90m", "12h", "7d"; kept in seconds
     missing : what a reward that never came counts as: "zero", such as a click that did not happen;
         "drop", as the mean of the same variant's rewards around it, right if rewards get lost
-        whatever they are; "fail", no verdict without it
+        whatever they are; "fail", no verdict without it. May be left out only where large rewards
+        are good and a reward_range that contains 0 is given: then it is "zero".
     sticky : "unit" if a unit keeps its first variant, "none" if every request is drawn anew
     control : {name: share} of one variant that always gets exactly this share
     min_share : {name: share} that variants get in addition to what the policy gives them of the
@@ -66,7 +82,7 @@ class Settings:
     direction: Direction = "maximize"
     reward_range: tuple[float, float] | None = None
     reward_window: float | None = None
-    missing: Missing = "zero"
+    missing: Missing = None  # type: ignore[assignment]  # chosen in __post_init__ or refused
     sticky: Sticky = "unit"
     control: Mapping[str, float] = field(default_factory=dict)
     min_share: Mapping[str, float] = field(default_factory=dict)
@@ -81,6 +97,8 @@ class Settings:
                 f'arms is {self.arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'
             )
         check_choice(self.direction, "direction", ("maximize", "minimize"))
+        if self.missing is None:
+            object.__setattr__(self, "missing", _usual_missing(self.direction, self.reward_range))
         check_choice(self.missing, "missing", ("zero", "drop", "fail"))
         check_choice(self.sticky, "sticky", ("unit", "none"))
         whole_number(self.budget, "budget", least=1)
@@ -161,6 +179,29 @@ class Settings:
         """The reward window in microseconds."""
         return None if self.reward_window is None else round(self.reward_window * SECOND)
 
+    def cautions(self) -> list[str]:
+        """What these settings may bring about that nobody wants, in sentences.
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> Settings(arms, sa.Steady(), 1000, 1, reward_window="2d", missing="zero").cautions()
+        []
+        """
+        found = []
+        if self.missing == "zero" and self.reward_window is None:
+            found.append(NEVER_MATURE)
+        if self.missing == "zero" and self.direction == "minimize":
+            found.append(
+                "a reward that never comes counts as zero, the best there is where less is better: "
+                'a variant that loses its measurements would win; missing="drop" is safer.'
+            )
+        arms = self.arms
+        if self.budget < FEW * (arms.rank if arms.large else arms.size):
+            found.append("the budget is small for so many variants; see steadyarm plan.")
+        return found
+
     def to_dict(self, arms: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Numbers, texts and lists only.
 
@@ -209,6 +250,27 @@ def variants_in(config: Mapping[str, Any]) -> int:
 def microseconds(moment: float) -> int:
     """Whole microseconds of a time or duration in seconds."""
     return round(moment * SECOND)
+
+
+def _usual_missing(direction: Direction, reward_range: Any) -> Missing:
+    """What may be taken for granted of rewards that never came; refused if nothing may."""
+    if direction == "maximize" and reward_range is not None:
+        low, high = checked_range(reward_range)
+        if low <= 0 <= high:
+            return "zero"
+    why = (
+        "where less is better, counting what never came as zero would make the variant win that "
+        "loses its measurements"
+        if direction == "minimize"
+        else "without a reward_range that contains 0 nobody can tell what a reward that never came "
+        "stands for"
+    )
+    raise InvalidInputError(
+        f"missing is not given; {why}. Say what a reward that never comes counts as: "
+        'missing="zero" if it means that nothing happened, such as no purchase; missing="drop" if '
+        "it got lost, whatever it was: then the variant's other rewards around it stand for it; "
+        'missing="fail" if every reward must come before there is a verdict.'
+    )
 
 
 def _no_floors(floor: float, arms: ArmSet) -> dict[str, float]:

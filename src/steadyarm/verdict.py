@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -79,9 +80,16 @@ class Verdict:
     level : that probability
     anytime : whether intervals hold at all looks at once, or at one look at the end
     method, assumption : how intervals were found, and what must be true for them, in one line
-    rewards : number of rewards told so far. Policies of epochs use an epoch's rewards when all of
-        them are in, and estimate from the last epoch alone.
-    missing : variants handed out whose reward has not been told, late or never to come
+    rewards : number of rewards that the verdict rests on. Policies of epochs use an epoch's rewards
+        when all of them are in, and estimate from the last epoch alone.
+    missing : judged visits whose reward never came; they count as declared
+    judged : visits that the verdict rests on: the first ones, up to the first whose rewards may
+        still come
+    waiting : newer visits that are not judged yet
+    until : when the last judged visit was assigned; None for a test that has no clock
+    unhealthy : why nothing must be decided from this test yet, in one or two sentences; empty if
+        no health check fails
+    caution : what to keep in mind about the intervals; empty if there is nothing
     shown : (K,) the variants on the short list, in rising order; None if arrays are of all
     others : variants that are not on it and cannot be ruled out either
     size : number of variants of the whole set; 0 if arrays are of all
@@ -115,6 +123,11 @@ class Verdict:
     assumption: str
     rewards: int
     missing: int = 0
+    judged: int = 0
+    waiting: int = 0
+    until: datetime | None = None
+    unhealthy: str = ""
+    caution: str = ""
     shown: NDArray[np.int64] | None = None
     others: int = 0
     size: int = 0
@@ -122,8 +135,12 @@ class Verdict:
 
     @property
     def sure(self) -> bool:
-        """Whether every other variant is ruled out."""
-        return self.plausible == (self.name,) and not self.others
+        """Whether the recommended variant is the declared winner, and the test is healthy.
+
+        In at most one minus `level` of all tests a variant is declared the winner that is not
+        the best of all, equal ones included: docs/inference.md proves it.
+        """
+        return self.plausible == (self.name,) and not self.others and not self.unhealthy
 
     @property
     def row(self) -> int:
@@ -204,25 +221,39 @@ class Verdict:
                 f"{self.possible:,} of {self.variants:,} variants cannot be ruled out at "
                 f"{self.level:.0%}."
             )
-        return f"{self.name}: {value} after {count}. {rest}"
+        return " ".join(
+            filter(None, (self.unhealthy, f"{self.name}: {value} after {count}.", rest, self.reach))
+        )
+
+    @property
+    def reach(self) -> str:
+        """Up to which visit the verdict reaches, if newer ones still wait for rewards."""
+        if not self.waiting:
+            return ""
+        upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
+        newer = "one still waits" if self.waiting == 1 else f"{self.waiting:,} still wait"
+        return f"Judged: the first {self.judged:,} visits{upto}; of newer ones {newer} for rewards."
 
 
 def as_seen(
     policy: Policy[Any], arms: ArmSet, pieces: Iterable[OpenSegment]
 ) -> list[tuple[Segment, SegmentStats]]:
-    """Segments that brought rewards as the policy sees them, missing ones filled in or left out."""
-    told = [piece for piece in pieces if piece.told]
+    """Consecutive segments as the policy's estimator reads them, missing rewards filled in.
+
+    Segments without a single reward are left out.
+    """
+    rewarded = [piece for piece in pieces if piece.told]
     if not isinstance(policy, IPSPolicy):
-        return [(piece.segment.lasting(piece.told), piece.stats) for piece in told]
+        return [(piece.segment.lasting(piece.told), piece.stats) for piece in rewarded]
     found = []
     last, X = None, np.empty((0, 0))
-    for piece in told:
+    for piece in rewarded:
         played = piece.segment.arms
         if last is None or played is not last[0]:
             last, X = (played,), policy.features(arms, played)
         segment = piece.segment.in_blocks()  # a part of a shuffled one is no shuffled one
-        found.append(fill_missing(X, segment, piece.stats, piece.missing[None]))
-    return found
+        found.append((X, segment, piece.stats, piece.missing[None]))
+    return fill_missing(found) if found else []
 
 
 def check_range(
@@ -271,13 +302,15 @@ def verdict_of(
     anytime: bool = False,
     reward_range: tuple[float, float] | None = None,
     *,
-    rewards: int,
-    missing: int = 0,
+    as_policy: bool = True,
 ) -> Verdict:
     """What the policy recommends, with the intervals that the evidence allows.
 
     Without evidence (policies whose allocations leave arms out) intervals are the policy's own,
     and assume that nothing drifts; they are infinite if the policy gives no standard errors.
+
+    as_policy : whether evidence and state rest on the same rewards, so that the policy chooses
+        among equal estimates; else the evidence's best estimate is recommended
     """
     found = policy.recommend(state)
     sign = 1.0 if direction == "maximize" else -1.0
@@ -291,15 +324,16 @@ def verdict_of(
             verdict = replace(verdict, method=NO_ERRORS, assumption=assumption)
         if state.arms.large:
             verdict = _shortened(verdict, state.arms, sign)
-        return replace(verdict, rewards=int(state.played[0]), missing=missing)
-    recommended = found.arm[:1]
+        return replace(verdict, rewards=int(state.played[0]))
+    recommended = found.arm[:1] if as_policy else None
     intervals = (
         confidence_sequence(evidence, state.budget, level, reward_range, recommended)
         if anytime
         else fixed_budget(evidence, level, recommended)
     )
-    verdict = _of_intervals(state.arms, arm, intervals, anytime)
-    return replace(verdict, rewards=rewards, missing=missing)
+    chosen = int(intervals.recommended[0])
+    arm = chosen if intervals.shown is None else int(intervals.shown[chosen])
+    return _of_intervals(state.arms, arm, intervals, anytime)
 
 
 def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Verdict:

@@ -161,7 +161,7 @@ def test_forged_cookies_are_worth_nothing(guarded: Guarded) -> None:
 def test_posts_need_the_key_of_their_own_session(open_: bool) -> None:
     storage = open_storage("memory")
     tokens = {} if open_ else add_tokens(storage, "admin")
-    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage)
+    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage, missing="drop")
     with dashboard(storage) as browser:
         if not open_:
             browser.sign_in(tokens["admin"])
@@ -260,7 +260,7 @@ def test_without_tokens_nobody_signs_in(free: Browser) -> None:
 
 def test_an_open_visit_is_worth_nothing_once_there_are_tokens() -> None:
     storage = open_storage("memory")
-    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage)
+    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage, missing="drop")
     with dashboard(storage) as browser:
         assert browser.get(STOP).status_code == 200
         add_tokens(storage, "admin")

@@ -14,7 +14,6 @@ from steadyarm.dashboard.form import MOST_VARIANTS, blank, read_form
 from steadyarm.description import toml_of
 from steadyarm.lifecycle import create_from_description
 from steadyarm.policies import POLICIES as ALL_POLICIES
-from steadyarm.service.cautions import cautions_about
 
 GOOD = {"name": "shop", "variants": "now\r\none page\r\n", "budget": "10,000"}
 PARTS = {"kind": ["factorial"], "factor": ["head", "image"], "levels": ["short, long", "cat\ndog"]}
@@ -36,7 +35,7 @@ def test_name_variants_and_budget_are_enough_for_a_good_test() -> None:
     assert settings.policy.name == "Steady"
     assert (settings.budget, settings.reward_range) == (10_000, (0.0, 1.0))
     assert (settings.reward_window, settings.missing) == (86_400.0, "zero")
-    assert cautions_about(settings) == []
+    assert settings.cautions() == []
 
 
 def test_all_fields_are_told() -> None:

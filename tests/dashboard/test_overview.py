@@ -60,7 +60,9 @@ def test_the_overview_fills_in_leaders_while_it_is_watched(shown: tuple[Browser,
 def test_search_and_filter() -> None:
     storage = open_storage("memory")
     for name, start in (("alpha", True), ("beta", True), ("gamma", False)):
-        sa.create_experiment(name, ["A", "B"], sa.Steady(), 50, storage, start=start)
+        sa.create_experiment(
+            name, ["A", "B"], sa.Steady(), 50, storage, start=start, missing="drop"
+        )
     with dashboard(storage) as browser:
         rows = {
             query: re.findall(r'href="/experiments/(\w+)"', browser.get(f"/?{query}").text)

@@ -92,7 +92,13 @@ def test_charts_that_are_not_there_are_not_found(shown: tuple[Browser, Look]) ->
     for name in ("absent.json", "absent.csv", "absent", "%2e%2e"):
         assert browser.get(f"/experiments/layouts/charts/{name}").status_code == 404
     sa.create_experiment(
-        "new", ["A", "B"], sa.Steady(), 50, browser.app.state.service.storage, start=False
+        "new",
+        ["A", "B"],
+        sa.Steady(),
+        50,
+        browser.app.state.service.storage,
+        start=False,
+        missing="drop",
     )
     assert browser.get("/experiments/new/charts/estimates.json").status_code == 404
     assert browser.get("/experiments/absent").status_code == 404
@@ -175,7 +181,7 @@ def test_actions_are_for_those_who_may(guarded: Guarded) -> None:
 
 def test_names_that_look_like_files_have_pages() -> None:
     storage = open_storage("memory")
-    sa.create_experiment("site.json", ["A", "B"], sa.Steady(), 50, storage)
+    sa.create_experiment("site.json", ["A", "B"], sa.Steady(), 50, storage, missing="drop")
     add_tokens(storage, "read")
     with dashboard(storage) as browser:
         answer = browser.get("/experiments/site.json")
@@ -185,7 +191,7 @@ def test_names_that_look_like_files_have_pages() -> None:
 
 def test_an_experiment_without_visits_says_how_to_send_the_first() -> None:
     storage = open_storage("memory")
-    test = sa.create_experiment("new", ["A", "B"], sa.Steady(), 50, storage)
+    test = sa.create_experiment("new", ["A", "B"], sa.Steady(), 50, storage, missing="drop")
     with dashboard(storage) as browser:
         page = Elements(browser.get("/experiments/new").text).text
         body = re.search(r"assignments -H '([^']*)' -d '([^']*)'", page)

@@ -256,7 +256,7 @@ def test_the_control_has_its_share_and_others_the_rest() -> None:
 def test_shares_of_all_of_many_variants_are_refused() -> None:
     with pytest.raises(sa.InvalidInputError, match=r"0\.01 for each of 8,192 variants.*name those"):
         create(arms=LARGE, policy=Few(), min_share=0.01)
-    assert Settings(LARGE, Few(), 10, 1, min_share=0.0).min_share == {}  # type: ignore[arg-type]  # for all
+    assert Settings(LARGE, Few(), 10, 1, min_share=0.0, missing="drop").min_share == {}  # type: ignore[arg-type]  # for all
     with pytest.raises(sa.InvalidInputError, match="no variant"):
         create(arms=LARGE, policy=Few(), control={"s0=up": 0.1})
     alone = create(arms=LARGE, policy=Few(most=1), control={LARGE.names[0]: 0.1})
@@ -266,7 +266,7 @@ def test_shares_of_all_of_many_variants_are_refused() -> None:
 
 def test_stored_settings_are_counted_without_making_the_arms() -> None:
     for arms in (SMALL, LARGE, sa.ArmSet.bundles([f"i{k}" for k in range(20)], 5)):
-        config = json.loads(json.dumps(Settings(arms, Few(), 10, 1).to_dict()))
+        config = json.loads(json.dumps(Settings(arms, Few(), 10, 1, missing="drop").to_dict()))
         assert variants_in(config) == arms.size
 
 

@@ -177,7 +177,7 @@ class Mine(sa.Uniform):
 
 def test_a_policy_of_your_own_is_given_again() -> None:
     storage = MemoryStorage()
-    sa.create_experiment("mine", ["A", "B"], Mine(), 10, storage, seed=1)
+    sa.create_experiment("mine", ["A", "B"], Mine(), 10, storage, seed=1, missing="drop")
     assert sa.load_experiment("mine", storage, policy=Mine()).policy == Mine()
     with pytest.raises(sa.InvalidInputError, match=r"'Mine', a policy of your own; give it again"):
         sa.load_experiment("mine", storage)

@@ -156,7 +156,9 @@ def test_a_policy_of_epochs_has_no_course() -> None:
 
 
 def test_a_draft_has_nothing_but_a_headline() -> None:
-    test = sa.create_experiment("x", ["A", "B"], sa.Steady(), 50, "memory", start=False)
+    test = sa.create_experiment(
+        "x", ["A", "B"], sa.Steady(), 50, "memory", start=False, missing="drop"
+    )
     look = look_at(test)
     assert look.headline == "Not started yet: 2 variants, 50 visits."
     assert look.light == "none"
@@ -219,7 +221,15 @@ def test_a_verdict_waits_for_rewards_that_may_come() -> None:
 def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
     clock = Clock(BEGIN)
     test = sa.create_experiment(
-        "t", ["A", "B"], sa.Uniform(), 2000, "memory", seed=1, clock=clock, reward_window="1h"
+        "t",
+        ["A", "B"],
+        sa.Uniform(),
+        2000,
+        "memory",
+        seed=1,
+        clock=clock,
+        reward_window="1h",
+        missing="zero",
     )
     answers = [test.ask(f"{i}") for i in range(1000)]
     test.tell_many((one, 1.0) for one in answers if one.name == "A")
@@ -238,7 +248,7 @@ def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
 
 def test_too_early_is_said_with_a_range_of_rewards_too() -> None:
     test = sa.create_experiment(
-        "t", ["A", "B"], sa.Steady(), 500, "memory", seed=1, reward_range=(0, 1)
+        "t", ["A", "B"], sa.Steady(), 500, "memory", seed=1, reward_range=(0, 1), missing="drop"
     )
     test.tell(test.ask("1"), 1.0)
     look = look_at(test)

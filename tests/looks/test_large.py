@@ -33,7 +33,9 @@ VISITS = 2400
 @pytest.fixture(scope="module")
 def test() -> sa.Experiment:
     """A test that has ended; the first slot matters most."""
-    experiment = sa.create_experiment("big", LARGE, sa.Steady(), VISITS, "memory", seed=4)
+    experiment = sa.create_experiment(
+        "big", LARGE, sa.Steady(), VISITS, "memory", seed=4, missing="drop"
+    )
     rng, done = np.random.default_rng(1), 0
     while done < VISITS:
         asked = experiment.ask_many([f"unit {done + i}" for i in range(400)])
@@ -214,7 +216,9 @@ def test_answers_of_the_service_are_short_and_come_back(test: sa.Experiment) -> 
 
 
 def test_before_the_first_reward_the_first_variants_are_shown() -> None:
-    fresh = sa.create_experiment("fresh", LARGE, sa.Steady(), 1000, "memory", seed=4)
+    fresh = sa.create_experiment(
+        "fresh", LARGE, sa.Steady(), 1000, "memory", seed=4, missing="drop"
+    )
     empty = look_at(fresh)
     assert empty.headline == "Waiting for the first of 1,000 visits to 8,192 variants."
     assert len(empty.names) == 100

@@ -100,7 +100,7 @@ def test_what_was_dropped_is_not_still_open(running: Look) -> None:
 def test_a_policy_of_epochs_drops_variants() -> None:
     clock = Clock(1_760_000_400.0)
     test = sa.create_experiment(
-        "test", ABC, sa.SequentialHalving(), 400, "memory", seed=1, clock=clock
+        "test", ABC, sa.SequentialHalving(), 400, "memory", seed=1, clock=clock, missing="drop"
     )
     test.tell(test.ask("first"), 1.0)
     early = standings(look_at(test))

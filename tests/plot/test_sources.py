@@ -37,7 +37,9 @@ def session() -> sa.Session:
 @pytest.fixture(scope="module")
 def experiment() -> sa.Experiment:
     arms = sa.ArmSet.factorial(FACTORS)
-    test = sa.create_experiment("headline", arms, sa.Steady(), BUDGET, "memory", seed=2)
+    test = sa.create_experiment(
+        "headline", arms, sa.Steady(), BUDGET, "memory", seed=2, missing="drop"
+    )
     for k in range(0, BUDGET, 100):
         asked = test.ask_many([f"u{k + i}" for i in range(100)])
         given = [a for a in asked if isinstance(a, sa.LiveAssignment)]
@@ -100,7 +102,9 @@ def test_an_analysis_has_what_its_log_tells(tmp_path: Any) -> None:
 def test_items_of_bundles_are_drawn_for_all_that_has_rewards(tmp_path: Any) -> None:
     bundles = sa.ArmSet.bundles(["news", "long story", "short story"], size=2, interactions=1)
     test = sa.Session(sa.Steady(), bundles, BUDGET, seed=2)
-    live = sa.create_experiment("bundles", bundles, sa.Steady(), BUDGET, "memory", seed=2)
+    live = sa.create_experiment(
+        "bundles", bundles, sa.Steady(), BUDGET, "memory", seed=2, missing="drop"
+    )
     with pytest.raises(sa.InvalidInputError, match="test 'bundles' has no effects to draw"):
         sa.plot.effects(live)
     for i in range(BUDGET):
@@ -120,7 +124,7 @@ def test_items_of_bundles_are_drawn_for_all_that_has_rewards(tmp_path: Any) -> N
 
 
 def test_nothing_to_draw_is_said_with_the_reason() -> None:
-    test = sa.create_experiment("new", ["A", "B"], sa.Steady(), 100, "memory")
+    test = sa.create_experiment("new", ["A", "B"], sa.Steady(), 100, "memory", missing="drop")
     for name in set(CHARTS) - {"effects", "interactions"}:
         with pytest.raises(sa.InvalidInputError, match="test 'new' has no"):
             getattr(sa.plot, name)(test)

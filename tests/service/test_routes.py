@@ -218,5 +218,5 @@ def test_what_others_create_in_the_storage_is_found(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/both.db"
     with in_process(open_storage(url)) as client:
         assert client.get(BASE).status_code == 404
-        with sa.create_experiment("shop", ["A", "B"], sa.Steady(), 10, url):
+        with sa.create_experiment("shop", ["A", "B"], sa.Steady(), 10, url, missing="drop"):
             assert client.get(BASE).status_code == 200

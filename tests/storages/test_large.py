@@ -103,7 +103,15 @@ def test_a_whole_test_is_the_same_in_every_storage(open_fresh: Open, tmp_path: P
     for storage in (MemoryStorage(), open_fresh()):
         clock = Clock()
         live = sa.create_experiment(
-            "page", LARGE, Few(most=60), 300, storage, seed=7, clock=clock, reward_window="1h"
+            "page",
+            LARGE,
+            Few(most=60),
+            300,
+            storage,
+            seed=7,
+            clock=clock,
+            reward_window="1h",
+            missing="zero",
         )
         waiting = []
         for i in range(300):

@@ -28,7 +28,6 @@ from steadyarm.lifecycle import (
     import_experiment,
     load_experiment,
 )
-from steadyarm.service.cautions import cautions_about
 from steadyarm.transfer import read_export
 from steadyarm.wording import did_you_mean
 
@@ -134,8 +133,19 @@ def add_parser(commands: Any) -> None:
         help="whose reward, and the number; - reads standard input",
     )
     recommend = add("recommend", _recommend, "the best variant so far, with intervals")
-    recommend.add_argument(
-        "--anytime", action="store_true", help="intervals that hold at all looks, not only the last"
+    looks = recommend.add_mutually_exclusive_group()
+    looks.add_argument(
+        "--anytime",
+        action="store_true",
+        default=None,
+        help="intervals that hold at all looks; the default until the test has ended",
+    )
+    looks.add_argument(
+        "--once",
+        action="store_false",
+        dest="anytime",
+        default=None,
+        help="intervals of one look; the default when the test has ended",
     )
     for name, (text, _) in MOVES.items():
         add(name, _move, text).set_defaults(move=name)
@@ -172,7 +182,7 @@ def _create(args: argparse.Namespace) -> None:
     create_from_description(name, description, "memory")
     with opened(args, new=True) as storage:
         made = create_from_description(name, description, storage, start=not args.draft)
-        warnings = cautions_about(made.settings)
+        warnings = made.settings.cautions()
         if args.format == "json":
             print_json(experiment_facts(made) | {"warnings": warnings})
         else:
@@ -225,17 +235,10 @@ def _recommend(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         verdict = experiment.recommend(args.level, args.anytime)
-        status = experiment.status()
     if args.format == "json":
         print_json(verdict_facts(verdict, experiment.arms.names))
     else:
         print_verdict(verdict, experiment.settings)
-        left = experiment.settings.budget - status.handed
-        if left and not args.anytime and experiment.policy.unbiased:
-            print(
-                f"\nThese intervals are for one look at the end, and {left:,} of the budget are "
-                "left;\n--anytime has those for a look now, as the dashboard shows them."
-            )
 
 
 def _move(args: argparse.Namespace) -> None:

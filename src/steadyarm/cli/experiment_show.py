@@ -85,7 +85,7 @@ def print_experiment(experiment: Experiment) -> None:
     )
     print(
         f"{handed:,} of {status.budget:,} handed out ({100 * handed // status.budget} %), "
-        f"{told:,} rewards told, {handed - told:,} not told yet or missing"
+        f"{told:,} rewards recorded, {handed - told:,} pending or missing"
     )
     print(_segments(status))
     print(_rules(settings))
@@ -153,9 +153,15 @@ def print_verdict(verdict: Verdict, settings: Settings) -> None:
             "be the best."
         )
     if verdict.missing:
-        have = "reward is" if verdict.missing == 1 else "rewards are"
-        print(f"\n{verdict.missing:,} {have} not told yet or missing: {MISSING[settings.missing]}.")
+        have = (
+            "reward of a judged visit is"
+            if verdict.missing == 1
+            else "rewards of judged visits are"
+        )
+        print(f"\n{verdict.missing:,} {have} missing: {MISSING[settings.missing]}.")
     print(f"\nIntervals: {verdict.method}. {verdict.assumption}")
+    if verdict.caution:
+        print(textwrap.fill(verdict.caution, WIDTH))
 
 
 def print_drift(report: DriftReport) -> None:

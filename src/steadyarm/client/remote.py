@@ -223,9 +223,11 @@ class RemoteExperiment:
 
     # What it concludes
 
-    def recommend(self, level: float = 0.95, anytime: bool = False) -> Verdict:
-        """The best variant on what has been told so far; see `Experiment.recommend`."""
-        query = {"level": level, "anytime": str(bool(anytime)).lower()}
+    def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
+        """The best variant on mature visits; see `Experiment.recommend`."""
+        query: dict[str, Any] = {"level": level}
+        if anytime is not None:
+            query["anytime"] = str(bool(anytime)).lower()
         return understood(verdict_in, self._read("recommendation", **query))
 
     def health(self) -> HealthReport:

@@ -20,7 +20,6 @@ from steadyarm.description import toml_of
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.lifecycle import create_from_description
 from steadyarm.service.asked import NewExperiment
-from steadyarm.service.cautions import cautions_about
 from steadyarm.service.managing import make
 from steadyarm.service.plumbing import checked, json_answer
 from steadyarm.service.problems import RefusedError
@@ -89,7 +88,7 @@ async def previewed(service: Service, request: Request, viewer: Viewer) -> Respo
         else:
             told |= {
                 "names": settings.arms.names[:NAMED],
-                "cautions": [_sentence(text) for text in cautions_about(settings)],
+                "cautions": [_sentence(text) for text in settings.cautions()],
             }
     if not told["errors"]:
         draft = "" if filled.start else " --draft"

@@ -76,9 +76,14 @@ class HealthReport:
 
 
 def health_report(
-    names: Sequence[str], pieces: Iterable[LoggedSegment], rewards: Iterable[Finding] = ()
+    names: Sequence[str],
+    pieces: Iterable[LoggedSegment],
+    rewards: Iterable[Finding] = (),
+    mature: Iterable[LoggedSegment] | None = None,
 ) -> HealthReport:
     """Assignments, lost rows, missing rewards, and what `reward_findings` found.
+
+    mature : the pieces whose missing rewards will not come any more; all of them by default
 
     Examples
     --------
@@ -95,8 +100,9 @@ def health_report(
     """
     log = list(pieces)
     findings = [_assignments(names, log), _lost_rows(log)]
-    if all(piece.rewarded is not None for piece in log):
-        findings.append(_missing_rewards(names, log))
+    over = log if mature is None else list(mature)
+    if over and all(piece.rewarded is not None for piece in over):
+        findings.append(_missing_rewards(names, over))
     return HealthReport((*findings, *rewards))
 
 

@@ -30,6 +30,7 @@ class Told:
     labels : short names of the variants that are shown, by their names
     until : when the last reward may come, if something is still waited for
     variants : how many there are, if not all are shown
+    needs_stop : as in `Look`
     """
 
     labels: Mapping[str, str]
@@ -42,6 +43,7 @@ class Told:
     by_day: bool
     health: HealthReport | None
     variants: int | None = None
+    needs_stop: bool = False
 
     @property
     def size(self) -> int:
@@ -59,9 +61,17 @@ class Told:
         spent = self.handed >= self.status.budget
         return spent or self.policy_ended or self.status.state in ("stopped", "archived")
 
+    @property
+    def settled(self) -> bool:
+        """Whether the verdict is final: neither visits nor rewards will come."""
+        return self.ended and self.until is None and not self.needs_stop
+
 
 def headline(told: Told) -> str:
-    """One to four sentences: how far, who leads, how sure that is, and what is unusual."""
+    """How far, who leads, how sure that is, and what is unusual, in a few sentences.
+
+    Where a health check fails nobody leads: the sentences say what to look at instead.
+    """
     status, K = told.status, told.size
     if status.state == "draft":
         return f"Not started yet: {K:,} variants, {status.budget:,} visits."
@@ -73,13 +83,16 @@ def headline(told: Told) -> str:
         )
     if told.verdict is None:
         return f"{_progress(told)}: {told.obstacle}"
-    sentences = [f"{_progress(told)}, {_standing(told, told.verdict)}"]
+    if unhealthy := _unhealthy(told):
+        return f"{_progress(told)}: {unhealthy}"
+    sentences = [f"{_progress(told)}, {_standing(told, told.verdict)}", told.verdict.reach]
     if told.ended and told.until is not None:
         until = f"{told.until.day} {told.until:%b, %H:%M}"
         sentences.append(f"Rewards may still come until {until} UTC.")
+    if told.needs_stop:
+        sentences.append("Stop the test when no more rewards will come: then all are judged.")
     if told.drift is not None:
         sentences.append(_drifted(told.drift, told.by_day))
-    sentences.append(_unhealthy(told))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -87,7 +100,7 @@ def announcement(told: Told) -> str:
     """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
     if told.verdict is None:
         return ""
-    return " ".join(filter(None, (_standing(told, told.verdict), _unhealthy(told))))
+    return _unhealthy(told) or _standing(told, told.verdict)
 
 
 def since(report: DriftReport, moved: Floats) -> date:
@@ -115,7 +128,7 @@ def _progress(told: Told) -> str:
 
 def _standing(told: Told, verdict: Verdict) -> str:
     name, K = told.labels[verdict.name], told.size
-    final = told.ended and told.until is None
+    final = told.settled
     if not np.isfinite(verdict.intervals[verdict.row]).all():
         few = "that is too little to tell" if final else "it is too early to tell"
         return f"{name} is ahead, but {few} which is best."
@@ -155,8 +168,10 @@ def _sure(name: str, others: list[str], more: int, K: int, final: bool) -> str:
 
 
 def _unhealthy(told: Told) -> str:
-    failing = told.health is not None and told.health.status == "fail"
-    return "A health check fails: do not rely on this before it is explained." if failing else ""
+    """That nothing must be decided yet, and what to look at, if a health check fails."""
+    findings = () if told.health is None else told.health.findings
+    failing = [f"{one.explanation} {one.advice}" for one in findings if one.status == "fail"]
+    return f"not healthy, do not decide yet. {' '.join(failing)}".strip() if failing else ""
 
 
 def _drifted(report: DriftReport, by_day: bool) -> str:

@@ -209,6 +209,8 @@ class Look:
     shown : (m,) variants of a large set that are shown, in rising order; None for all. What has a
         row for each variant, such as `names` and the verdict, then has one for each of these
     planned : (m,) shares with which those shown are handed out now; None if that is not known
+    needs_stop : all visits were assigned, rewards are missing and have no window: whoever stops the
+        test says that none will come any more
     """
 
     name: str
@@ -233,6 +235,7 @@ class Look:
     waiting: Waiting | None
     shown: Integers | None = None
     planned: Floats | None = None
+    needs_stop: bool = False
 
     @property
     def light(self) -> Light:
@@ -274,7 +277,7 @@ class Look:
     @property
     def settled(self) -> bool:
         """Whether it has ended, and no reward is waited for: the verdict is final."""
-        return self.ended and self.rewards_until is None
+        return self.ended and self.rewards_until is None and not self.needs_stop
 
 
 def _of_those(

@@ -45,7 +45,8 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     Examples
     --------
     >>> import steadyarm as sa
-    >>> test = sa.create_experiment("button", ["A", "B"], sa.Steady(), 500, "memory", seed=1)
+    >>> rules = {"reward_window": "1d", "missing": "zero"}  # no click within a day counts as 0
+    >>> test = sa.create_experiment("button", ["A", "B"], sa.Steady(), 500, "memory", **rules)
     >>> look_at(test).headline
     'Waiting for the first of 500 visits to 2 variants.'
     """
@@ -61,8 +62,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, moment(now), left)
-    complete = left <= 0 or policy_ended
-    judgement, verdict, obstacle = _judged(settings, snapshot, now, level, complete)
+    judgement, verdict, obstacle = _judged(settings, snapshot, now, level)
     course = effects = drift = None
     by_day = False
     unbiased = settings.policy.unbiased
@@ -77,6 +77,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     health = health_of(whole, snapshot, days) if whole.pieces else None
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else moment(open_until)
+    needs_stop = left <= 0 and until is None and not whole.ended and settings.missing != "fail"
     shown = _shown(settings, status, verdict)
     look = Look(
         name=experiment.name,
@@ -101,10 +102,21 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         waiting=waiting,
         shown=shown,
         planned=_planned(whole, shown) if spans else None,
+        needs_stop=needs_stop,
     )
     labels = dict(zip(look.names, look.labels, strict=True))
     told = Told(
-        labels, status, verdict, obstacle, policy_ended, until, drift, by_day, health, look.size
+        labels,
+        status,
+        verdict,
+        obstacle,
+        policy_ended,
+        until,
+        drift,
+        by_day,
+        health,
+        look.size,
+        needs_stop,
     )
     return replace(look, headline=headline(told), announcement=announcement(told))
 
@@ -151,22 +163,32 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
 
 
 def _judged(
-    settings: Settings, snapshot: Snapshot, now: int, level: float, complete: bool
+    settings: Settings, snapshot: Snapshot, now: int, level: float
 ) -> tuple[Judgement | None, Verdict | None, str]:
-    """The judgement and its verdict, or why there is none.
-
-    Intervals are those of one look only when all that was planned has been played: who stops a
-    test before may have done so because of what was seen.
-    """
+    """The judgement and its verdict, or why there is none."""
+    if not any(tally.told for _, tally in snapshot.segments):
+        return None, None, "no reward has come yet, so nobody leads."
     try:
         judgement = judge(settings, snapshot, now)
-        once = judgement.ended and complete
-        verdict = judgement.recommend(level, settings.policy.unbiased and not once)
-        return judgement, _within(verdict, settings), ""
     except RewardsPendingError as error:
-        if settings.missing == "fail" and any(tally.told for _, tally in snapshot.segments):
-            return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
-        return None, None, "no reward has come yet, so nobody leads."
+        return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
+    if not judgement.judged():
+        return None, None, _too_early(settings, snapshot)
+    return judgement, _within(judgement.recommend(level), settings), ""
+
+
+def _too_early(settings: Settings, snapshot: Snapshot) -> str:
+    """Why no visit can be judged yet, and from when on some can be."""
+    record, tally = snapshot.segments[0]
+    if tally.handed_out < record.rounds:
+        return f"the first verdict comes after {record.rounds:,} visits."
+    waiting = f"{tally.handed_out - tally.told:,} of the first {tally.handed_out:,} visits"
+    text = f"no visit can be judged yet, since {waiting} still wait for their rewards"
+    if settings.window is None or settings.missing == "fail" or tally.last is None:
+        return f"{text}."
+    return (
+        f"{text}; they may come until {moment(tally.last + settings.window):%A %d %b, %H:%M} UTC."
+    )
 
 
 def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:

@@ -211,9 +211,7 @@ def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
             raise _nothing(test, "verdict")
         return test.verdict, test.names, test.settings.direction
     if isinstance(test, Session):
-        judgement = test.judgement()
-        anytime = test.policy.unbiased and not judgement.ended
-        return judgement.recommend(anytime=anytime), test.arms.names, test.direction
+        return test.recommend(), test.arms.names, test.direction
     return verdict_on(test), test.arms.names, test.evidence.direction
 
 

@@ -82,8 +82,10 @@ def _rivals(look: Look) -> list[str]:
     if dropped:
         were = counted(len(dropped), "variant was", "variants were")
         said.append(f"{were} dropped on the way: {listed(dropped, 20)}.")
-    if not verdict.anytime and not look.settled:
-        said.append("These intervals hold for one look at the end; until then they are a hint.")
+    if verdict.caution:
+        said.append(verdict.caution)
+    if verdict.reach:
+        said.append(verdict.reach)
     return said
 
 

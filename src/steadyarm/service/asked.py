@@ -87,8 +87,10 @@ class NewExperiment(Asked):
         description="seconds after an assignment in which its reward counts, or a text such "
         "as 90m, 12h, 7d",
     )
-    missing: Literal["zero", "drop", "fail"] = Field(
-        "zero", description="zero, drop or fail: what a reward that never comes counts as"
+    missing: Literal["zero", "drop", "fail"] | None = Field(
+        None,
+        description="zero, drop or fail: what a reward that never comes counts as; may be left out "
+        "only where large rewards are good and reward_range contains 0",
     )
     sticky: Literal["unit", "none"] = Field(
         "unit",
@@ -201,8 +203,10 @@ class RecommendationQuery(Query):
     """How sure, and whether it is looked at more than once."""
 
     level: float = Field(0.95, gt=0, lt=1, description=LEVEL)
-    anytime: bool = Field(
-        False, description="true or false: whether intervals hold at all looks, not only the last"
+    anytime: bool | None = Field(
+        None,
+        description="true or false: whether intervals hold at all looks, or at one look at the "
+        "end; by default at all looks until the test has ended",
     )
 
 

@@ -58,7 +58,10 @@ class Recommendation(Answered):
     """
 
     arm: str = Field(description="the recommended variant's name")
-    sure: bool = Field(description="whether all others are ruled out")
+    sure: bool = Field(
+        description="whether it is the declared winner, which is wrong in at most one minus level "
+        "of tests, and no health check fails"
+    )
     level: float = Field(
         description="probability with which intervals hold, for all variants at once"
     )
@@ -67,8 +70,20 @@ class Recommendation(Answered):
     )
     method: str = Field(description="how intervals were found")
     assumption: str = Field(description="what must be true for them, in one line")
-    rewards: int = Field(description="told so far")
-    missing: int = Field(description="assignments without a reward, late or never to come")
+    rewards: int = Field(description="rewards that this rests on")
+    missing: int = Field(
+        description="judged visits whose reward never came; they count as declared"
+    )
+    judged: int = Field(
+        description="visits that this rests on: the first ones, up to those whose rewards may "
+        "still come"
+    )
+    waiting: int = Field(description="newer visits that are not judged yet")
+    until: str | None = Field(description="when the last judged visit was assigned; null if none")
+    unhealthy: str = Field(
+        description="why nothing must be decided yet: the health checks that fail; empty if none"
+    )
+    caution: str = Field(description="what to keep in mind about the intervals; empty if nothing")
     plausible: list[str] = Field(
         description="names of the variants that cannot be ruled out as the best"
     )

@@ -13,7 +13,6 @@ from steadyarm.experiment import Experiment
 from steadyarm.facts import experiment_facts, record_facts
 from steadyarm.lifecycle import create_from_description
 from steadyarm.service.asked import NewExperiment
-from steadyarm.service.cautions import cautions_about
 from steadyarm.service.plumbing import body_of, json_answer
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
@@ -30,7 +29,7 @@ async def create(service: Service, request: Request) -> Response:
     told = await service.read(experiment_facts, experiment)
     if not new:
         return json_answer(told)
-    return json_answer(told | {"warnings": cautions_about(experiment.settings)}, 201)
+    return json_answer(told | {"warnings": experiment.settings.cautions()}, 201)
 
 
 async def make(service: Service, asked: NewExperiment) -> tuple[Experiment, bool]:

@@ -71,7 +71,7 @@ class Warming:
 def steps(arms: sa.ArmSet) -> Iterator[Callable[[], object]]:
     """A whole test, from its creation to its results, in parts."""
     test = sa.create_experiment(
-        "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1)
+        "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1), missing="drop"
     )
 
     def play(first: int) -> None:
