@@ -62,9 +62,9 @@ ARMS = {
 }
 FACTORIAL = {"pairs": 2, "alone": 1, "triples": 3, "no constant": 1, "commas": 1}
 OPTIONS: list[dict[str, Any]] = [
-    {},
+    {"missing": "drop"},
     {"direction": "minimize", "missing": "drop", "sticky": "none", "reward_window": 0.25},
-    {"reward_range": (-1, 5.5), "reward_window": "90m", "min_share": 0.01},
+    {"reward_range": (-1, 5.5), "reward_window": "90m", "min_share": 0.01, "missing": "zero"},
     {"reward_window": "2w", "missing": "fail"},
 ]
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.estimators import (
     arm_values,
+    fill_missing,
     ips,
     ips_squares,
     least_squares,
     least_squares_errors,
     standard_errors,
 )
+from steadyarm.inference import Evidence, fixed_budget
 from steadyarm.segments import Segment, SegmentStats
 
 
@@ -122,3 +125,77 @@ def test_the_error_of_least_squares_is_unknown_without_spare_rounds() -> None:
     _, variance = least_squares(np.eye(2), stats)
     assert variance is not None
     assert np.isnan(variance).all()
+
+
+def _filled(
+    rewards: NDArray[np.float64], seen: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], list[tuple[Segment, SegmentStats]]]:
+    """Estimate and filled pieces of (J, K, N) rewards, N of each arm in each of J pieces."""
+    J, K, N = rewards.shape
+    pieces = []
+    for j in range(J):
+        segment = Segment(np.full((1, K), 1 / K), np.array([K * N]), "blocks", K * N)
+        counts = seen[j].sum(axis=1)[None]
+        stats = SegmentStats(
+            counts,
+            np.where(seen[j], rewards[j], 0.0).sum(axis=1)[None],
+            np.where(seen[j], rewards[j] ** 2, 0.0).sum(axis=1)[None],
+        )
+        pieces.append((np.eye(K), segment, stats, N - counts))
+    filled = fill_missing(pieces)
+    total = sum(ips(np.eye(K), *one)[0] for one in filled)
+    return np.asarray(total) / (J * K * N), filled
+
+
+@pytest.mark.parametrize("keep", [0.8, 0.5])
+def test_rewards_missing_by_chance_leave_no_bias_under_a_trend(keep: float) -> None:
+    """All 2^(3·2·2) patterns of what is missing, where outer pieces have a reward of each arm.
+
+    An arm's rewards fall or rise from piece to piece by a constant, so that neighbours of the
+    same weight on both sides stand in for the middle piece exactly.
+    """
+    J, K, N = 3, 2, 2
+    level, slope = np.array([1.0, 2.0]), np.array([-3.0, 0.5])
+    own = np.array([-0.4, 0.4])
+    rewards = (level + slope * (np.arange(J) - 1)[:, None])[:, :, None] + own
+    total, expected = 0.0, np.zeros(K)
+    for code in range(2 ** (J * K * N)):
+        seen = (code >> np.arange(J * K * N) & 1).astype(bool).reshape(J, K, N)
+        if not seen[[0, 2]].any(axis=2).all():
+            continue
+        chance = keep ** seen.sum() * (1 - keep) ** (~seen).sum()
+        total += chance
+        expected += chance * _filled(rewards, seen)[0]
+    np.testing.assert_allclose(expected / total, level, atol=1e-12)
+
+
+def test_what_is_complete_stays_to_the_bit() -> None:
+    rng = np.random.default_rng(4)
+    rewards = rng.normal(size=(4, 3, 2))
+    seen = np.ones((4, 3, 2), dtype=bool)
+    whole = _filled(rewards, seen)[1]
+    seen[2, 1] = False  # the middle arm has no reward in the third piece
+    filled = _filled(rewards, seen)[1]
+    for j in range(4):
+        same = [0, 2] if j == 2 else [0, 1, 2]
+        for name in ("counts", "sums", "squares"):
+            mine, theirs = (getattr(one[j][1], name)[0, same] for one in (filled, whole))
+            np.testing.assert_array_equal(mine, theirs)
+    between = (rewards[1, 1].mean() + rewards[3, 1].mean()) / 2
+    assert filled[2][1].sums[0, 1] == pytest.approx(2 * between)
+
+
+@pytest.mark.parametrize("keep", [0.9, 0.6])
+def test_variances_grow_as_rewards_go_missing(keep: float) -> None:
+    """The estimated variance, averaged over 2,000 tests, is that of their estimates."""
+    rng = np.random.default_rng(8)
+    found, said = [], []
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    for _ in range(2000):
+        rewards = rng.normal(size=(12, 3, 2))
+        estimate, filled = _filled(rewards, rng.random((12, 3, 2)) < keep)
+        evidence = Evidence.from_segments(arms, filled)
+        found.append(estimate)
+        said.append(fixed_budget(evidence).standard_errors[0] ** 2)
+    ratio = np.mean(said) / np.var(found)  # of 6,000 squares: standard error sqrt(2 / 6000)
+    assert 1 - 4 * np.sqrt(2 / 6000) < ratio < 1.15

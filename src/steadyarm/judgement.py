@@ -77,13 +77,13 @@ class Judgement:
         """The pieces that are judged.
 
         Policies that leave variants out have no intervals that hold at all looks; of these all
-        complete pieces count.
+        pieces count that wait for no reward.
         """
         if self.ended:
             return self.pieces
-        complete = [piece.observed or piece.complete for piece in self.pieces]
         if not self.policy.unbiased:
-            return tuple(p for p, whole in zip(self.pieces, complete, strict=True) if whole)
+            return tuple(piece for piece in self.pieces if not piece.waiting)
+        complete = [piece.observed or piece.complete for piece in self.pieces]
         return self.pieces[: complete.index(False) if False in complete else None]
 
     def judged(self) -> list[OpenSegment]:
@@ -162,15 +162,16 @@ class Judgement:
                 "ask() for variants and tell() their rewards first."
             )
         first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
-        size = int(first.segment.rounds[0])
-        if first.handed < size:
+        if not first.waiting:
             raise RewardsPendingError(
-                f"a verdict needs the first {size:,} visits; {first.handed:,} have been assigned."
+                f"a verdict needs the first {int(first.segment.rounds[0]):,} visits; "
+                f"{first.handed:,} have been assigned."
             )
         raise RewardsPendingError(
-            f"no visit can be judged yet: {first.waiting:,} of the first {size:,} visits still "
-            "wait for their reward. Report it, or say that it will never come: forget() in a "
-            "session; a live experiment gives it up when its reward_window closes or it is stopped."
+            f"no visit can be judged yet: {first.waiting:,} of the first {first.handed:,} still "
+            "wait for their rewards. Report them, or say that they will never come: forget() or "
+            "finish() in a session; a live experiment gives them up when its reward_window closes, "
+            "or without one when it is stopped."
         )
 
     def _same_rewards(self) -> bool:

@@ -52,12 +52,17 @@ def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
         if words[:2] == ["steadyarm", "experiment"] and words[2] != "create":
             if words[2] == "export":
                 words[-1] = words[-1].replace("parquet", "csv")
+            if words[2] == "recommend":
+                early = run("recommend", "checkout", status=1)
+                assert "a verdict needs the first 248 visits; 1 have been assigned" in early
+                continue
             run(*words[2:])
 
 
 def test_arms_and_policy_may_be_tables(run: Run) -> None:
     Path("test.toml").write_text(
-        'name = "pages"\nbudget = 90\ndirection = "minimize"\n[policy]\nname = "p1-rage"\n'
+        'name = "pages"\nbudget = 90\ndirection = "minimize"\nmissing = "drop"\n'
+        '[policy]\nname = "p1-rage"\n'
         '[arms]\nfactorial = { title = ["a", "b"], image = ["x", "y"] }\ninteractions = 1\n'
     )
     settings = facts(run, "create", "test.toml")["settings"]
@@ -124,19 +129,25 @@ def test_recommend(shop: Run) -> None:
 
 
 def test_recommend_says_which_intervals_are_for_a_look_on_the_way(shop: Run, run: Run) -> None:
-    assert "one look at the end" not in shop("recommend", "shop")  # the budget is spent
+    assert not facts(shop, "recommend", "shop")["anytime"]  # the budget is spent
     run("create", "test.toml", "--name", "early")
     run("ask", "early", "v1")
     run("tell", "early", "v1", "1")
-    assert "for one look at the end, and 599 of the budget" in run("recommend", "early")
-    assert "one look at the end" not in run("recommend", "early", "--anytime")
+    assert "a verdict needs the first 9 visits" in run("recommend", "early", status=1)
+    for i in range(2, 40):
+        run("ask", "early", f"v{i}")
+        run("tell", "early", f"v{i}", "1")
+    assert "before the end they hold only if" in run("recommend", "early", "--once")
+    assert "before the end" not in run("recommend", "early")
+    assert facts(run, "recommend", "early")["anytime"]
 
 
 def test_what_is_not_known_is_null(run: Run) -> None:
     run("create", "test.toml")
-    assert "no reward has been told yet" in run("recommend", "shop", status=1)
-    run("ask", "shop", "v1")
-    run("tell", "shop", "v1", "1")
+    assert "no reward has been reported yet" in run("recommend", "shop", status=1)
+    for i in range(9):
+        run("ask", "shop", f"v{i}")
+        run("tell", "shop", f"v{i}", "1")
     assert facts(run, "recommend", "shop")["arms"][0]["low"] is None
     assert "unknown" in run("recommend", "shop")
 
@@ -159,7 +170,8 @@ def test_health_drift_and_replay(shop: Run) -> None:
 def test_drift_fits_on_a_screen(run: Run) -> None:
     levels = {slot: ["as it was before", "quite another one"] for slot in ("head", "image", "text")}
     Path("test.toml").write_text(
-        f'name = "pages"\nbudget = 800\n[arms]\nfactorial = {{ {_inline(levels)} }}\n'
+        'name = "pages"\nbudget = 800\nmissing = "drop"\n'
+        f"[arms]\nfactorial = {{ {_inline(levels)} }}\n"
     )
     run("create", "test.toml")
     for first in range(0, 800, 50):
@@ -178,9 +190,12 @@ def _inline(levels: dict[str, list[str]]) -> str:
 
 def test_what_may_be_unmeant_is_noted(run: Run) -> None:
     assert "Note:" not in run("create", "test.toml")
-    Path("test.toml").write_text('name = "few"\narms = ["A", "B"]\nbudget = 19\n')
+    few = 'name = "few"\narms = ["A", "B"]\nbudget = 19\n'
+    Path("test.toml").write_text(few)
+    assert "missing is not given; without a reward_range" in run("create", "test.toml", status=1)
+    Path("test.toml").write_text(few + 'missing = "zero"\n')
     noted = run("create", "test.toml")
-    assert "\nNote: rewards that are never told count as zero only at the end" in noted
+    assert "\nNote: without a reward_window nobody knows when a reward will not come" in noted
     assert "\nNote: the budget is small for so many variants; see steadyarm plan." in noted
     assert len(facts(run, "create", "test.toml", "--name", "b")["warnings"]) == 2
 
@@ -190,10 +205,17 @@ def test_missing_rewards_are_told_with_their_rule(run: Run) -> None:
     run("ask", "shop", "v1", "v2", "v3")
     run("tell", "shop", "v1", "1")
     shown = run("show", "shop")
-    assert "1 rewards told, 2 not told yet or missing" in shown
+    assert "1 rewards recorded, 2 pending or missing" in shown
     assert "1 segment opened" in shown
-    rule = "2 rewards are not told yet or missing: a missing one counts as zero."
-    assert rule in run("recommend", "shop")
+    run("stop", "shop")
+    assert "for their rewards" in run("recommend", "shop", status=1)  # their window is open
+    Path("test.toml").write_text(TOML.replace('reward_window = "2d"\n', ""))
+    run("create", "test.toml", "--name", "open")
+    run("ask", "open", "v1", "v2", "v3")
+    run("tell", "open", "v1", "1")
+    run("stop", "open")
+    rule = "2 rewards of judged visits are missing: a missing one counts as zero."
+    assert rule in run("recommend", "open")
 
 
 def test_a_replay_that_does_not_agree_fails(shop: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ def test_only_one_sends_at_a_time(tmp_path: Path) -> None:
 def test_rewards_wait_for_the_service(
     proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
 ) -> None:
-    client.create(name, ["A", "B"], budget=100)
+    client.create(name, ["A", "B"], budget=100, missing="drop")
     with Client(proxy.url, buffer=tmp_path / "rewards.db", timeout=2, cooldown=0.2) as other:
         shop = other.experiment(name)
         given = [shop.ask(f"u{i}") for i in range(4)]
@@ -123,7 +123,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_rewards_survive_a_kill_and_processes_share_the_file(
     proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
 ) -> None:
-    shop = client.create(name, ["A", "B"], budget=100)
+    shop = client.create(name, ["A", "B"], budget=100, missing="drop")
     shop.ask_many([*(f"u{i}" for i in range(20)), "ours"])
     shop.tell("u1", 1.0)  # as if it had arrived already, and the answer had been lost
     proxy.down()

@@ -33,7 +33,7 @@ def names(answers: list[sa.LiveAssignment | sa.SteadyArmError]) -> list[str]:
 def test_no_reason_of_the_service_stops_a_page(
     client: Client, name: str, caplog: pytest.LogCaptureFixture, local: bool
 ) -> None:
-    test = client.create(name, ["A", "B"], budget=6)
+    test = client.create(name, ["A", "B"], budget=6, missing="drop")
     shop = client.experiment(name, default_arm="B")
     asking = shop.local(positions=6) if local else shop
     given = {unit: asking.ask(unit) for unit in ("u0", "u1", "u2", "u3", "u4", "u5")}
@@ -63,14 +63,14 @@ def test_an_unknown_experiment_and_one_that_waits(client: Client, name: str) -> 
     shop = client.experiment(name, default_arm="A")
     assert is_default(shop.ask("u1"))
     assert names(shop.ask_many(["u1", "u2"])) == ["A", "A"]
-    client.create(name, ["A", "B", "C"], "sequential-halving", budget=12)
+    client.create(name, ["A", "B", "C"], "sequential-halving", budget=12, missing="drop")
     answers = shop.ask_many([f"u{i}" for i in range(12)])
     assert 0 < len(names(answers)) < 12  # the others wait for rewards
     assert is_default(shop.ask("u99"))
 
 
 def test_many_are_answered_each_for_itself(client: Client, name: str) -> None:
-    client.create(name, ["A", "B"], budget=2)
+    client.create(name, ["A", "B"], budget=2, missing="drop")
     shop = client.experiment(name, default_arm="A")
     first, second, bad, late = shop.ask_many(["u1", "u2", "", "u3"])
     assert isinstance(first, sa.LiveAssignment)
@@ -138,7 +138,7 @@ def test_the_log_hears_of_an_outage_that_others_met(caplog: pytest.LogCaptureFix
 def test_a_default_that_is_no_variant_is_said_once(
     client: Client, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client.create(name, ["A", "B"], budget=1)
+    client.create(name, ["A", "B"], budget=1, missing="drop")
     shop = client.experiment(name, default_arm="red")
     assert not is_default(shop.ask("u1"))
     shop.status()
@@ -152,7 +152,7 @@ def test_a_default_that_is_no_variant_is_said_once(
 def test_rewards_by_unit_do_not_count_after_a_default_answer(
     proxy: Proxy, client: Client, name: str, stored: Stored, local: bool
 ) -> None:
-    elsewhere = client.create(name, ["A", "B"], budget=100)
+    elsewhere = client.create(name, ["A", "B"], budget=100, missing="drop")
     with Client(proxy.url, default_arm="A", timeout=2, cooldown=0.1) as here:
         shop = here.experiment(name)
         for unit in ("u1", "u2", "u3"):
@@ -195,7 +195,7 @@ def test_a_local_start_without_the_service_is_seen_in_the_log(
 
 @pytest.mark.parametrize("ending", ["/", "/v1", "/v1/", "//"])
 def test_addresses_may_name_the_version(url: str, client: Client, name: str, ending: str) -> None:
-    client.create(name, ["A", "B"], budget=10)
+    client.create(name, ["A", "B"], budget=10, missing="drop")
     with Client(url + ending) as other:
         assert other.url == url
         assert not is_default(other.experiment(name).ask("u1"))

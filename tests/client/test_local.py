@@ -67,7 +67,7 @@ def test_places_are_handed_out_once_and_never_too_late() -> None:
 def test_variants_are_those_that_the_service_stores(
     client: Client, name: str, stored: Stored
 ) -> None:
-    shop = client.create(name, ["A", "B", "C"], budget=500)
+    shop = client.create(name, ["A", "B", "C"], budget=500, missing="drop")
     with shop.local(positions=60, seconds=30) as local:
         given = [local.ask(unit) for unit in units(150)]
         for i, one in enumerate(given):
@@ -91,7 +91,7 @@ def test_variants_are_those_that_the_service_stores(
 
 
 def test_threads_share_it(client: Client, name: str, stored: Stored) -> None:
-    shop = client.create(name, ["A", "B"], budget=1000)
+    shop = client.create(name, ["A", "B"], budget=1000, missing="drop")
     with shop.local(positions=500) as local, ThreadPoolExecutor(8) as pool:
         runs = list(
             pool.map(lambda _: [local.ask(unit).id for unit in units(100)], range(8), timeout=30)
@@ -122,7 +122,7 @@ if who == "c":
 def test_processes_and_their_children_use_each_position_once(
     url: str, client: Client, name: str, stored: Stored
 ) -> None:
-    client.create(name, ["A", "B", "C"], budget=2000)
+    client.create(name, ["A", "B", "C"], budget=2000, missing="drop")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", WORKERS, url, name]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     shown = [json.loads(line) for line in output.stdout.splitlines()]
@@ -136,7 +136,7 @@ def test_processes_and_their_children_use_each_position_once(
 def test_a_unit_with_another_assignment_gets_that_one(
     client: Client, name: str, stored: Stored
 ) -> None:
-    shop = client.create(name, ["A", "B"], budget=200)
+    shop = client.create(name, ["A", "B"], budget=200, missing="drop")
     with shop.local(positions=50) as local:
         with local._worker._turn:  # nothing is reported meanwhile
             mine = local.ask("u1")
@@ -152,7 +152,7 @@ def test_a_unit_with_another_assignment_gets_that_one(
 
 
 def test_leases_that_are_gone_are_counted(client: Client, name: str, stored: Stored) -> None:
-    shop = client.create(name, ["A", "B"], budget=200)
+    shop = client.create(name, ["A", "B"], budget=200, missing="drop")
     with shop.local(positions=50) as local:
         with local._worker._turn:
             mine = local.ask("u1")
@@ -167,7 +167,7 @@ def test_leases_that_are_gone_are_counted(client: Client, name: str, stored: Sto
 
 
 def test_leases_end_and_are_replaced(client: Client, name: str, stored: Stored) -> None:
-    shop = client.create(name, ["A", "B"], budget=500)
+    shop = client.create(name, ["A", "B"], budget=500, missing="drop")
     with shop.local(positions=20, seconds=0.4) as local:
         for unit in units(40):
             local.ask(unit)
@@ -184,7 +184,7 @@ def test_leases_end_and_are_replaced(client: Client, name: str, stored: Stored) 
 
 
 def test_without_positions_the_service_is_asked(client: Client, name: str) -> None:
-    shop = client.create(name, ["A", "B"], budget=30)
+    shop = client.create(name, ["A", "B"], budget=30, missing="drop")
     with shop.local(positions=1000) as local:
         given = [local.ask(unit) for unit in units(30)]
         with pytest.raises(sa.BudgetSpentError):
@@ -199,7 +199,7 @@ def test_without_positions_the_service_is_asked(client: Client, name: str) -> No
 def test_without_sticky_units_each_request_is_drawn(
     client: Client, name: str, stored: Stored
 ) -> None:
-    shop = client.create(name, ["A", "B"], budget=100, sticky="none")
+    shop = client.create(name, ["A", "B"], budget=100, sticky="none", missing="drop")
     with shop.local(positions=50) as local:
         given = [local.ask(), local.ask(), local.ask("u"), local.ask("u")]
         assert len({one.id for one in given}) == 4
@@ -209,7 +209,7 @@ def test_without_sticky_units_each_request_is_drawn(
 
 
 def test_an_outage_in_between(proxy: Proxy, client: Client, name: str, stored: Stored) -> None:
-    client.create(name, ["A", "B"], budget=2000)
+    client.create(name, ["A", "B"], budget=2000, missing="drop")
     with Client(proxy.url, default_arm="B", timeout=2, cooldown=0.2) as other:
         with other.experiment(name).local(positions=10) as local:
             proxy.down()
@@ -229,7 +229,7 @@ def test_an_outage_in_between(proxy: Proxy, client: Client, name: str, stored: S
 
 
 def test_a_service_that_comes_later(proxy: Proxy, client: Client, name: str) -> None:
-    client.create(name, ["A", "B"], budget=200)
+    client.create(name, ["A", "B"], budget=200, missing="drop")
     proxy.down()
     with (
         Client(proxy.url, default_arm="A", timeout=2, cooldown=0.1) as other,
@@ -242,7 +242,7 @@ def test_a_service_that_comes_later(proxy: Proxy, client: Client, name: str) -> 
 
 
 def test_units_are_checked_as_the_service_does(client: Client, name: str) -> None:
-    shop = client.create(name, ["A", "B"], budget=100)
+    shop = client.create(name, ["A", "B"], budget=100, missing="drop")
     with shop.local(positions=10) as local:
         for unit in ("", "x" * 513, "a\0b", "\ud800", None, 7):
             with pytest.raises(sa.InvalidInputError, match="names who gets the variant"):
@@ -254,7 +254,7 @@ def test_units_are_checked_as_the_service_does(client: Client, name: str) -> Non
 
 
 def test_a_bad_reward_does_not_stop_the_others(client: Client, name: str, stored: Stored) -> None:
-    shop = client.create(name, ["A", "B"], budget=100)
+    shop = client.create(name, ["A", "B"], budget=100, missing="drop")
     with shop.local(positions=50) as local:
         with pytest.raises(sa.InvalidInputError, match="expected what ask"):
             local.tell(["u"], 1.0)  # type: ignore[arg-type]  # meant to be wrong
@@ -268,7 +268,7 @@ def test_a_bad_reward_does_not_stop_the_others(client: Client, name: str, stored
 
 
 def test_rewards_of_an_archived_test_are_refused_once(client: Client, name: str) -> None:
-    shop = client.create(name, ["A", "B"], budget=100)
+    shop = client.create(name, ["A", "B"], budget=100, missing="drop")
     with shop.local(positions=10) as local:
         given = [local.ask(unit) for unit in units(5)]
         local.flush()

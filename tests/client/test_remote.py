@@ -25,7 +25,7 @@ def test_a_budget_is_called_spent_before_clients_give_up(
     client: Client, name: str, stored: Stored
 ) -> None:
     """Another worker has leased the last position, and keeps it."""
-    shop = client.create(name, list("ABCDE"), budget=50, seed=5)
+    shop = client.create(name, list("ABCDE"), budget=50, seed=5, missing="drop")
     holder = stored(name)
     holder.ask_many([f"u{i}" for i in range(16)], ahead=64)
     shop.ask_many([f"u{i}" for i in range(16, 49)])
@@ -38,7 +38,9 @@ def test_a_budget_is_called_spent_before_clients_give_up(
 def test_verbs_answer_as_experiments_do(
     client: Client, name: str, stored: Stored, tmp_path: Path
 ) -> None:
-    shop = client.create(name, ["A", "B", "C"], budget=600, seed=3, reward_range=(0, 1))
+    shop = client.create(
+        name, ["A", "B", "C"], budget=600, seed=3, reward_range=(0, 1), missing="drop"
+    )
     first = shop.ask("u0")
     assert first == sa.LiveAssignment(
         first.id, "u0", first.arm, "ABC"[first.arm], first.probability, first.created, True
@@ -76,22 +78,31 @@ def test_verbs_answer_as_experiments_do(
 def test_arms_and_policies_travel(client: Client, name: str, stored: Stored) -> None:
     arms = sa.ArmSet.factorial({"a": ["x", "y"], "b": ["x", "y"]}, interactions=1)
     policy, window = sa.Steady(robustness=0.3), timedelta(hours=2)
-    client.create(name, arms, policy, budget=100, reward_window=window, min_share=0.1)
+    client.create(
+        name, arms, policy, budget=100, reward_window=window, min_share=0.1, missing="zero"
+    )
     here = stored(name)
     assert here.arms == arms
     assert here.policy == policy
     assert here.settings.reward_window == 7200
     client.create(
-        name, arms, policy, budget=100, reward_window="2h", min_share=0.1, load_if_exists=True
+        name,
+        arms,
+        policy,
+        budget=100,
+        reward_window="2h",
+        min_share=0.1,
+        load_if_exists=True,
+        missing="zero",
     )
 
 
 def test_errors_are_those_of_experiments(client: Client, name: str) -> None:
     with pytest.raises(sa.UnknownExperimentError, match=name):
         client.experiment(name).ask("u")
-    shop = client.create(name, ["A", "B"], budget=2, start=False, reward_window=0.2)
+    shop = client.create(name, ["A", "B"], budget=2, start=False, reward_window=0.2, missing="zero")
     with pytest.raises(sa.ExperimentExistsError):
-        client.create(name, ["A", "B"], budget=2)
+        client.create(name, ["A", "B"], budget=2, missing="drop")
     with pytest.raises(sa.WrongStateError, match="draft"):
         shop.ask("u")
     assert shop.start().state == "running"
@@ -121,7 +132,7 @@ def test_errors_are_those_of_experiments(client: Client, name: str) -> None:
 
 
 def test_a_policy_that_waits_says_so(client: Client, name: str) -> None:
-    shop = client.create(name, ["A", "B", "C"], "sequential-halving", budget=12)
+    shop = client.create(name, ["A", "B", "C"], "sequential-halving", budget=12, missing="drop")
     while True:
         try:
             shop.ask(f"u{shop.status().assigned}")
@@ -132,7 +143,7 @@ def test_a_policy_that_waits_says_so(client: Client, name: str) -> None:
 def test_a_lost_answer_changes_nothing(
     proxy: Proxy, client: Client, name: str, stored: Stored
 ) -> None:
-    client.create(name, ["A", "B"], budget=100)
+    client.create(name, ["A", "B"], budget=100, missing="drop")
     with Client(proxy.url, retries=0) as weak, Client(proxy.url, timeout=5) as strong:
         assert weak.experiment(name).sticky
         proxy.mode = "cut"
@@ -152,7 +163,7 @@ def test_a_lost_answer_changes_nothing(
 def test_without_sticky_units_a_lost_answer_is_not_asked_for_again(
     proxy: Proxy, client: Client, name: str, stored: Stored
 ) -> None:
-    client.create(name, ["A", "B"], budget=100, sticky="none")
+    client.create(name, ["A", "B"], budget=100, sticky="none", missing="drop")
     with Client(proxy.url, default_arm="A") as other:
         shop = other.experiment(name)
         assert shop.ask().unit == ""
@@ -162,7 +173,7 @@ def test_without_sticky_units_a_lost_answer_is_not_asked_for_again(
 
 
 def test_the_default_arm_stands_in(proxy: Proxy, client: Client, name: str) -> None:
-    client.create(name, ["A", "B"], budget=100)
+    client.create(name, ["A", "B"], budget=100, missing="drop")
     with Client(proxy.url, default_arm="A", cooldown=0.5, timeout=1) as other:
         shop = other.experiment(name)
         assert not is_default(shop.ask("u1"))
@@ -196,7 +207,7 @@ def test_the_default_arm_stands_in(proxy: Proxy, client: Client, name: str) -> N
 def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
     buffer = RewardBuffer(tmp_path / "rewards.db")
     with serving(tmp_path, "--max-batch", "7") as url, Client(url, buffer=buffer) as client:
-        shop = client.create("shop", ["A", "B"], budget=500)
+        shop = client.create("shop", ["A", "B"], budget=500, missing="drop")
         units = [f"u{i}" for i in range(60)]
         given = shop.ask_many(units)
         assert [one.unit for one in given if isinstance(one, sa.LiveAssignment)] == units
@@ -204,7 +215,7 @@ def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
         buffer.keep(client.url, "shop", [Told("unit", unit, 1.0) for unit in units[30:]])
         client.flush()
         assert (client.pending, client.rejected) == (0, 0)
-        drawn = client.create("drawn", ["A", "B"], budget=500, sticky="none")
+        drawn = client.create("drawn", ["A", "B"], budget=500, sticky="none", missing="drop")
         assert len(drawn.ask_many([None] * 20)) == 20
         with drawn.local(positions=100) as local:
             with local._worker._turn:  # all in one report

@@ -190,6 +190,6 @@ def test_bad_arguments_are_refused() -> None:
         with pytest.raises(sa.InvalidInputError, match="expected an experiment's"):
             client.experiment("")
         with pytest.raises(sa.InvalidInputError, match="cannot be sent"):
-            client.create("x", ["A", "B"], budget=10, seed=float("nan"))
+            client.create("x", ["A", "B"], budget=10, seed=float("nan"), missing="drop")
     with pytest.raises(sa.ServiceError, match="was closed"):
         client.experiments()

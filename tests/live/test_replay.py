@@ -126,13 +126,17 @@ def test_replay_agrees_whatever_is_missing(policy: sa.Policy[Any], rewards: floa
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str) -> None:
-    live = played(arms=["plain", 'comma, "quote"', "Ü 試"], seed=2**60 + 7, clock=Clock())
+    clock = Clock()
+    rules = {"seed": 2**60 + 7, "clock": clock, "reward_window": "1h"}
+    live = played(arms=["plain", 'comma, "quote"', "Ü 試"], **rules)
+    clock.pass_(7200)
     path = live.export(tmp_path / f"log{suffix}")
-    taken = sa.import_experiment(path, MemoryStorage(), clock=Clock())
+    taken = sa.import_experiment(path, MemoryStorage(), clock=clock)
     assert taken.replay().agrees
     assert taken.status() == replace(live.status(), leased=0)
     assert taken.storage.log(taken.key) == live.storage.log(live.key)
-    np.testing.assert_array_equal(taken.recommend().estimates, live.recommend().estimates)
+    judged = [one.judgement().evidence().scores for one in (taken, live)]
+    np.testing.assert_array_equal(*judged)
     for i in range(30):
         assert taken.ask(f"new {i}").arm == live.ask(f"new {i}").arm
     with pytest.raises(sa.ExperimentExistsError):

@@ -22,6 +22,7 @@ def settings(**changes: Any) -> Settings:
         "policy": sa.Steady(),
         "budget": 100,
         "seed": 1,
+        "missing": "drop",
     } | changes
     return Settings(**given)
 
@@ -50,7 +51,13 @@ def test_windows_can_be_given_in_many_ways(given: Any, seconds: float) -> None:
         ({"reward_window": "..d"}, "reward_window"),
         ({"reward_window": float("nan")}, "reward_window is nan"),
         ({"reward_range": (1, 0)}, "first must be below"),
-        ({"reward_range": (1, 2)}, "counts as zero"),
+        ({"reward_range": (1, 2), "missing": "zero"}, "counts as zero"),
+        ({"missing": None}, "missing is not given; without a reward_range that contains 0"),
+        ({"missing": None, "reward_range": (1, 2)}, 'missing="drop" if it got lost'),
+        (
+            {"missing": None, "reward_range": (0, 1), "direction": "minimize"},
+            "would make the variant win that loses its measurements",
+        ),
         ({"reward_range": 3}, "reward_range is 3"),
         ({"reward_range": (0, float("inf"))}, "finite"),
         ({"missing": "ignore"}, "missing is 'ignore'"),
@@ -137,6 +144,7 @@ def test_a_description_in_plain_values_makes_the_same_experiment() -> None:
             "policy": {"name": "p1-rage", "order": "blocks"},
             "budget": 50,
             "reward_window": "1d",
+            "missing": "zero",
             "min_share": 0.01,
         },
         MemoryStorage(),

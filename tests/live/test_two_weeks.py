@@ -93,24 +93,33 @@ def deliver(live: sa.Experiment, clock: Clock, queue: list[Delivery], in_time: s
 
 
 def estimates_of_log(live: sa.Experiment, rewards: dict[str, float], rule: str) -> Floats:
-    """Inverse-propensity estimates by hand, row by row, missing rewards as the rule says."""
+    """Inverse-propensity estimates by hand, row by row, missing rewards as the rule says.
+
+    A dropped one counts as the mean of its variant in its segment; where there is none, as the
+    line through those of the nearest segments before and after says.
+    """
     segments = dict(live.storage.segments(live.key, range(10_000)))
     rows: dict[int, list[Any]] = {}
     for row in live.storage.log(live.key, most=100_000):
         rows.setdefault(place_of(row.number)[0], []).append(row)
     total, count = np.zeros(live.arms.size), 0
+    means: dict[int, dict[float, float]] = {k: {} for k in range(live.arms.size)}
+    middles, begun = {}, 0
+    for index, group in sorted(rows.items()):
+        middles[index] = begun + len(group) / 2
+        begun += len(group)
+        for k in means:
+            seen = [rewards[row.unit] for row in group if row.arm == k and row.unit in rewards]
+            if seen:
+                means[k][middles[index]] = float(np.mean(seen))
     for index, group in rows.items():
         weights = segments[index].segment.weights[0]
         reference = segments[index].segment.reference
         m = np.zeros(live.arms.size) if reference is None else reference[0]
-        told: dict[int, list[float]] = {}
-        for row in group:
-            if row.unit in rewards:
-                told.setdefault(row.arm, []).append(rewards[row.unit])
         for row in group:
             value = rewards.get(row.unit)
             if value is None:
-                mean = np.mean(told[row.arm]) if row.arm in told else m[row.arm]
+                mean = np.interp(middles[index], *zip(*means[row.arm].items(), strict=True))
                 value = 0.0 if rule == "zero" else float(mean)
             score = m.copy()
             score[row.arm] += (value - m[row.arm]) / weights[row.arm]
@@ -217,11 +226,15 @@ def test_late_rewards_count_where_none_may_be_missing() -> None:
 
 
 def test_what_counts_as_zero_is_still_said_to_be_missing() -> None:
-    live = create(missing="zero", budget=100)
+    with pytest.warns(UserWarning, match="without a reward_window nobody knows when"):
+        live = create(missing="zero", budget=100)
     for i in range(100):
         answer = live.ask(f"u{i}")
         if i % 4 == 0:
             live.tell(answer, 1.0)
+    with pytest.raises(sa.RewardsPendingError, match="no visit can be judged yet"):
+        live.recommend()  # nobody knows yet that no more will come
+    live.stop()
     verdict = live.recommend()
     assert (verdict.rewards, verdict.missing) == (25, 75)
-    assert "75 of 100 rewards were not told and count as zero" in str(live.health())
+    assert "75 of 100 rewards did not come and count as zero" in str(live.health())

@@ -127,8 +127,9 @@ def test_drift_is_told_with_the_day_from_which_on_it_is_seen() -> None:
 
 
 def test_a_failing_check_is_told() -> None:
-    bad = HealthReport((Finding("assignments", "fail", 1e-9, "", ""),))
-    assert told(health=bad).endswith("do not rely on this before it is explained.")
+    bad = HealthReport((Finding("assignments", "fail", 1e-9, "B got too few.", "Find why."),))
+    assert told(health=bad).endswith("not healthy, do not decide yet. B got too few. Find why.")
+    assert "leads" not in told(health=bad)  # nobody does before it is explained
     fine = HealthReport((Finding("assignments", "warn", 1e-3, "", ""),))
     assert told(health=fine) == told()
 

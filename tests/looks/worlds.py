@@ -27,9 +27,8 @@ def played(
 ) -> sa.Experiment:
     """A test with visits spread evenly over days; rewards come half an hour later."""
     clock = Clock(BEGIN)
-    test = sa.create_experiment(
-        "test", arms, policy or sa.Steady(), budget, "memory", seed=seed, clock=clock, **given
-    )
+    rules: dict[str, Any] = {"seed": seed, "clock": clock, "missing": "drop"} | given
+    test = sa.create_experiment("test", arms, policy or sa.Steady(), budget, "memory", **rules)
     rng = np.random.default_rng(seed)
     rates = np.resize(RATES, arms.size)
     for first in range(0, visits, step):

@@ -24,7 +24,7 @@ from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 
-SHOP = {"name": "shop", "arms": ["A", "B", "C"], "budget": 1000, "seed": 1}
+SHOP = {"name": "shop", "arms": ["A", "B", "C"], "budget": 1000, "seed": 1, "missing": "drop"}
 
 
 class InProcess:

@@ -107,7 +107,7 @@ def test_wrong_requests_change_nothing(
     assert known.get(BASE).json() == before
 
 
-NEW = {"name": "new", "arms": ["A", "B"], "budget": 10}
+NEW = {"name": "new", "arms": ["A", "B"], "budget": 10, "missing": "drop"}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ PAGE: dict[str, Any] = {
     "policy": {"name": "Few", "most": 600},
     "budget": 4000,
     "seed": 1,
+    "missing": "drop",
 }
 
 

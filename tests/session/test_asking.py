@@ -108,6 +108,8 @@ def test_forgotten_assignments_are_left_out_of_the_estimate() -> None:
             holed.tell(a, reward(a))
     for a in kept:
         whole.tell(a, reward(a))
+    whole.finish()
+    assert whole.pending == ()
     assert holed.recommend().rewards == 90
     assert np.allclose(holed.recommend().estimates, whole.recommend().estimates)
 

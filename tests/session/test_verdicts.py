@@ -21,7 +21,7 @@ from tests.session.rewards import ARMS, reward
 def test_nothing_is_recommended_from_nothing() -> None:
     session = sa.Session(sa.GBAI(), ARMS, budget=3)
     session.ask()
-    with pytest.raises(sa.RewardsPendingError, match="no reward has been told"):
+    with pytest.raises(sa.RewardsPendingError, match="no reward has been reported"):
         session.recommend()
 
 
@@ -116,7 +116,7 @@ def test_nothing_is_recommended_when_everything_was_forgotten() -> None:
     session = sa.Session(sa.GBAI(), ARMS, budget=5)
     for _ in range(3):
         session.forget(session.ask())
-    with pytest.raises(sa.RewardsPendingError, match="no reward has been told"):
+    with pytest.raises(sa.RewardsPendingError, match="no reward has been reported"):
         session.recommend()
 
 
@@ -201,6 +201,8 @@ def test_health_names_the_variant_that_loses_its_rewards() -> None:
             session.forget(a)
         elif a.number % 50 != 7:  # those are slow, whatever the variant
             session.tell(a, reward(a))
+    assert session.health().status == "ok"  # what is slow is not lost: nothing can be judged yet
+    session.finish()
     report = session.health()
     assert report.status == "fail"
     (missing,) = [found for found in report.findings if found.name == "missing rewards"]
@@ -251,8 +253,13 @@ def test_a_variant_that_loses_rewards_by_chance_is_not_taken_for_worse(
         else:
             told += 1
             session.tell(a, 1.0 + (0.3 if a.name == "B" else 0.0) + 0.3 * rng.standard_normal())
+    if not forgotten:
+        assert len(session.pending) == T - told
+        session.finish()
     verdict = session.recommend()
     assert verdict.name == "B"
+    assert not verdict.sure  # it may be true, but one variant loses its rewards
+    assert verdict.unhealthy.startswith("Not healthy: do not decide yet. B misses")
     assert (verdict.intervals[:, 0] < [1.0, 1.3, 1.0]).all()
     assert (verdict.intervals[:, 1] > [1.0, 1.3, 1.0]).all()
     assert (verdict.rewards, verdict.missing) == (told, T - told)
@@ -260,7 +267,7 @@ def test_a_variant_that_loses_rewards_by_chance_is_not_taken_for_worse(
     report = session.health()
     assert report.status == "fail"
     assert "B misses" in str(report)
-    assert session.pending == () if forgotten else len(session.pending) == T - told
+    assert session.pending == ()
 
 
 def test_rewards_that_are_late_because_they_are_low_do_not_raise_estimates() -> None:
@@ -291,8 +298,8 @@ def test_the_range_of_rewards_is_checked() -> None:
     for _ in range(300):
         a = session.ask()
         session.tell(a, reward(a))
-    with pytest.raises(sa.InvalidInputError, match="with anytime=True only"):
-        session.recommend(reward_range=(0, 1))
+    with pytest.raises(sa.InvalidInputError, match="hold at all looks only"):
+        session.recommend(anytime=False, reward_range=(0, 1))
     with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were told"):
         session.recommend(anytime=True, reward_range=(0.4, 0.5))
     assert session.recommend(anytime=True, reward_range=(-2, 3)).anytime
@@ -336,7 +343,9 @@ def test_a_judgement_is_of_the_moment() -> None:
     for _ in range(163):
         a = session.ask()
         session.tell(a, -reward(a))
-    assert (judgement.told, judgement.handed) == (137, 137)
+    assert judgement.handed == 137
+    assert before.judged + before.waiting == 137
+    assert before.rewards == before.judged > 100
     assert np.array_equal(judgement.recommend().intervals, before.intervals)
     assert session.recommend().rewards == 300
 
@@ -354,9 +363,11 @@ def test_records_of_segments_are_judged_as_the_session_is(
             session.forget(a)
         elif a.number < 190:  # the last ones are late
             session.tell(a, reward(a))
+    if ended:
+        session.finish()
     pieces = [OpenSegment.from_dict(piece.to_dict()) for piece in session._books.pieces()]
     state = policy.start(ARMS, 240, seed=1)
-    judged = Judgement(policy, ARMS, "minimize", state, tuple(pieces), ended)
+    judged = Judgement(policy, ARMS, "minimize", state, tuple(pieces), ended, spent=ended)
     mine, theirs = session.recommend(), judged.recommend()
     assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
     assert np.array_equal(mine.intervals, theirs.intervals)

@@ -49,7 +49,7 @@ A whole test, from a file test.toml:
   steadyarm experiment ask checkout visitor-1
   steadyarm experiment tell checkout visitor-1 1
   steadyarm experiment show checkout
-  steadyarm experiment recommend checkout --anytime
+  steadyarm experiment recommend checkout     # once the first visits can be judged
   steadyarm experiment stop checkout
   steadyarm experiment export checkout checkout.parquet
   steadyarm experiment replay checkout

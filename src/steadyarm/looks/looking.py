@@ -180,7 +180,7 @@ def _judged(
 def _too_early(settings: Settings, snapshot: Snapshot) -> str:
     """Why no visit can be judged yet, and from when on some can be."""
     record, tally = snapshot.segments[0]
-    if tally.handed_out < record.rounds:
+    if tally.told == tally.handed_out < record.rounds:
         return f"the first verdict comes after {record.rounds:,} visits."
     waiting = f"{tally.handed_out - tally.told:,} of the first {tally.handed_out:,} visits"
     text = f"no visit can be judged yet, since {waiting} still wait for their rewards"

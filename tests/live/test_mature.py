@@ -1,0 +1,149 @@
+"""Looks at a test whose rewards are under way rest on mature visits alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+
+import steadyarm as sa
+from steadyarm.looks import look_at
+from tests.live.worlds import START, Clock, create
+
+DAY = 86_400.0
+
+
+def shop(
+    seed: int, days: int = 10, visits: int = 120, window: float = 3, **settings: Any
+) -> tuple[sa.Experiment, list[sa.Verdict], list[str]]:
+    """Ten days of clicks of 10 %; buyers of "slow" come days after those of "fast".
+
+    Gives the test, and what it said every evening: verdicts, and headlines.
+    """
+    clock, rng = Clock(), np.random.default_rng(seed)
+    live = create(
+        arms=["fast", "slow"],
+        budget=days * visits,
+        seed=seed,
+        clock=clock,
+        reward_window=window * DAY,
+        **{"missing": "zero", "reward_range": (0, 1)} | settings,
+    )
+    due: list[tuple[float, sa.LiveAssignment]] = []
+    verdicts, headlines = [], []
+    for day in range(days):
+        for hour in range(0, 24, 4):
+            clock.now = START + day * DAY + hour * 3600
+            units = [f"{day} {hour} {i}" for i in range(visits // 6)]
+            for shown in live.ask_many(units):
+                assert isinstance(shown, sa.LiveAssignment)
+                if rng.random() < 0.1:
+                    most = window * DAY if shown.name == "slow" else 3 * 3600
+                    due.append((clock.now + rng.uniform(0, most), shown))
+            live.tell_many((shown, 1.0) for when, shown in due if when <= clock.now)
+            due = [one for one in due if one[0] > clock.now]
+        headlines.append(look_at(live).headline)
+        try:
+            verdicts.append(live.recommend())
+        except sa.RewardsPendingError:
+            continue
+    clock.pass_(window * DAY + 3600)
+    return live, verdicts, headlines
+
+
+def test_slow_rewards_make_no_variant_lose() -> None:
+    """Counting what is pending as zero, "fast" won nearly every such test on the first days."""
+    wrong, tests = 0, 12
+    for seed in range(tests):
+        _, verdicts, headlines = shop(seed)
+        assert len(verdicts) == 7  # three days pass before the first visit is mature
+        assert all("can be judged yet" in text for text in headlines[:3])
+        wrong += any(v.sure for v in verdicts)
+    assert wrong <= scipy.stats.binom.ppf(0.999, tests, 0.05)
+
+
+def test_a_look_says_how_far_it_reaches() -> None:
+    live, verdicts, headlines = shop(seed=1)
+    for verdict, headline in zip(verdicts, headlines[3:], strict=True):
+        assert verdict.anytime
+        assert verdict.judged == verdict.rewards + verdict.missing
+        assert verdict.until is not None
+        assert f"Judged: the first {verdict.judged:,} visits, up to" in headline
+        assert f"{verdict.waiting:,} still wait for rewards" in headline
+    ends = [verdict.until for verdict in verdicts if verdict.until is not None]
+    assert ends == sorted(ends)
+    evening = datetime.fromtimestamp(START + 6 * DAY + 20 * 3600, UTC)
+    assert 2.9 < (evening - ends[3]).total_seconds() / DAY < 3.5
+    last = live.recommend()
+    assert not last.anytime  # all visits were assigned, and the last window has closed
+    assert (last.judged, last.waiting) == (1200, 0)
+    assert "Judged" not in str(last)
+    assert look_at(live).settled
+
+
+def test_every_look_is_a_prefix_of_the_test() -> None:
+    clock = Clock()
+    live = create(budget=600, clock=clock, reward_window="1d", missing="zero")
+    answers = [live.ask(f"u{i}") for i in range(300)]
+    segments = live.storage.snapshot(live.key, everything=True).segments
+    first = segments[0][0].rounds
+    live.tell_many((one, 1.0) for one in answers[first:])  # all but the first segment
+    with pytest.raises(sa.RewardsPendingError, match=rf"{first} of the first {first} still wait"):
+        live.recommend()
+    live.tell_many((one, 0.0) for one in answers[: first - 1])
+    with pytest.raises(sa.RewardsPendingError, match=f"1 of the first {first} still wait"):
+        live.recommend()
+    live.tell(answers[first - 1], 0.0)
+    whole = [record for record, tally in segments if tally.handed_out == record.rounds]
+    assert live.recommend().judged == sum(record.rounds for record in whole)
+
+
+def test_without_a_window_only_the_operator_knows_the_end() -> None:
+    with pytest.warns(UserWarning, match="nobody knows when a reward will not come any more"):
+        live = create(budget=60, missing="zero", reward_range=(0, 1))
+    for i in range(60):
+        shown = live.ask(f"u{i}")
+        if i % 3 == 0:
+            live.tell(shown, 1.0)
+    look = look_at(live)
+    assert look.needs_stop
+    assert not look.settled
+    assert look.verdict is None
+    live.stop()
+    look = look_at(live)
+    assert look.settled
+    assert look.verdict is not None
+    assert (look.verdict.judged, look.verdict.rewards, look.verdict.missing) == (60, 20, 40)
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI(), sa.GBAI(order="blocks")], ids=repr)
+def test_pending_rewards_are_not_missing_ones(policy: sa.Policy[Any]) -> None:
+    """One variant's rewards take two days: while they are under way that is no attrition."""
+    clock = Clock()
+    live = create(
+        arms=["A", "B"], policy=policy, budget=2000, clock=clock, reward_window="3d", missing="drop"
+    )
+    late = []
+    for hour in range(100):
+        clock.now = START + hour * 3600
+        for i in range(20):
+            shown = live.ask(f"{hour} {i}")
+            if shown.name == "A":
+                live.tell(shown, 1.0)
+            else:
+                late.append((clock.now + 2 * DAY, shown))
+        live.tell_many((shown, 1.0) for when, shown in late if when <= clock.now)
+        late = [one for one in late if one[0] > clock.now]
+        if hour % 10 == 9:
+            assert live.health().status == "ok", live.health()
+    clock.pass_(4 * DAY)
+    report = live.health()
+    assert report.status == "fail"  # now those of the last two days are lost, all of B
+    assert "B misses" in str(report)
+    verdict = live.recommend()
+    assert verdict.unhealthy.startswith("Not healthy: do not decide yet. B misses")
+    assert not verdict.sure
+    assert "not healthy, do not decide yet. B misses" in look_at(live).headline
