@@ -217,7 +217,7 @@ def _noise(told: Integers, squares: Floats, mean: Floats) -> Floats:
         last_mean = np.where(now_told > 0, now_mean, last_mean)
         last_told = np.where(now_told > 0, now_told, last_told)
     others = spread.sum(axis=1, keepdims=True) / np.maximum(free.sum(axis=1, keepdims=True), 1)
-    return np.where(free > 0, spread / np.maximum(free, 1), others)
+    return np.asarray(np.where(free > 0, spread / np.maximum(free, 1), others))
 
 
 def _neighbours(

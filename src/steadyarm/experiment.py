@@ -256,10 +256,11 @@ class Experiment:
         Parameters
         ----------
         level : probability with which intervals hold, for all variants at once
-        anytime : by default intervals hold at all looks at once until the whole budget is assigned
-            and the last window has closed; then they are those of one look. False asks for those
-            of one look now. True asks for all looks, and for tests of any size if a reward_range
-            was given.
+        anytime : by default all looks hold together with probability `level`, however many there
+            are: those of a confidence sequence until the whole budget is assigned and the last
+            window has closed, then those of one look; `Session.recommend` tells more. False asks
+            for intervals of one single look. True asks for the sequence alone, for tests of any
+            size if a reward_range was given.
         """
         bounds = self.settings.reward_range if anytime else None
         return self.judgement().recommend(level, anytime, bounds)

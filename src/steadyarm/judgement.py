@@ -32,7 +32,9 @@ from steadyarm.segments import Direction
 from steadyarm.validation import check_fraction
 from steadyarm.verdict import Verdict, as_seen, check_range, evidence_of, verdict_of
 
-__all__ = ["EARLY", "Judgement", "state_after"]
+__all__ = ["EARLY", "Judgement", "level_of_end", "level_of_looks", "state_after"]
+
+ON_THE_WAY = 0.2  # of the error probability: what looks before the end may spend; the end the rest
 
 EARLY = (
     "These intervals hold for one look at the end; before the end they hold only if this is the "
@@ -115,6 +117,9 @@ class Judgement:
                 "anytime=False, or a policy such as Steady()."
             )
         watched = self.policy.unbiased and not self.final if anytime is None else anytime
+        used = level
+        if anytime is None and self.policy.unbiased:
+            used = level_of_looks(level) if watched else level_of_end(level)
         if reward_range is not None and anytime is False:
             raise InvalidInputError(
                 "reward_range is used by intervals that hold at all looks only; leave it out, or "
@@ -131,16 +136,16 @@ class Judgement:
             self._state_so_far(),
             self.evidence() if self.policy.unbiased else None,
             self.direction,
-            level,
+            used,
             watched,
             reward_range if watched else None,
             as_policy=not missing and self._same_rewards(),
         )
         last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
-        by_policy = {} if self.policy.unbiased else {"rewards": verdict.rewards}
         return replace(
             verdict,
-            **{"rewards": visits - missing} | by_policy,
+            level=level,
+            rewards=visits - missing if self.policy.unbiased else verdict.rewards,
             missing=missing,
             judged=visits,
             waiting=self.handed - visits,
@@ -258,6 +263,16 @@ class Judgement:
             return self.state
         fresh = [piece for piece in self.judged() if not piece.observed]
         return state_after(self.policy, self.state, fresh)
+
+
+def level_of_looks(level: float) -> float:
+    """The level of intervals on the way, so that these and the end hold together at `level`."""
+    return 1 - ON_THE_WAY * (1 - level)
+
+
+def level_of_end(level: float) -> float:
+    """The level of the intervals at the end, so that they and all looks before hold together."""
+    return 1 - (1 - ON_THE_WAY) * (1 - level)
 
 
 def state_after(policy: Policy[Any], state: State, pieces: Iterable[OpenSegment]) -> State:

@@ -170,9 +170,12 @@ class Session:
         Parameters
         ----------
         level : probability with which intervals hold, for all variants at once
-        anytime : by default intervals hold at all looks at once until the whole budget is assigned
-            and no reward is pending, so that one may look every day and stop when sure; then they
-            are those of one look. False asks for those of one look now, True for all looks.
+        anytime : by default all looks hold together with probability `level`, however many there
+            are: until the whole budget is assigned and no reward is pending intervals are those
+            of a confidence sequence, which may spend a fifth of the error probability, so that
+            one may look every day and stop when sure; then those of one look, with the rest of
+            it. False asks for intervals of one single look, True for the sequence; each then has
+            the whole error probability.
         reward_range : (least, largest) reward that can occur; if given, intervals that hold at all
             looks hold for tests of any size, else in large samples
         """

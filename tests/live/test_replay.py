@@ -127,7 +127,7 @@ def test_replay_agrees_whatever_is_missing(policy: sa.Policy[Any], rewards: floa
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str) -> None:
     clock = Clock()
-    rules = {"seed": 2**60 + 7, "clock": clock, "reward_window": "1h"}
+    rules: dict[str, Any] = {"seed": 2**60 + 7, "clock": clock, "reward_window": "1h"}
     live = played(arms=["plain", 'comma, "quote"', "Ü 試"], **rules)
     clock.pass_(7200)
     path = live.export(tmp_path / f"log{suffix}")
@@ -135,8 +135,8 @@ def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str
     assert taken.replay().agrees
     assert taken.status() == replace(live.status(), leased=0)
     assert taken.storage.log(taken.key) == live.storage.log(live.key)
-    judged = [one.judgement().evidence().scores for one in (taken, live)]
-    np.testing.assert_array_equal(*judged)
+    mine, theirs = (one.judgement().evidence().scores for one in (taken, live))
+    np.testing.assert_array_equal(mine, theirs)
     for i in range(30):
         assert taken.ask(f"new {i}").arm == live.ask(f"new {i}").arm
     with pytest.raises(sa.ExperimentExistsError):

@@ -119,7 +119,8 @@ def estimates_of_log(live: sa.Experiment, rewards: dict[str, float], rule: str) 
         for row in group:
             value = rewards.get(row.unit)
             if value is None:
-                mean = np.interp(middles[index], *zip(*means[row.arm].items(), strict=True))
+                at, values = list(means[row.arm]), list(means[row.arm].values())
+                mean = np.interp(middles[index], at, values)
                 value = 0.0 if rule == "zero" else float(mean)
             score = m.copy()
             score[row.arm] += (value - m[row.arm]) / weights[row.arm]

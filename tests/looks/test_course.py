@@ -25,7 +25,7 @@ def look(test: sa.Experiment) -> Look:
 
 def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, look: Look) -> None:
     assert look.course is not None
-    verdict = test.recommend(anytime=True)
+    verdict = test.recommend()
     assert look.course.rounds[-1] == verdict.judged == verdict.rewards + verdict.missing
     np.testing.assert_allclose(look.course.estimates[-1], verdict.estimates, rtol=1e-12)
     np.testing.assert_allclose(look.course.low[-1], verdict.intervals[:, 0])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.walsh import walsh_of
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.inference.shortlist import moments
-from steadyarm.judgement import Judgement
+from steadyarm.judgement import Judgement, level_of_looks
 from steadyarm.ledger import OpenSegment
 from steadyarm.looks.look import Course, Shares
 from steadyarm.wording import counted
@@ -50,7 +50,8 @@ def course_of(
     at = moments(len(pieces), LOOKS if arms.size <= MANY else FEWER)
     quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
     counts = arms.large and quick
-    path = confidence_path(evidence, budget, level, at=at, count_all=counts)
+    used = level_of_looks(level)
+    path = confidence_path(evidence, budget, used, at=at, count_all=counts)
     times = None
     if spans is not None:
         ends = list(accumulate((spans[piece.index][1] for piece in pieces), max))
