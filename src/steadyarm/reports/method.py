@@ -172,7 +172,7 @@ def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
     looks = (
         "They hold at all looks at once, so the test may be watched and stopped at any time."
         if verdict.anytime
-        else "They hold for one look, at the end of the test."
+        else "They hold for the look at the end of the test, together with all looks before it."
     )
     method = verdict.method.removeprefix("asymptotic, ").removeprefix("empirical Bernstein, ")
     kind = {
