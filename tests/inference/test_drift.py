@@ -12,16 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom
-from scipy.stats import f as f_distribution
+from scipy.linalg import block_diag
+from scipy.stats import binom, f_oneway
 
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference import periods as periods_module
-from steadyarm.inference.drift import drift_p_values, drift_report
+from steadyarm.inference import drift as drift_module
+from steadyarm.inference.drift import MILESTONES, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.otherwise import what_otherwise
-from steadyarm.inference.periods import Periods, group_pieces, variation, variations
+from steadyarm.inference.periods import (
+    Allocations,
+    Periods,
+    allocations_of,
+    group_pieces,
+    variation,
+)
 from steadyarm.segments import Segment, SegmentStats
 
 Log = list[tuple[Segment, SegmentStats]]
@@ -93,27 +99,45 @@ def test_pieces_longer_than_a_share_are_not_cut() -> None:
     assert report.periods[1] == "25% to 50%"
 
 
-def test_one_dimension_is_welchs_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(periods_module, "POOLED", 0.0)
-    means, variances, units = np.array([1.0, 1.4, 0.7]), np.array([0.04, 0.09, 0.01]), [8, 5, 12]
-    found = variation(
-        Periods(
-            ("a", "b", "c"),
-            np.array([[80, 50, 120]]),
-            means.reshape(1, 3, 1),
-            variances.reshape(1, 3, 1, 1),
-            np.array([units]),
-            "pieces",
-        ),
-        np.eye(1),
+def test_with_equal_variances_it_is_the_analysis_of_variance() -> None:
+    base = np.array([0.3, -1.1, 0.8, 0.0, 0.5, -0.5])
+    samples = [base + shift for shift in (1.0, 1.6, 0.9)]
+    grouped = Periods(
+        ("a", "b", "c"),
+        np.full((1, 3), 6),
+        np.array([[[x.mean()] for x in samples]]),
+        np.array([[[[x.var(ddof=1) / 6]] for x in samples]]),
+        np.full((1, 3), 6),
+        "rounds",
+        np.arange(3)[None],
     )
-    w = 1 / variances
-    centre = (w * means).sum() / w.sum()
-    lam = ((1 - w / w.sum()) ** 2 / (np.array(units) - 1)).sum()
-    F = (w * (means - centre) ** 2).sum() / 2 / (1 + 2 * lam / 8)
-    assert found.statistic[0] == pytest.approx(F)
-    assert found.freedom[0].tolist() == pytest.approx([2, 8 / (3 * lam)])
-    assert found.p_value[0] == pytest.approx(f_distribution.sf(F, 2, 8 / (3 * lam)))
+    found, known = variation(grouped, np.ones((1, 1, 1))), f_oneway(*samples)
+    assert found.statistic[0, 0] == pytest.approx(known.statistic)
+    assert found.freedom[0, 0].tolist() == pytest.approx([2, 15])
+    assert found.p_value[0, 0] == pytest.approx(known.pvalue)
+
+
+def test_the_traces_are_those_of_the_whole_matrix() -> None:
+    """Expectation and variance of the statistic, from the stacked means and one large matrix."""
+    rng = np.random.default_rng(4)
+    P, r, N = 3, 4, np.array([[30, 50, 20]])
+    roots = rng.normal(size=(1, P, r, r))
+    covariance = roots @ roots.swapaxes(2, 3) / N[..., None, None]
+    roots = rng.normal(size=(1, P, r, r))
+    inverse = roots @ roots.swapaxes(2, 3) + np.eye(r)
+    theta, many = rng.normal(size=(1, P, r)), np.full((1, P), 10**9)
+    grouped = Periods(("a", "b", "c"), N, theta, covariance, many, "pieces", np.arange(3)[None])
+    plays = np.ones((1, P, r))
+    design = Allocations(inverse, inverse, plays, plays)
+    D = rng.normal(size=(2, r))
+    found = variation(grouped, D[None], design)
+    W = [np.linalg.inv(D @ inverse[0, p] @ D.T / N[0, p]) for p in range(P)]
+    total, stacked = np.linalg.inv(sum(W)), np.vstack(W)
+    M = block_diag(*W) - stacked @ total @ stacked.T
+    z = np.concatenate([D @ theta[0, p] for p in range(P)])
+    MS = M @ block_diag(*(D @ covariance[0, p] @ D.T for p in range(P)))
+    assert found.statistic[0, 0] == pytest.approx(z @ M @ z / np.trace(MS))
+    assert found.freedom[0, 0, 0] == pytest.approx(np.trace(MS) ** 2 / np.trace(MS @ MS))
 
 
 LAYOUTS = sa.ArmSet.factorial({name: ["off", "on"] for name in "abc"})
@@ -213,7 +237,10 @@ def test_a_period_of_one_round_is_shown_but_not_tested() -> None:
     assert report.rounds[0] == 1
     assert np.isnan(report.errors[0]).all()
     assert np.isinf(report.intervals[0]).all()
-    assert 0 < report.gap_p_value < 1
+    wild = replace(evidence, scores=evidence.scores + 1e3 * (evidence.rounds == 1)[:, :, None])
+    again = drift_report(wild, periods=list(range(evidence.rounds.shape[1])))
+    np.testing.assert_array_equal(again.arm_p_values, report.arm_p_values)
+    assert 0 < report.arm_p_values.min() < report.arm_p_values.max() < 1
     assert json.dumps(report.to_dict(), allow_nan=False)
 
 
@@ -323,6 +350,7 @@ def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
         (lambda: drift_report(by_hand(), periods=0), "at least 1"),
         (lambda: drift_report(by_hand(), periods=2.5), "whole number"),  # type: ignore[arg-type]  # the point of the test
         (lambda: drift_report(by_hand(), level=95), "between 0 and 1"),
+        (lambda: drift_report(by_hand(), budget=0), "budget is 0"),
         (lambda: drift_report(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "batch of 2"),
         (lambda: what_otherwise(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "of 2 tests"),
         (lambda: what_otherwise(by_hand(), counts=[1, 2]), "counts were given without sums"),
@@ -336,16 +364,106 @@ def test_errors_say_what_is_wrong(call: Callable[[], object], says: str) -> None
         call()
 
 
-def test_directions_at_once_are_as_one_by_one() -> None:
+@pytest.mark.parametrize("given", [True, False], ids=["allocations", "none"])
+def test_directions_at_once_are_as_one_by_one(given: bool) -> None:
     arms = sa.ArmSet.factorial({"a": ["0", "1"], "b": ["0", "1", "2"]})
     means = np.tile(np.linspace(0.2, 0.6, 6), (900, 1))
     world = sa.Environment.from_means(arms, means, sa.BernoulliReward())
-    for policy in (sa.Steady(), sa.GBAI()):
-        grouped = group_pieces(evidence_of(policy, world, tests=3), 5)
+    for policy in (sa.Steady(), sa.P1RAGE()):
+        evidence = evidence_of(policy, world, tests=3)
+        grouped = group_pieces(evidence, 5)
+        design = allocations_of(evidence, grouped) if given else None
         directions = arms.coordinates - arms.coordinates.mean(axis=0)
-        together = variations(grouped, directions)
+        together = variation(grouped, directions[:, None], design)
         for q, row in enumerate(directions):
-            alone = variation(grouped, row[None, :])
-            np.testing.assert_allclose(together.p_value[:, q], alone.p_value, atol=1e-12)
-            np.testing.assert_allclose(together.statistic[:, q], alone.statistic, atol=1e-9)
-            np.testing.assert_allclose(together.freedom[:, q], alone.freedom, rtol=1e-9)
+            alone = variation(grouped, row[None, None], design)
+            np.testing.assert_allclose(together.p_value[:, [q]], alone.p_value, rtol=1e-9)
+            np.testing.assert_allclose(together.freedom[:, [q]], alone.freedom, rtol=1e-9)
+
+
+def first_pieces(evidence: Evidence, pieces: int) -> Evidence:
+    """What a look after so many pieces has."""
+    within, weights, references = evidence.within, evidence.weights, evidence.references
+    return replace(
+        evidence,
+        rounds=evidence.rounds[:, :pieces],
+        scores=evidence.scores[:, :pieces],
+        squares=evidence.squares[:, :pieces],
+        within=None if within is None else within[:, :pieces],
+        weights=None if weights is None else weights[:, :pieces],
+        references=None if references is None else references[:, :pieces],
+    )
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE()], ids=["Steady", "P1-RAGE"])
+@pytest.mark.parametrize("world", STILL)
+def test_a_world_that_stands_still_is_rarely_called_moving_at_any_look(
+    policy: sa.Policy[Any], world: str
+) -> None:
+    """The last look has the alarms of all looks, so that one p-value is that of all of them."""
+    tests, where = 400, STILL[world]
+    evidence = evidence_of(policy, where, tests, seed=11)
+    gap, level = drift_p_values(evidence, 4, budget=where.budget)
+    assert (np.minimum(gap, level) < 0.05).sum() <= binom.isf(1e-4, tests, 0.05)
+    cried = np.zeros(tests, dtype=bool)
+    J = evidence.rounds.shape[1]
+    for pieces in range(J, 0, -max(J // 6, 1))[::-1]:
+        now = drift_p_values(first_pieces(evidence, pieces), 4, budget=where.budget)
+        alarm = np.minimum(*now) < 0.05
+        assert (alarm | ~cried).all()  # an alarm once raised stays
+        cried = alarm
+    np.testing.assert_array_equal(cried, np.minimum(gap, level) < 0.05)
+
+
+def test_between_milestones_nothing_changes() -> None:
+    world = moving([-0.8, 0.3, 0.3, 0.1, 0.1], 3000)
+    evidence = evidence_of(sa.Steady(), world, tests=4)
+    last, ends = None, np.cumsum(evidence.rounds[0]) / 3000
+    changes = []
+    for pieces, end in enumerate(ends, start=1):
+        now = np.stack(drift_p_values(first_pieces(evidence, pieces), budget=3000))
+        if last is not None and (now != last).any():
+            changes.append(end)
+            assert (now <= last).all()
+        last = now
+    due = [ends[ends >= share][0] for share, _ in MILESTONES]
+    assert set(changes) <= set(due)
+    assert len(changes) >= 2
+
+
+def test_milestones_and_tests_share_the_error_probability() -> None:
+    assert sum(weight for _, weight in MILESTONES) == pytest.approx(1)
+    evidence = evidence_of(sa.Steady(), moving([-0.3, 0.1, 0.1, 0.0, 0.1], 3000), tests=20)
+    found = []
+    for share, weight in MILESTONES:
+        pieces = int(np.argmax(np.cumsum(evidence.rounds[0]) >= share * 3000)) + 1
+        prefix = first_pieces(evidence, pieces)
+        gap, level, _ = drift_module._variations(prefix, group_pieces(prefix, 4))
+        found.append((gap / weight, level / weight))
+    gap, level = np.minimum(np.min(found, axis=0), 1.0)
+    either = np.minimum(1, np.minimum(gap / 0.8, level / 0.2))
+    got = drift_p_values(evidence, 4, budget=3000)
+    np.testing.assert_allclose(got[0], np.maximum(gap, either), rtol=1e-12)
+    np.testing.assert_allclose(got[1], np.maximum(level, either), rtol=1e-12)
+    assert (got[0] < 0.05).any()
+
+
+def test_the_verdict_says_when_drift_was_tested() -> None:
+    evidence = evidence_of(sa.Steady(), moving(np.zeros(5), 3000))
+    ends = np.cumsum(evidence.rounds[0])
+    early = drift_report(first_pieces(evidence, 5), budget=3000)
+    assert early.looks == ()
+    assert early.verdict.startswith("Drift has not been tested yet")
+    half = drift_report(first_pieces(evidence, int((ends < 1700).sum())), budget=3000)
+    assert half.looks == (0.25, 0.5)
+    assert (
+        "Drift was tested at 25% and 50% of the planned visits, all looks together at 5% error; "
+        "the next test is at 75%." in half.verdict
+    )
+    whole = drift_report(evidence, budget=3000)
+    assert whole.looks == (0.25, 0.5, 0.75, 1.0)
+    assert whole.verdict.endswith("of the planned visits, all looks together at 5% error.")
+    short = drift_report(first_pieces(evidence, int((ends < 2800).sum())), budget=3000, ended=True)
+    assert short.looks == (0.25, 0.5, 0.75, 1.0)
+    assert drift_report(evidence).looks is None
+    assert "planned" not in drift_report(evidence).verdict

@@ -199,8 +199,8 @@ def health_in(answer: Mapping[str, Any]) -> HealthReport:
 def drift_in(answer: Mapping[str, Any]) -> DriftReport:
     """Estimates by period; nan where the service had no finite number."""
     values: dict[str, Any] = {field.name: answer[field.name] for field in fields(DriftReport)}
-    for key in ("names", "periods", "leaders"):
-        values[key] = tuple(values[key])
+    for key in ("names", "periods", "leaders", "looks"):
+        values[key] = None if values[key] is None else tuple(values[key])
     tables = ("estimates", "errors", "intervals", "gaps", "gap_errors", "arm_p_values", "averages")
     for key in tables:
         values[key] = np.array(values[key], dtype=np.float64)

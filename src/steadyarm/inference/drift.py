@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.periods import Periods, group_pieces, variation, variations
+from steadyarm.inference.periods import Periods, allocations_of, group_pieces, variation
 from steadyarm.inference.plain import plain
 from steadyarm.inference.shortlist import best_of_all, spread_of
-from steadyarm.validation import check_fraction
-from steadyarm.wording import strung
+from steadyarm.validation import check_fraction, whole_number
+from steadyarm.wording import listed, strung
 
 __all__ = ["DriftReport", "drift_p_values", "drift_report"]
 
@@ -26,6 +26,11 @@ Floats = NDArray[np.float64]
 PRINTED = 3  # arms of a large set beside each other
 NAMED = 4  # periods with another leader that the verdict names
 MOST_JOINT = 64  # gaps tested jointly; of more, what changes is more easily seen one by one
+OF_GAPS = 0.8  # of the error probability is for the gaps, the rest for the average over arms
+SHARES = 4  # of a prefix, which the test at a milestone compares
+# Share of the planned rounds at which a live test is looked at, and of the error probability that
+# is spent there. The last stops short of the end, because some rewards never come.
+MILESTONES = ((0.25, 0.1), (0.5, 0.2), (0.75, 0.2), (0.98, 0.5))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +51,15 @@ class DriftReport:
     gaps, gap_errors : (P, K) by how much `best` beats each arm in each period (negative: loses)
     leaders : (P,) the arm with the best estimate in each period
     gap_p_value : probability of gaps varying so much over time if they do not move
-    level_p_value : the same for the average over all arms: a shift common to all
+    level_p_value : the same for the average over all arms: a shift common to all. Both allow for
+        there being two tests, and at `looks` for all of them: if nothing moves, either is below α
+        with probability α at most
     arm_p_values : (K,) the same for each arm's distance from the average, not corrected for K
     level : of the intervals, and 1 minus the error probability at which drift is said to be seen
     method : where the standard errors come from, see `Periods`
     averages : (P,) estimated average over all arms
     others : arms of a large set that are not among the K
+    looks : shares of the planned rounds at which drift was tested; None for one test, at the end
     """
 
     names: tuple[str, ...]
@@ -71,6 +79,7 @@ class DriftReport:
     method: str
     averages: Floats
     others: int = 0
+    looks: tuple[float, ...] | None = None
 
     @property
     def gaps_move(self) -> bool:
@@ -85,7 +94,12 @@ class DriftReport:
     @property
     def verdict(self) -> str:
         """What it means, in plain sentences."""
-        if len(self.periods) < 2:
+        if self.looks == ():
+            return (
+                "Drift has not been tested yet; the first test is due at "
+                f"{MILESTONES[0][0]:.0%} of the planned visits."
+            )
+        if len(self.periods) < 2 and self.gap_p_value == self.level_p_value == 1:
             return "There is one period only, so nothing can be said about drift."
         if not self.gaps_move:
             level = (
@@ -97,6 +111,7 @@ class DriftReport:
             return (
                 "No change of the differences between variants was seen "
                 f"(p = {self.gap_p_value:.2g}), which does not prove that there is none. {level}"
+                f"{self._when}"
             )
         moved = self.names[int(np.argmin(self.arm_p_values))]
         others = [
@@ -110,7 +125,20 @@ class DriftReport:
             f"most clearly for {moved}.{swaps if others else ''} The result is about the average "
             "over this test; raw means or early stopping could mislead. The average over variants "
             f"{'moved too' if self.level_moves else 'did not visibly move'} "
-            f"(p = {self.level_p_value:.2g})."
+            f"(p = {self.level_p_value:.2g}).{self._when}"
+        )
+
+    @property
+    def _when(self) -> str:
+        """When it was tested, if not once at the end."""
+        if self.looks is None:
+            return ""
+        at = listed([f"{share:.0%}" for share in self.looks])
+        further = [share for share, _ in MILESTONES[:-1] if share > max(self.looks)]
+        due = "" if max(self.looks) == 1 else f"; the next test is at {[*further, 1.0][0]:.0%}"
+        return (
+            f" Drift was tested at {at} of the planned visits, all looks together at "
+            f"{1 - self.level:.0%} error{due}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,15 +168,29 @@ class DriftReport:
 
 
 def drift_report(
-    evidence: Evidence, periods: int | Sequence[Hashable] = 4, level: float = 0.95
+    evidence: Evidence,
+    periods: int | Sequence[Hashable] = 4,
+    level: float = 0.95,
+    budget: int | None = None,
+    ended: bool = False,
 ) -> DriftReport:
     """Estimates by period and tests of whether they move, of a single test.
 
+    Without a budget the periods are compared once: right for a log that is finished, wrong if
+    one looks again and again. With the budget of a live test drift is tested when a quarter, a
+    half, three quarters and (nearly) all of the planned rounds are in, each time on the pieces
+    up to there in four equal shares. Between these milestones p-values stay as they are, and what
+    was called moving once stays so. If nothing moves, anything is called moving in at most
+    1 - `level` of tests, however often one looks. The table by period is as of now.
+
     Parameters
     ----------
+    evidence : of the pieces so far, in the order they were played; later looks add pieces
     periods : how many equal shares of the rounds (as far as pieces allow), or the label of each
         piece, such as its date or weekday
     level : of the intervals and of saying that something moves
+    budget : planned rounds of a live test; the same at every look
+    ended : no piece will follow, so the last milestone is reached even if rounds are missing
 
     Examples
     --------
@@ -173,7 +215,7 @@ def drift_report(
         raise InvalidInputError("no round has been played; a drift report needs rewards.")
     grouped = group_pieces(evidence, periods)
     evidence = _few_arms(evidence, grouped)
-    gap, shift, each = _variations(evidence, grouped)
+    gap, shift, each, looks = _tested(evidence, grouped, budget, ended)
     X, names = evidence.arms.coordinates, evidence.arms.names
     sign = 1.0 if evidence.direction == "maximize" else -1.0
     theta, covariance, units = grouped.theta[0], grouped.covariance[0], grouped.units[0]
@@ -201,15 +243,86 @@ def drift_report(
         method=grouped.method,
         averages=_averages(evidence, estimates, theta),
         others=evidence.family - len(names),
+        looks=looks,
     )
 
 
 def drift_p_values(
-    evidence: Evidence, periods: int | Sequence[Hashable] = 4
+    evidence: Evidence,
+    periods: int | Sequence[Hashable] = 4,
+    budget: int | None = None,
+    ended: bool = False,
 ) -> tuple[Floats, Floats]:
-    """(n,) p-values of a batch of tests: for the gaps, and for a shift common to all arms."""
-    gap, shift, _ = _variations(evidence, group_pieces(evidence, periods))
+    """(n,) p-values of a batch of tests: for the gaps, and for a shift common to all arms.
+
+    Parameters as in `drift_report`. If nothing moves, the smaller of the two is below α in a share
+    of at most α of tests (in large samples), with a budget at any number of looks together.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> from steadyarm.segments import Segment
+    >>> arms = sa.ArmSet.one_hot(["A", "B"])
+    >>> world = sa.Environment.from_means(arms, [0.5, 0.4], sa.BernoulliReward(), budget=1000)
+    >>> rng, fifth = np.random.default_rng(1), Segment(np.full((3, 2), 0.5), np.full(3, 200))
+    >>> log = [(fifth, world.play(fifth, np.full(3, 200 * j), rng, squares=True)) for j in range(5)]
+    >>> gaps, level = drift_p_values(Evidence.from_segments(arms, log), budget=1000)
+    >>> bool((gaps > 0.05).all() and (level > 0.05).all())
+    True
+    """
+    gap, shift, _, _ = _tested(evidence, group_pieces(evidence, periods), budget, ended)
     return gap, shift
+
+
+def _tested(
+    evidence: Evidence, grouped: Periods, budget: int | None, ended: bool
+) -> tuple[Floats, Floats, Floats, tuple[float, ...] | None]:
+    """(n,), (n,), (n, K) p-values of gaps, average and single arms, and the milestones reached.
+
+    Over milestones by Bonferroni, then over both tests by Holm, each with weights.
+    """
+    if budget is None:
+        gap, shift, each = _variations(evidence, grouped)
+        return *_holm(gap, shift), each, None
+    rounds = np.cumsum(evidence.rounds, axis=1)
+    due = np.array([share for share, _ in MILESTONES]) * whole_number(budget, "budget", least=1)
+    before = np.concatenate([np.zeros_like(rounds[:, :1]), rounds[:, :-1]], axis=1)
+    gap, shift = np.ones((2, len(rounds)))
+    each = np.ones((len(rounds), 0 if evidence.arms.large else evidence.arms.size))
+    reached = []
+    for m, (share, weight) in enumerate(MILESTONES):
+        there = rounds[:, -1] >= due[m]
+        if ended and m == len(MILESTONES) - 1:
+            there |= rounds[:, -1] > 0
+        if not there.any():
+            continue
+        reached.append(1.0 if m == len(MILESTONES) - 1 else share)
+        prefix = _masked(evidence, there[:, None] & (before < due[m]))
+        found, shifted, arms = _variations(prefix, group_pieces(prefix, SHARES))
+        each = np.where((found / weight <= gap)[:, None], arms, each)
+        gap, shift = np.minimum(gap, found / weight), np.minimum(shift, shifted / weight)
+    return *_holm(gap, shift), each, tuple(reached)
+
+
+def _holm(gap: Floats, shift: Floats) -> tuple[Floats, Floats]:
+    """Both p-values, such that if nothing moves either is below α in a share α of tests.
+
+    If one of both is seen to move, the other may use the whole error probability.
+    """
+    either = np.minimum(np.minimum(gap / OF_GAPS, shift / (1 - OF_GAPS)), 1.0)
+    return np.maximum(gap, either), np.maximum(shift, either)
+
+
+def _masked(evidence: Evidence, kept: NDArray[np.bool_]) -> Evidence:
+    """The evidence of the pieces that are kept, (n, J); the others have no rounds."""
+    within = evidence.within
+    return replace(
+        evidence,
+        rounds=evidence.rounds * kept,
+        scores=evidence.scores * kept[:, :, None],
+        squares=evidence.squares * kept[:, :, None, None],
+        within=None if within is None else within * kept[:, :, None, None],
+    )
 
 
 def _few_arms(evidence: Evidence, grouped: Periods) -> Evidence:
@@ -229,9 +342,9 @@ def _averages(evidence: Evidence, estimates: Floats, theta: Floats) -> Floats:
 def _variations(evidence: Evidence, grouped: Periods) -> tuple[Floats, Floats, Floats]:
     """(n,), (n,) and (n, K) p-values: of all gaps, the average of the arms, each arm's distance.
 
-    All gaps are tested jointly where they are not too many and periods have parts enough to tell
-    so many variances, else one by one (Bonferroni). Of a large set not the gaps are tested one by
-    one but the parameters that they are made of, which are fewer.
+    Of up to 64 dimensions the gaps are tested jointly, which sees many small changes, and
+    parameter by parameter, which sees a single large one, each with half of the error probability.
+    Of more dimensions only the latter is done.
     """
     whole = evidence.arms if evidence.arms.large else evidence.whole
     few = None if evidence.arms.large else evidence.arms.coordinates
@@ -242,15 +355,17 @@ def _variations(evidence: Evidence, grouped: Periods) -> tuple[Floats, Floats, F
         basis = directions[sizes > 1e-10 * max(sizes[0], 1e-300)]
     else:
         average, basis = spread_of(whole)
-    shift = variations(grouped, average[None, :]).p_value[:, 0]
-    each = np.ones((len(shift), 0)) if few is None else variations(grouped, few - average).p_value
-    parts = grouped.units[grouped.units > 1]
-    if len(basis) <= MOST_JOINT and parts.size and parts.min() >= 3 * len(basis) + 3:
-        return variation(grouped, basis).p_value, shift, each
-    if whole is not None:
-        along = basis.T @ basis  # what of each parameter is a difference between arms
-        along = along[np.diag(along) > 1e-6]
-        one_by_one = variations(grouped, along).p_value
-    else:
-        one_by_one = each
-    return np.minimum(one_by_one.min(axis=1) * one_by_one.shape[1], 1.0), shift, each
+    joint = len(basis) <= MOST_JOINT
+    design = allocations_of(evidence, grouped) if joint else None
+    shift = variation(grouped, average[None, None], design).p_value[:, 0]
+    each = np.ones((len(shift), 0))
+    if few is not None:
+        each = variation(grouped, (few - average)[:, None]).p_value
+    if len(basis) == 1:
+        return variation(grouped, basis[None], design).p_value[:, 0], shift, each
+    along = basis.T @ basis  # what of each parameter is a difference between arms
+    along = along[np.diag(along) > 1e-6]
+    gap = len(along) * variation(grouped, along[:, None], design).p_value.min(axis=1, initial=1.0)
+    if joint:
+        gap = 2 * np.minimum(gap, variation(grouped, basis[None], design).p_value[:, 0])
+    return np.minimum(gap, 1.0), shift, each

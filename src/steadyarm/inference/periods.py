@@ -14,12 +14,11 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import gathered, list_freedom
 from steadyarm.validation import whole_number
 
-__all__ = ["Periods", "Variation", "group_pieces", "variation", "variations"]
+__all__ = ["Allocations", "Periods", "Variation", "allocations_of", "group_pieces", "variation"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-POOLED = 0.5  # share of a period's variance taken from all periods, in case it was zero by luck
 LEAST_PIECES = 5  # in a period, whose differences tell a variance
 
 
@@ -36,6 +35,7 @@ class Periods:
     units : (n, P) independent parts that the covariance was estimated from
     method : "lists" (rewards of the same arm compared, blocks of whole numbers), "rounds" (scores
         of single rounds) or "pieces" (score sums of pieces, blocks with random lists)
+    index : (n, J) the period of each piece
     """
 
     labels: tuple[str, ...]
@@ -44,17 +44,37 @@ class Periods:
     covariance: Floats
     units: Integers
     method: str
+    index: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Allocations:
+    """What the allocations of the P periods say of variances before any reward is seen.
+
+    Attributes
+    ----------
+    inverse : (n, P, r, r) A(λ)⁻¹ averaged over the rounds of the period: the covariance of its mean
+        score is this over its rounds, if the noise of every arm has variance 1
+    scores : (n, P, K, r) A(λ)⁻¹x of every arm
+    plays : (n, P, K) expected plays
+    freedom : (n, P, K) degrees of freedom of the variance of each arm's rewards
+    """
+
+    inverse: Floats
+    scores: Floats
+    plays: Floats
+    freedom: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """A test of whether something is the same in all periods, of n tests.
+    """A test of whether something is the same in all periods, of n tests and m questions.
 
     Attributes
     ----------
-    p_value : (n,) probability of so much variation if nothing moves; 1 if there is one period
-    statistic : (n,) Welch and Johansen's F
-    freedom : (n, 2) its degrees of freedom
+    p_value : (n, m) probability of so much variation if nothing moves; 1 if there is one period
+    statistic : (n, m) weighted sum of squares over its expectation
+    freedom : (n, m, 2) degrees of freedom of both
     """
 
     p_value: Floats
@@ -81,73 +101,130 @@ def group_pieces(evidence: Evidence, periods: int | Sequence[Hashable] = 4) -> P
         if evidence.weights is not None:
             freedom = list_freedom(evidence, index)
             units = np.minimum(1 + freedom.astype(np.int64), rounds)
-        return Periods(labels, rounds, theta, spread / N[..., None] ** 2, units, "lists")
+        return Periods(labels, rounds, theta, spread / N[..., None] ** 2, units, "lists", index)
     if evidence.block > 1 and (pieces[rounds > 0] >= LEAST_PIECES).all():
         spread = _scatter(evidence, theta, index)
         spread *= (pieces / np.maximum(pieces - 1, 1))[:, :, None, None]
-        return Periods(labels, rounds, theta, spread / N[..., None] ** 2, pieces, "pieces")
+        return Periods(labels, rounds, theta, spread / N[..., None] ** 2, pieces, "pieces", index)
     squares = gathered(evidence.squares, index, P)
     spread = squares / N[..., None] - theta[..., :, None] * theta[..., None, :]
     spread /= np.maximum(N[..., None] - 1, 1)
     if evidence.block > 1:
         spread *= evidence.block / (evidence.block - 1)  # Hoeffding: blocks vary at most so much
-    return Periods(labels, rounds, theta, spread, rounds, "rounds")
+    return Periods(labels, rounds, theta, spread, rounds, "rounds", index)
 
 
-def variation(periods: Periods, directions: Floats) -> Variation:
-    """Test whether the parameter's components along `directions` (q, r) are constant.
+def allocations_of(evidence: Evidence, periods: Periods) -> Allocations | None:
+    """The allocations of the periods; None if the evidence keeps none."""
+    if evidence.weights is None:
+        return None
+    among = evidence.arms if evidence.whole is None else evidence.whole
+    X = among.coordinates_of(evidence.columns)
+    n, P, r = periods.theta.shape
+    inverse, rows = np.zeros((n, P, r, r)), np.arange(n)
+    N = evidence.rounds
+    for j in range(N.shape[1]):
+        played = N[:, j] > 0
+        if played.any():
+            A = np.where(played[:, None], evidence.weights[:, j], 1.0)[:, None, :] * X.T @ X
+            share = N[:, j] / np.maximum(periods.rounds[rows, periods.index[:, j]], 1)
+            inverse[rows, periods.index[:, j]] += share[:, None, None] * np.linalg.inv(A)
+    plays = N[:, :, None] * evidence.weights
+    freedom = np.where(plays > 0, np.maximum(plays - 1, np.minimum(plays, 1.0)), 0.0)
+    return Allocations(
+        inverse,
+        (inverse @ X.T).swapaxes(2, 3),
+        gathered(plays, periods.index, P),
+        gathered(freedom, periods.index, P),
+    )
 
-    Welch's test in Johansen's form for several dimensions: periods may differ in variance, as
-    they do under adaptive policies, and small numbers of parts are allowed for.
+
+def variation(
+    periods: Periods, directions: Floats, allocations: Allocations | None = None
+) -> Variation:
+    """Test whether the parameter's components along `directions` (m, q, r) are constant.
+
+    These are m questions of q components each. The statistic is the sum over periods of squared
+    distances from the common value, in a metric that no reward enters: the precision of the
+    periods if the noise of all arms were alike, or the rounds where allocations are not given.
+    It is compared with its expectation under the estimated covariances, which need not be alike,
+    nor inverted: the F approximation of Box (1954) and Brunner, Dette and Munk (1997). If the
+    noise is normal and alike this is the F test of the analysis of variance.
     """
-    q = len(directions)
-    means = np.einsum("qr,npr->npq", directions, periods.theta)
-    spread = directions @ periods.covariance @ directions.T
-    used = periods.units > 1
-    rounds = np.where(used, periods.rounds, 0)
-    N = np.maximum(rounds, 1)[:, :, None, None]
-    total = np.maximum(rounds.sum(axis=1), 1)[:, None, None, None]
-    pooled = (np.where(used[..., None, None], N**2 * spread, 0.0)).sum(axis=1, keepdims=True)
-    spread = (1 - POOLED) * spread + POOLED * pooled / total / N
-    precision = np.linalg.pinv(spread, rcond=1e-10, hermitian=True) * used[..., None, None]
-    whole = np.linalg.pinv(precision.sum(axis=1), rcond=1e-10, hermitian=True)
-    common = np.einsum("nqs,npst,npt->nq", whole, precision, means)
-    apart = means - common[:, None]
-    Q = np.einsum("npq,npqs,nps->n", apart, precision, apart)
-    rest = np.eye(q) - whole[:, None] @ precision
-    traces = np.einsum("npqs,npsq->np", rest, rest) + np.einsum("npqq->np", rest) ** 2
-    A = np.where(used, traces / np.maximum(periods.units - 1, 1), 0.0).sum(axis=1) / 2
-    return _johansen(Q, A, q * np.maximum(used.sum(axis=1) - 1, 0).astype(np.float64))
+    q, used = directions.shape[1], (periods.units > 1)[:, :, None]
+    flat = directions.reshape(-1, directions.shape[2])
+    shape = (*periods.rounds.shape, *directions.shape[:2])
+    means = (periods.theta @ flat.T).reshape(shape)
+    S = _along(directions, periods.covariance)
+    N = np.maximum(periods.rounds, 1)[:, :, None, None, None]
+    unit = np.eye(q) if allocations is None else _along(directions, allocations.inverse)
+    W = np.linalg.pinv(unit / N, rcond=1e-10, hermitian=True) * used[..., None, None]
+    whole = np.linalg.pinv(W.sum(axis=1), rcond=1e-10, hermitian=True)[:, None]
+    common = whole @ (W @ means[..., None]).sum(axis=1, keepdims=True)
+    apart = means[..., None] - common
+    Q = (apart.swapaxes(3, 4) @ W @ apart)[..., 0, 0].sum(axis=1)
+    # The statistic is z'Mz of the stacked means z, M = diag(W) - W whole W'.
+    WS = W @ S
+    own = WS - W @ whole @ WS  # M S within a period
+    parts, squares = _trace(own), _trace(own @ own)
+    between = (whole @ (WS @ W).sum(axis=1, keepdims=True))[:, 0]
+    ours = whole @ WS @ W
+    everything = _trace(between @ between) - _trace(ours @ ours).sum(axis=1) + squares.sum(axis=1)
+    if allocations is None or periods.method == "pieces":
+        f = np.maximum(periods.units - 1, 1)[:, :, None]
+        noise, bias = squares / f, (squares + parts**2) / f
+    else:
+        M = W - W @ whole @ W
+        noise = parts**2 * _uncertainty(directions, M, allocations)
+        bias = 2 * noise
+    return _box(Q, parts, everything, noise, bias, q * np.maximum(used.sum(axis=1) - 1, 0))
 
 
-def variations(periods: Periods, directions: Floats) -> Variation:
-    """`variation` along each of q directions by itself, at once: arrays are (n, q)."""
-    means = periods.theta @ directions.T
-    spread = np.maximum(((directions @ periods.covariance) * directions).sum(axis=-1), 0.0)
-    used = (periods.units > 1)[:, :, None]
-    rounds = np.where(used, periods.rounds[:, :, None], 0)
-    N, total = np.maximum(rounds, 1), np.maximum(rounds.sum(axis=1, keepdims=True), 1)
-    pooled = np.where(used, N**2 * spread, 0.0).sum(axis=1, keepdims=True)
-    spread = (1 - POOLED) * spread + POOLED * pooled / total / N
-    precision = np.where(used & (spread > 0), 1 / np.where(spread > 0, spread, 1.0), 0.0)
-    whole = precision.sum(axis=1, keepdims=True)
-    share = precision / np.where(whole > 0, whole, 1.0)
-    apart = means - (share * means).sum(axis=1, keepdims=True)
-    Q = (precision * apart**2).sum(axis=1)
-    freedom = np.maximum(periods.units - 1, 1)[:, :, None]
-    A = np.where(used, (1 - share) ** 2 / freedom, 0.0).sum(axis=1)
-    h = np.maximum(used.sum(axis=1) - 1, 0).astype(np.float64)
-    return _johansen(Q, A, np.broadcast_to(h, Q.shape))
+def _box(
+    Q: Floats, parts: Floats, squares: Floats, noise: Floats, bias: Floats, most: Integers
+) -> Variation:
+    """From the statistic, the parts of its expectation, the trace of (MS)², and their errors.
+
+    noise : (n, P, m) half the variance of `parts`
+    bias : (n, P, m) by how much `squares` is too large because S is estimated
+    most : (n, 1) the rank of M
+    """
+    T, rank = parts.sum(axis=1), np.maximum(np.broadcast_to(most, Q.shape), 1).astype(np.float64)
+    known = (T > 0) & (most > 0)
+    T = np.where(known, T, 1.0)
+    first = T**2 / np.maximum(squares - bias.sum(axis=1), T**2 / rank)
+    first = np.clip(first, 1.0, rank)
+    second = np.clip(T**2 / np.maximum(noise.sum(axis=1), 1e-12 * T**2), 1.0, None)
+    statistic = np.where(known, Q / T, 0.0)
+    p_value = np.where(known, scipy.stats.f.sf(statistic, first, second), 1.0)
+    return Variation(p_value, statistic, np.stack([first, second], axis=-1))
 
 
-def _johansen(Q: Floats, A: Floats, h: Floats) -> Variation:
-    """From the weighted sum of squares, the correction for few parts, and q (P - 1)."""
-    safe, A = np.maximum(h, 1.0), np.maximum(A, 1e-12)
-    scale = np.maximum(safe + 2 * A - 6 * A / (safe + 2), 1e-12)
-    second = safe * (safe + 2) / (3 * A)
-    statistic = Q / scale
-    p_value = np.where(h > 0, scipy.stats.f.sf(statistic, safe, second), 1.0)
-    return Variation(p_value, statistic, np.stack([h, second], axis=-1))
+def _along(directions: Floats, covariance: Floats) -> Floats:
+    """(n, P, m, q, q) the covariance of the components along directions (m, q, r)."""
+    m, q, r = directions.shape
+    half = (directions.reshape(-1, r) @ covariance).reshape(*covariance.shape[:2], m, q, r)
+    return np.asarray(half @ directions.swapaxes(1, 2))
+
+
+def _uncertainty(directions: Floats, M: Floats, allocations: Allocations) -> Floats:
+    """(n, P, m) one over the degrees of freedom of a period's part, by Satterthwaite's rule.
+
+    The part is a sum over arms of their variances; its shares are those of noise that is alike.
+    """
+    out = np.empty(M.shape[:3])
+    freedom = np.where(allocations.freedom > 0, allocations.freedom, 1.0)
+    for i, along in enumerate(directions):
+        u = allocations.scores @ along.T
+        weight = allocations.plays * ((u @ M[:, :, i]) * u).sum(axis=3)
+        total = weight.sum(axis=2, keepdims=True)
+        share = weight / np.where(total > 0, total, 1.0)
+        out[:, :, i] = (share**2 / freedom).sum(axis=2)
+    return out
+
+
+def _trace(matrices: Floats) -> Floats:
+    return np.asarray(np.trace(matrices, axis1=-2, axis2=-1))
 
 
 def _index(

@@ -147,6 +147,9 @@ class Drift(Answered):
     method: str = Field(description="where standard errors come from: lists, rounds or pieces")
     averages: list[float | None] = Field(description="by period: the average over all variants")
     others: int = Field(description="variants that are not among names")
+    looks: list[float] | None = Field(
+        description="shares of the planned visits at which drift was tested; null for one test"
+    )
     gaps_move: bool = Field(
         description="whether differences between variants were seen to change: this is dangerous"
     )
