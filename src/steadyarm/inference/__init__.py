@@ -2,6 +2,7 @@
 
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.fit import LackOfFit, lack_of_fit, lack_of_fit_p_values
 from steadyarm.inference.health import (
     Finding,
     HealthReport,
@@ -28,6 +29,7 @@ __all__ = [
     "Finding",
     "HealthReport",
     "Intervals",
+    "LackOfFit",
     "LoggedSegment",
     "Otherwise",
     "attrition_test",
@@ -37,6 +39,8 @@ __all__ = [
     "drift_report",
     "fixed_budget",
     "health_report",
+    "lack_of_fit",
+    "lack_of_fit_p_values",
     "late_finding",
     "reward_findings",
     "srm_from_propensities",

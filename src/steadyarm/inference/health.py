@@ -12,7 +12,15 @@ from steadyarm.inference.plain import plain
 from steadyarm.inference.srm import ALARM, NOTICE, attrition_test, srm_test
 from steadyarm.validation import checked_range, whole_number
 
-__all__ = ["Finding", "HealthReport", "Status", "health_report", "late_finding", "reward_findings"]
+__all__ = [
+    "Finding",
+    "HealthReport",
+    "Status",
+    "health_report",
+    "late_finding",
+    "reward_findings",
+    "status_of",
+]
 
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
@@ -126,7 +134,7 @@ def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Findi
     if not late:
         return Finding(name, "ok", None, "No reward came too late.")
     text = f"{late:,} of {rows:,} rewards came too late and were refused"
-    status = _status(found.p_value)
+    status = status_of(found.p_value)
     if status == "ok":
         text += f", of all variants alike (p = {found.p_value:.2g})."
         if late <= LOSS * rows:
@@ -177,7 +185,7 @@ def reward_findings(
 
 def _assignments(names: Sequence[str], log: list[LoggedSegment]) -> Finding:
     found = srm_test(names, log)
-    status = _status(found.p_value)
+    status = status_of(found.p_value)
     advice = (
         ""
         if status == "ok"
@@ -202,7 +210,7 @@ def _lost_rows(log: list[LoggedSegment]) -> Finding:
 def _missing_rewards(names: Sequence[str], log: list[LoggedSegment]) -> Finding:
     found = attrition_test(names, log)
     rows = sum(int(piece.rows[0]) for piece in log)
-    status = _status(found.p_value)
+    status = status_of(found.p_value)
     if status == "ok" and found.observed.sum() > LOSS * rows:
         advice = (
             "Wait for rewards that are only late. Means over those who answered are right only "
@@ -239,5 +247,6 @@ def _range(rows: int, beyond: int, low: float, high: float) -> Finding:
     return Finding(name, "fail", None, text, advice)
 
 
-def _status(p_value: float) -> Status:
+def status_of(p_value: float) -> Status:
+    """Of a test's p-value: "fail" below 0.001, "warn" below 0.01."""
     return "fail" if p_value < ALARM else "warn" if p_value < NOTICE else "ok"

@@ -14,7 +14,15 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import gathered, list_freedom
 from steadyarm.validation import whole_number
 
-__all__ = ["Allocations", "Periods", "Variation", "allocations_of", "group_pieces", "variation"]
+__all__ = [
+    "Allocations",
+    "Periods",
+    "Variation",
+    "allocations_of",
+    "box_test",
+    "group_pieces",
+    "variation",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -158,8 +166,8 @@ def variation(
     S = _along(directions, periods.covariance)
     N = np.maximum(periods.rounds, 1)[:, :, None, None, None]
     unit = np.eye(q) if allocations is None else _along(directions, allocations.inverse)
-    W = np.linalg.pinv(unit / N, rcond=1e-10, hermitian=True) * used[..., None, None]
-    whole = np.linalg.pinv(W.sum(axis=1), rcond=1e-10, hermitian=True)[:, None]
+    W: Floats = np.linalg.pinv(unit / N, rcond=1e-10, hermitian=True) * used[..., None, None]
+    whole: Floats = np.linalg.pinv(W.sum(axis=1), rcond=1e-10, hermitian=True)[:, None]
     common = whole @ (W @ means[..., None]).sum(axis=1, keepdims=True)
     apart = means[..., None] - common
     Q = (apart.swapaxes(3, 4) @ W @ apart)[..., 0, 0].sum(axis=1)
@@ -177,27 +185,35 @@ def variation(
         M = W - W @ whole @ W
         noise = parts**2 * _uncertainty(directions, M, allocations)
         bias = 2 * noise
-    return _box(Q, parts, everything, noise, bias, q * np.maximum(used.sum(axis=1) - 1, 0))
+    rank = np.broadcast_to(q * np.maximum(used.sum(axis=1) - 1.0, 0.0), Q.shape)
+    T, noise, bias = parts.sum(axis=1), noise.sum(axis=1), bias.sum(axis=1)
+    return Variation(*box_test(Q, T, everything, noise, bias, rank))
 
 
-def _box(
-    Q: Floats, parts: Floats, squares: Floats, noise: Floats, bias: Floats, most: Integers
-) -> Variation:
-    """From the statistic, the parts of its expectation, the trace of (MS)², and their errors.
+def box_test(
+    Q: Floats, T: Floats, squares: Floats, noise: Floats, bias: Floats, rank: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """p-value, statistic and degrees of freedom (..., 2) of a quadratic form z'Mz, any shape.
 
-    noise : (n, P, m) half the variance of `parts`
-    bias : (n, P, m) by how much `squares` is too large because S is estimated
-    most : (n, 1) the rank of M
+    Box's approximation: z'Mz over tr(MS) is F with tr(MS)²/tr((MS)²) and as many degrees of freedom
+    as the estimate of tr(MS) has. Where nothing varies the p-value is 1.
+
+    Parameters
+    ----------
+    Q : the form
+    T : tr(MS), its expectation, S the estimated covariance of z
+    squares : tr((MS)²)
+    noise : half the variance of T
+    bias : by how much `squares` is too large on average because S is estimated
+    rank : of M
     """
-    T, rank = parts.sum(axis=1), np.maximum(np.broadcast_to(most, Q.shape), 1).astype(np.float64)
-    known = (T > 0) & (most > 0)
-    T = np.where(known, T, 1.0)
-    first = T**2 / np.maximum(squares - bias.sum(axis=1), T**2 / rank)
-    first = np.clip(first, 1.0, rank)
-    second = np.clip(T**2 / np.maximum(noise.sum(axis=1), 1e-12 * T**2), 1.0, None)
+    known = (T > 0) & (rank > 0)
+    T, most = np.where(known, T, 1.0), np.maximum(rank, 1.0)
+    first = np.clip(T**2 / np.maximum(squares - bias, T**2 / most), 1.0, most)
+    second = np.maximum(T**2 / np.maximum(noise, 1e-12 * T**2), 1.0)
     statistic = np.where(known, Q / T, 0.0)
     p_value = np.where(known, scipy.stats.f.sf(statistic, first, second), 1.0)
-    return Variation(p_value, statistic, np.stack([first, second], axis=-1))
+    return p_value, statistic, np.stack([first, second], axis=-1)
 
 
 def _along(directions: Floats, covariance: Floats) -> Floats:

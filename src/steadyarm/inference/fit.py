@@ -1,0 +1,256 @@
+"""Lack of fit: do the rewards follow the linear model that the estimates rest on?
+
+Where arms share parameters (factors without interactions, features), the values of combinations
+are sums of effects. If a combination that was played often brings something else than that sum,
+every value can be wrong. Plays of the same combination show how much noise there is, and so
+whether the distance between its mean and the model is more than noise (Fisher's F test for lack
+of fit). Here every piece has its own parameters, so drift of the parameters is no lack of fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.health import Finding, status_of
+from steadyarm.inference.periods import box_test
+from steadyarm.inference.plain import plain
+from steadyarm.segments import Segment, SegmentStats
+
+__all__ = ["LackOfFit", "lack_of_fit", "lack_of_fit_p_values"]
+
+Floats = NDArray[np.float64]
+
+MOST = 256  # arms; of more nothing is said
+LEAST_FREEDOM = 10.0  # degrees of freedom of the noise by which anything is said
+TINY = 1e-9  # share of the largest eigenvalue below which one is taken as zero
+
+
+@dataclass(frozen=True)
+class LackOfFit:
+    """Whether the means of combinations differ from the linear model by more than noise.
+
+    Attributes
+    ----------
+    p_value : probability of distances at least this large if the model is right
+    statistic : weighted sum of squared distances, over its expectation
+    freedom : degrees of freedom of both
+    worst : the combination that is most standard errors away from the model
+    plays : how often it was played in the pieces that were compared
+    observed, fitted : its mean reward in these plays, and what the model says of the same plays
+    error : standard error of their difference
+    parameters, combinations : of the model
+    """
+
+    p_value: float
+    statistic: float
+    freedom: tuple[float, float]
+    worst: str
+    plays: int
+    observed: float
+    fitted: float
+    error: float
+    parameters: int
+    combinations: int
+
+    @property
+    def finding(self) -> Finding:
+        """The same as a finding of the health report."""
+        status, name = status_of(self.p_value), "lack of fit"
+        if status == "ok":
+            text = (
+                f"The rewards fit the model of {self.parameters} parameters for "
+                f"{self.combinations} combinations (p = {self.p_value:.2g})."
+            )
+            return Finding(name, status, self.p_value, text)
+        away = (self.observed - self.fitted) / self.error
+        text = (
+            f"{self.worst} brought {self.observed:.4g} on average in {self.plays:,} plays, where "
+            f"the model of {self.parameters} parameters says {self.fitted:.4g} "
+            f"({away:+.1f} standard errors; all combinations together p = {self.p_value:.2g})."
+        )
+        advice = (
+            "Do not rely on estimates of single combinations: effects do not simply add up. Give "
+            "the next test interactions=2 (or the features that are missing), or a value of its "
+            "own for every combination (ArmSet.one_hot)."
+        )
+        return Finding(name, status, self.p_value, text, advice)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, with the finding's status."""
+        data: dict[str, Any] = plain(self)
+        return data | {"status": self.finding.status}
+
+
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    """Distances from the model of n tests, summed over pieces; shapes (n,), (n, K), (n, K, K)."""
+
+    plays: Floats
+    sums: Floats
+    residuals: Floats
+    variances: Floats
+    rank: Floats
+    p_value: Floats
+    statistic: Floats
+    freedom: Floats
+
+
+def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) -> LackOfFit | None:
+    """Test the linear model of a single test against the means of its combinations.
+
+    Within each piece the model is fitted to the arms' means, and the distances, summed over
+    pieces, are compared with the spread of rewards of the same arm in the same piece. Right under
+    adaptive allocations, and however the model's parameters drift.
+
+    Parameters
+    ----------
+    arms : the set whose features the estimates use
+    segments : pieces of one test with their sums, in units of the rewards, as for
+        `Evidence.from_segments`; either direction
+
+    Returns
+    -------
+    None if there is nothing to test: every arm has a parameter of its own, no piece plays more
+    arms than it has parameters, arms are hardly ever played twice, rewards of the same arm never
+    differ, or there are more than 256 arms.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
+    >>> means = [0.2, 0.3, 0.3, 0.7]  # together image b and text y do more than add up
+    >>> world = sa.Environment.from_means(arms, means, sa.BernoulliReward(), budget=800)
+    >>> piece = Segment(np.full((1, 4), 0.25), np.array([800]), "blocks", 8)
+    >>> stats = world.play(piece, np.array([0]), np.random.default_rng(1), squares=True)
+    >>> found = lack_of_fit(arms, [(piece, stats)])
+    >>> print(found.finding.status, f"{found.observed:.2f} {found.fitted:.2f}")
+    fail 0.20 0.11
+    """
+    if arms.large or arms.size > MOST or arms.rank == arms.size:
+        return None
+    log = list(segments)
+    if log and log[0][0].trials != 1:
+        raise InvalidInputError(
+            f"the segments are of a batch of {log[0][0].trials} tests; lack_of_fit is on one. "
+            "For p-values of a batch use lack_of_fit_p_values."
+        )
+    found = _compared(arms, log)
+    plays, R, V = found.plays[0], found.residuals[0], found.variances[0]
+    known = TINY * V.max() < V
+    if not found.rank[0] or not known.any() or found.freedom[0, 1] < LEAST_FREEDOM:
+        return None
+    away = np.where(known, np.abs(R) / np.sqrt(np.where(known, V, 1.0)), 0.0)
+    k = int(np.argmax(away > away.max() * (1 - 1e-9)))  # the first of equal ones
+    N = max(plays[k], 1.0)
+    return LackOfFit(
+        p_value=float(found.p_value[0]),
+        statistic=float(found.statistic[0]),
+        freedom=(float(found.freedom[0, 0]), float(found.freedom[0, 1])),
+        worst=arms.names[k],
+        plays=int(plays[k]),
+        observed=float(found.sums[0, k] / N),
+        fitted=float((found.sums[0, k] - R[k]) / N),
+        error=float(np.sqrt(V[k]) / N),
+        parameters=arms.rank,
+        combinations=arms.size,
+    )
+
+
+def lack_of_fit_p_values(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) -> Floats:
+    """(n,) p-values of `lack_of_fit` for a batch of n tests; 1 where there is nothing to test."""
+    found = _compared(arms, list(segments))
+    tested = (found.rank > 0) & (found.freedom[:, 1] >= LEAST_FREEDOM)
+    return np.where(tested, found.p_value, 1.0)
+
+
+def _compared(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Comparison:
+    """Distances of all pieces, tested as `periods.variation` tests distances between periods.
+
+    With M = I - N X (X'NX)⁻ X' a piece's distances are M y, y the sums of the arms' rewards. If
+    noise is alike their covariance is M N M' = M N, whose inverse over all pieces is the metric.
+    """
+    if not log:
+        raise InvalidInputError("there is no segment yet; give at least one that was played.")
+    X, n = arms.coordinates, log[0][0].trials
+    K = len(X)
+    plays, sums, R = np.zeros((3, n, K))
+    alike, pieces = np.zeros((n, K, K)), []
+    columns = [_columns(segment, stats, K) for segment, stats in log]
+    for N, y, squares in columns:
+        weighted = N[:, :, None] * X
+        gram = weighted.swapaxes(1, 2) @ X
+        M: Floats = np.eye(K) - weighted @ np.linalg.pinv(gram, 1e-10, hermitian=True) @ X.T
+        own = M * N[:, None, :]
+        free = np.diagonal(own, axis1=1, axis2=2) > TINY * np.maximum(N, 1)
+        says = free.any(axis=1)[:, None]  # a piece with no more arms than parameters says nothing
+        if says.any():
+            M, own = M * says[:, :, None], own * says[:, :, None]
+            plays, sums, alike = plays + N * says, sums + y * says, alike + own
+            R = R + (M @ y[:, :, None])[:, :, 0]
+            pieces.append((N, _scatter(N, y, squares), M))
+    W = np.linalg.pinv(alike, rcond=TINY, hermitian=True)
+    rank = np.linalg.matrix_rank(alike, rtol=TINY, hermitian=True).astype(np.float64)
+    usual, behind = _usual_noise(columns)
+    V, T = np.zeros((n, K, K)), np.zeros(n)
+    weight, seen, filled = np.zeros(n), np.zeros(n), np.zeros((n, K))
+    for N, scatter, M in pieces:
+        variance = np.where(N > 1, scatter / np.maximum(N - 1, 1), usual)
+        V = V + (M * (N * variance)[:, None, :]) @ M.swapaxes(1, 2)
+        share = N * np.maximum(((W @ M) * M).sum(axis=1), 0.0)
+        T, weight = T + (share * variance).sum(axis=1), weight + share.sum(axis=1)
+        seen = seen + np.where(N > 1, share**2 / np.maximum(N - 1, 1), 0.0).sum(axis=1)
+        filled = filled + np.where(N > 1, 0.0, share)
+    rarity = seen + np.where(filled > 0, filled**2 / np.maximum(behind, 0.1), 0.0).sum(axis=1)
+    noise = T**2 * rarity / np.where(weight > 0, weight, 1.0) ** 2
+    WV = W @ V
+    traces = np.trace(WV @ WV, axis1=1, axis2=2)
+    Q = (R[:, None] @ W @ R[:, :, None])[:, 0, 0]
+    p_value, statistic, freedom = box_test(Q, T, traces, noise, 2 * noise, rank)
+    variances = np.diagonal(V, axis1=1, axis2=2)
+    return _Comparison(plays, sums, R, variances, rank, p_value, statistic, freedom)
+
+
+def _usual_noise(columns: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats]:
+    """(n, K) variance of the rewards of an arm that is played once in a piece, and its freedom.
+
+    From its pieces with more plays, and from the difference to the piece before in which it was
+    played; drift between the two makes this too large. An arm that has neither: as all arms.
+    """
+    total, count, mean, before = np.zeros((4, *columns[0][0].shape))
+    for N, y, squares in columns:
+        once, now = (N == 1) & (before > 0), y / np.maximum(N, 1)
+        step = (now - mean) ** 2 * before / (before + 1)
+        total = total + _scatter(N, y, squares) + np.where(once, step, 0.0)
+        count = count + np.maximum(N - 1, 0) + once
+        mean, before = np.where(N > 0, now, mean), np.where(N > 0, N, before)
+    every = count.sum(axis=1, keepdims=True)
+    pooled = total.sum(axis=1, keepdims=True) / np.maximum(every, 1)
+    usual = np.where(count > 0, total / np.maximum(count, 1), pooled)
+    return usual, 2 / 3 * np.where(count > 0, count, every)  # von Neumann's ratio
+
+
+def _scatter(N: Floats, y: Floats, squares: Floats) -> Floats:
+    """(n, K) sum of squared distances of an arm's rewards from their mean in the piece."""
+    return np.where(N > 1, np.maximum(squares - y**2 / np.maximum(N, 1), 0.0), 0.0)
+
+
+def _columns(segment: Segment, stats: SegmentStats, arms: int) -> tuple[Floats, Floats, Floats]:
+    """(n, K) plays, sums and sums of squares of all arms."""
+    if stats.squares is None:
+        raise InvalidInputError(
+            "a segment's statistics hold no sums of squared rewards, which a test of the model "
+            "needs; play it with squares=True."
+        )
+    found = stats.counts.astype(np.float64), stats.sums, stats.squares
+    if segment.arms is None:
+        return found
+    out = np.zeros((3, segment.trials, arms))
+    out[:, :, segment.arms] = found
+    return out[0], out[1], out[2]
