@@ -14,6 +14,7 @@ from steadyarm.analysis.check import Fault
 from steadyarm.analysis.source import PREFIX, Log
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.logged import LoggedSegment
 from steadyarm.segments import Direction, Order, Segment, SegmentStats
@@ -22,6 +23,7 @@ __all__ = [
     "KNOWN_ORDER",
     "UNKNOWN_ORDER",
     "Piece",
+    "ReferenceFit",
     "allocation_evidence",
     "allocation_pieces",
     "check_vector",
@@ -52,6 +54,7 @@ class Piece:
     weights : (K,) the allocation
     n, m, s, ss : (K,) rows, rows with reward, sums of rewards and of their squares
     block : length of permuted blocks; 1 if rows were drawn independently
+    segment_key : the segment, where the log has segments
     """
 
     order: Any
@@ -62,6 +65,7 @@ class Piece:
     s: Floats
     ss: Floats
     block: int = 1
+    segment_key: Any = None
 
     @property
     def segment(self) -> Segment:
@@ -210,7 +214,8 @@ def _piece(
             f"segment {key[0]} has blocks of lengths {sorted(blocks)}; expected one length, or 1 "
             "for independent draws."
         )
-    return Piece(first if segments else key[0], first, weights, n, m, s, ss, blocks.pop())
+    order, name = (first, key[0]) if segments else (key[0], None)
+    return Piece(order, first, weights, n, m, s, ss, blocks.pop(), name)
 
 
 def _recovered(
@@ -260,30 +265,43 @@ def allocation_evidence(
     The reference is the least-squares fit to earlier pieces, as far as they tell; before there
     are any, and for what they do not tell, the mean reward.
     """
-    X = arms.coordinates
-    told = [piece for piece in pieces if piece.m.sum()]
-    gram, moment = np.zeros((arms.rank, arms.rank)), np.zeros(arms.rank)
-    flat, *_ = np.linalg.lstsq(X, np.ones(arms.size), rcond=None)
-    seen, total = 0, 0.0
+    told, fit = [piece for piece in pieces if piece.m.sum()], ReferenceFit(arms)
+    seen, total = np.zeros(arms.size), np.zeros(arms.size)
     played: list[tuple[Segment, SegmentStats]] = []
     waiting: list[Piece] = []
     order, m = None, np.zeros(arms.rank)
     for piece in told:
         if piece.order != order:  # what came before is known now
             for done in waiting:
-                gram += (X * done.m[:, None]).T @ X
-                moment += X.T @ done.s
-                seen, total = seen + int(done.m.sum()), total + done.s.sum()
+                seen, total = seen + done.m, total + done.s
             waiting, order = [], piece.order
             if reference:
-                common = total / seen if seen else piece.s.sum() / piece.m.sum()
-                m = np.asarray(common * flat)
-                inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
-                m = np.asarray(m + inverse @ (moment - gram @ m))
+                m = fit.to(seen, total, piece.s.sum() / piece.m.sum())
         waiting.append(piece)
         segment = replace(piece.segment, reference=m[None] if reference else None)
         played.append((segment, SegmentStats(piece.m[None], piece.s[None], piece.ss[None])))
     return _gathered(Evidence.from_segments(arms, played, direction)), told
+
+
+class ReferenceFit:
+    """The parameter that fits earlier rewards best, as far as they tell; else their mean."""
+
+    def __init__(self, arms: ArmSet) -> None:
+        self._X = arms.coordinates
+        self._separate = is_one_hot(self._X)
+        if not self._separate:
+            self._flat, *_ = np.linalg.lstsq(self._X, np.ones(arms.size), rcond=None)
+
+    def to(self, counts: Floats, sums: Floats, otherwise: float) -> Floats:
+        """(r,) from the number and sum (K,) of earlier rewards; if there is none, that mean."""
+        X, seen = self._X, counts.sum()
+        common = sums.sum() / seen if seen else otherwise
+        if self._separate:
+            return np.where(counts > 0, sums / np.maximum(counts, 1), common)
+        m = common * self._flat
+        gram = (X * counts[:, None]).T @ X
+        inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+        return np.asarray(m + inverse @ (X.T @ sums - gram @ m))
 
 
 def _gathered(evidence: Evidence) -> Evidence:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +19,10 @@ from steadyarm.analysis.allocations import (
     check_vector,
     piece_labels,
     vector_arms,
+    vector_of,
 )
 from steadyarm.analysis.columns import as_number, readable
 from steadyarm.analysis.described import Described, described
-from steadyarm.analysis.duplicates import duplicate_finding, order_finding
 from steadyarm.analysis.periods import Plan, plan_periods
 from steadyarm.analysis.propensities import (
     assignment_finding,
@@ -33,20 +33,38 @@ from steadyarm.analysis.propensities import (
 from steadyarm.analysis.result import Analysis
 from steadyarm.analysis.source import Log, open_log
 from steadyarm.analysis.sums import FEW, SAMPLE, allocation_sums, propensity_sums
+from steadyarm.analysis.units import (
+    Units,
+    count_units,
+    duplicate_finding,
+    each_with_unit,
+    first_rows,
+    missing_finding,
+    unit_evidence,
+    unit_finding,
+    unit_sums,
+    visits_finding,
+    with_first_probabilities,
+    with_units,
+)
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+from steadyarm.estimators import ips, is_one_hot
 from steadyarm.inference.drift import drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
-from steadyarm.inference.intervals import fixed_budget
+from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.logged import LoggedSegment
 from steadyarm.inference.otherwise import what_otherwise
-from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, check_fraction, checked_range
+from steadyarm.inference.sequences import confidence_sequence
+from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number
 
 __all__ = ["Missing", "analyze"]
 
 Missing = Literal["fail", "drop", "zero"]
 Rows = list[dict[str, Any]]
+Cells = dict[Any, tuple[int, NDArray[np.float64]]]
 Faults = list[tuple[check.Fault, int]]
 SMALL = 5_000_000  # rows up to which order and duplicates are looked at unless told otherwise
 MOST_GROUPS = 1_000_000
@@ -70,6 +88,13 @@ class _Question:
     missing: Missing
     reference: bool
     thorough: bool
+    budget: int | None
+    units: Units | None
+
+    @property
+    def kept(self) -> bool:
+        """Whether units that are in the log several times keep their variant."""
+        return self.units is not None and self.units.kept
 
 
 def analyze(
@@ -86,6 +111,9 @@ def analyze(
     missing: Missing = "fail",
     reference: bool = True,
     thorough: bool | None = None,
+    anytime: bool = False,
+    budget: int | None = None,
+    units: bool = True,
     memory: str = "2GB",
 ) -> Analysis:
     """The verdict on a test that ran elsewhere, from its log, wherever that lives.
@@ -109,6 +137,11 @@ def analyze(
         and takes away the noise that a common level of the rewards would bring
     thorough : look for unsorted and duplicate rows; by default up to five million rows. The order
         of row groups of Parquet files is looked at always
+    anytime : intervals that hold at every look, for a test that was watched and might have been
+        stopped at any time; else they hold for one look at an end that was fixed in advance
+    budget : rows that were planned for the whole test; needed with `anytime`
+    units : find out variances by unit if the log has a column unit (or user_id, visitor_id and the
+        like) and units have several rows; False takes all rows as independent
     memory : that DuckDB may use
 
     Examples
@@ -131,14 +164,22 @@ def analyze(
     check_choice(missing, "missing", ("fail", "drop", "zero"))
     check_fraction(level, "level")
     span = None if reward_range is None else checked_range(reward_range)
+    if anytime != (budget is not None):
+        raise InvalidInputError(
+            "anytime needs the budget, the number of rows that was planned for the whole test"
+            if anytime
+            else f"budget is {budget!r}, which is for intervals that hold at every look: anytime"
+            "=True, on the command line --anytime."
+        )
+    if budget is not None:
+        whole_number(budget, "budget", least=1)
     given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
     log = open_log(source, table=table, query=query, columns=columns, memory=memory)
     as_it_is = given is None and query is None and not columns
     try:
         told = described(source) if as_it_is else None
-        return _answer(
-            log, given, told, period, direction, level, span, missing, reference, thorough
-        )
+        options = (direction, level, span, missing, reference)
+        return _answer(log, given, told, period, options, thorough, budget, units)
     finally:
         log.close()
 
@@ -148,34 +189,28 @@ def _answer(
     given: ArmSet | None,
     told: Described | None,
     period: str,
-    direction: Direction,
-    level: float,
-    span: tuple[float, float] | None,
-    missing: Missing,
-    reference: bool,
+    options: tuple[Direction, float, tuple[float, float] | None, Missing, bool],
     thorough: bool | None,
+    budget: int | None,
+    by_unit: bool,
 ) -> Analysis:
+    missing = options[3]
     frame = readable(log, log.table, missing == "zero")
     rows, plan, faults = _look(log, frame, period)
     given = told.arms if told is not None else given
+    if thorough is None:
+        thorough = rows <= SMALL
+    units = None
+    if log.has("unit") and by_unit:
+        frame = with_units(frame)
+        units = count_units(log, frame, rows, sample=not thorough)
     asked = _Question(
-        log,
-        frame,
-        plan,
-        rows,
-        given,
-        told,
-        faults,
-        direction,
-        level,
-        span,
-        missing,
-        reference,
-        rows <= SMALL if thorough is None else thorough,
+        log, frame, plan, rows, given, told, faults, *options, thorough, budget, units
     )
-    linear = given is not None and not _separate(given)
+    linear = given is not None and not is_one_hot(given.coordinates)
     vector = log.has("probabilities") or (bool(log.vector) and not log.has("probability"))
-    if vector or linear or (log.has("segment") and log.has("block")):
+    own = units is not None and log.has("probability")  # is enough, and units are grouped
+    if linear or ((vector or (log.has("segment") and log.has("block"))) and not own):
         return _by_allocation(asked, vector)
     return _by_propensity(asked)
 
@@ -211,12 +246,85 @@ def _by_propensity(asked: _Question) -> Analysis:
     tally = tally_rows(rows, arms.names)
     period, labels = asked.plan.periods(tally.buckets, tally.n.sum(axis=1))
     _check_size(len(labels), arms)
-    evidence = tally_evidence(arms, tally, period, asked.direction, asked.reference)
-    found = health_report(arms.names, logged_segments(tally, period, asked.missing != "zero"))
-    rest = [finding for finding in found.findings if finding.name == "missing rewards"]
-    findings = [assignment_finding(arms.names, tally), *rest]
-    sums = tally.sums["s"].sum(axis=0)
-    return _analysis(asked, arms, evidence, labels, findings, tally.m.sum(axis=0), sums, rows)
+    counts, sums = tally.m.sum(axis=0), tally.sums["s"].sum(axis=0)
+    if asked.units is None:
+        evidence = tally_evidence(arms, tally, period, asked.direction, asked.reference)
+    else:
+        grouped = _grouped(asked, table, ["p"])
+        cells = {
+            name: (k, row)
+            for k, (name, row) in enumerate(zip(arms.names, np.eye(arms.size), strict=True))
+        }
+        evidence, labels = _unit_evidence(asked, grouped, arms, ["arm"], cells, True)
+    if asked.units is not None and asked.kept:
+        first = first_rows(grouped)
+        few = log.fetch(propensity_sums(first, asked.plan.bucket(first.time, log.backend), False))
+        by_unit = tally_rows(few, arms.names)
+        place, _ = asked.plan.periods(by_unit.buckets, by_unit.n.sum(axis=1))
+        segments = logged_segments(by_unit, place, asked.missing != "zero")
+        findings = [
+            assignment_finding(arms.names, by_unit, "units"),
+            missing_finding(arms.names, segments, asked.rows - int(tally.m.sum()), asked.rows),
+            visits_finding(log, first, asked.units),
+        ]
+    else:
+        found = health_report(arms.names, logged_segments(tally, period, asked.missing != "zero"))
+        rest = [finding for finding in found.findings if finding.name == "missing rewards"]
+        findings = [assignment_finding(arms.names, tally), *rest]
+    return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
+
+
+def _grouped(asked: _Question, table: Any, columns: list[str]) -> Any:
+    """The table for sums by unit; the columns are those that probabilities are in."""
+    assert asked.units is not None
+    if asked.units.nameless:
+        table = each_with_unit(table)
+    if asked.kept and asked.units.changed:
+        table = with_first_probabilities(table, columns)
+    return table
+
+
+def _unit_evidence(
+    asked: _Question,
+    table: Any,
+    arms: ArmSet,
+    keys: list[str],
+    cells: Cells | Callable[[Rows], Cells],
+    weigh: bool,
+) -> tuple[Evidence, list[str]]:
+    """Evidence by unit; `cells` has the vector of every key, or makes it of the rows of sums."""
+    log = asked.log
+    sums = unit_sums(table, keys, asked.plan, log.backend, weigh)
+    found = tuple(_limited(log, part) for part in sums)
+    known = cells(found[0]) if callable(cells) else cells
+    evidence, labels = unit_evidence(
+        arms,
+        found,
+        known,
+        lambda row, end: _key(row, keys, end),
+        asked.plan,
+        asked.direction,
+        asked.reference,
+    )
+    _check_size(len(labels), arms)
+    return evidence, labels
+
+
+def _key(row: dict[str, Any], keys: list[str], end: str = "") -> Any:
+    values = [row[name + end] for name in keys]
+    if len(values) == 1:
+        return values[0]
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+def _limited(log: Log, sums: Any) -> Rows:
+    rows = log.fetch(sums.limit(MOST_GROUPS + 1))
+    if len(rows) > MOST_GROUPS:
+        raise InvalidInputError(
+            f"{log.name} has more than {MOST_GROUPS:,} combinations of allocation and arm; "
+            "analyse the arms each by itself, which needs only their own probability."
+        )
+    return rows
 
 
 def _by_allocation(asked: _Question, vector: bool) -> Analysis:
@@ -241,12 +349,7 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
         keys["probabilities"] = table.probabilities
     elif vector:
         keys |= {name: as_number(log, table[name], log.backend) for name in log.vector}
-    rows = log.fetch(allocation_sums(table, keys, asked.span).limit(MOST_GROUPS + 1))
-    if len(rows) > MOST_GROUPS:
-        raise InvalidInputError(
-            f"{log.name} has more than {MOST_GROUPS:,} combinations of allocation and arm; "
-            "analyse the arms each by itself, which needs only their own probability."
-        )
+    rows = _limited(log, allocation_sums(table, keys, asked.span))
     faults = asked.faults + _faults(asked, rows)
     check.refuse(log, faults)
     arms = asked.arms or vector_arms(log) or _arms_of(rows, log)
@@ -256,14 +359,63 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
     order = UNKNOWN_ORDER if asked.arms is None else KNOWN_ORDER
     pieces, wrong = allocation_pieces(rows, arms, segments, shares, order)
     check.refuse(log, wrong[: check.SHOWN])
-    evidence, told = allocation_evidence(arms, pieces, asked.direction, asked.reference)
-    _check_size(evidence.rounds.shape[1], arms)
-    labels = piece_labels(_labels_of(asked.plan, told), evidence.rounds.shape[1])
-    found = health_report(arms.names, [piece.logged for piece in pieces])
-    findings = [finding for finding in found.findings if finding.name != "lost rows"]
     counts = np.sum([piece.m for piece in pieces], axis=0)
     sums = np.sum([piece.s for piece in pieces], axis=0)
+    health = [piece.logged for piece in pieces]
+    labels: list[str] | int
+    if asked.units is None:
+        evidence, told = allocation_evidence(arms, pieces, asked.direction, asked.reference)
+        _check_size(evidence.rounds.shape[1], arms)
+        labels = piece_labels(_labels_of(asked.plan, told), evidence.rounds.shape[1])
+    else:
+        evidence, labels, health = _units_by_allocation(asked, arms, pieces, keys, vector)
+    found = health_report(arms.names, health)
+    findings = [finding for finding in found.findings if finding.name != "lost rows"]
+    if asked.kept:
+        missing = missing_finding(arms.names, health, asked.rows - int(counts.sum()), asked.rows)
+        findings = [findings[0], missing]
     return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
+
+
+def _units_by_allocation(
+    asked: _Question, arms: ArmSet, pieces: list[Piece], keys: dict[str, Any], vector: bool
+) -> tuple[Evidence, list[str], list[LoggedSegment]]:
+    """Evidence by unit, its labels, and for health checks units for rows if they are drawn once."""
+    log = asked.log
+    shares = {str(piece.segment_key): piece.weights for piece in pieces}
+    allocation = [name for name in keys if name not in ("arm", "bucket", "block")]
+    if vector:
+        allocation = [name for name in allocation if name != "segment"]
+    table = asked.table.mutate(**{name: keys[name] for name in allocation})
+    own = ["p"] if "p" in table.columns else []
+    table = _grouped(asked, table, [*own, *allocation])
+
+    def cells(rows: Rows) -> Cells:
+        """A(λ)⁻¹x of every arm and allocation."""
+        distinct = {_key(row, ["arm", *allocation]): row for row in rows}
+        index = np.array([arms.names.index(row["arm"]) for row in distinct.values()])
+        weights = np.array(
+            [
+                vector_of(row, arms)[0] if vector else shares[str(row["segment"])]
+                for row in distinct.values()
+            ]
+        )
+        one = np.zeros(weights.shape, dtype=np.int64)
+        one[np.arange(len(index)), index] = 1
+        segment = Segment(weights, np.ones(len(index), dtype=np.int64))
+        b = ips(arms.coordinates, segment, SegmentStats(one, one.astype(np.float64)))
+        return {key: (int(k), row) for key, k, row in zip(distinct, index, b, strict=True)}
+
+    evidence, labels = _unit_evidence(asked, table, arms, ["arm", *allocation], cells, False)
+    if not asked.kept:
+        return evidence, labels, [piece.logged for piece in pieces]
+    first = first_rows(table)
+    names: dict[str, Any] = {name: first[name] for name in ("arm", *allocation)}
+    if "segment" not in allocation:
+        names["bucket"] = asked.plan.bucket(first.time, log.backend)
+    rows = _limited(log, allocation_sums(first, names))
+    by_unit, _ = allocation_pieces(rows, arms, "segment" in allocation, shares)
+    return evidence, labels, [piece.logged for piece in by_unit]
 
 
 def _analysis(
@@ -284,7 +436,18 @@ def _analysis(
         )
     if asked.span is not None:
         findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.span)
+    intervals, drift = (
+        _intervals(asked, evidence),
+        drift_report(evidence, _few(labels, evidence), asked.level),
+    )
     notes = [_period_note(asked.plan)]
+    if log.theirs["unit"] != "unit":
+        notes.append(f"Units are those of the column {log.theirs['unit']}.")
+    if asked.units is not None:
+        findings.append(unit_finding(asked.units))
+        notes.append(asked.units.note)
+        drift = replace(drift, method="units")
+    notes.append(_look_note(asked))
     if asked.described is not None:
         notes += asked.described.notes(asked.direction)
     missing = asked.rows - sum(int(row["given"] if "given" in row else row["m"]) for row in rows)
@@ -293,18 +456,16 @@ def _analysis(
         notes.append(f"{missing:,} rows without reward were {how}.")
     if asked.thorough:
         if log.ordered:
-            findings.append(order_finding(check.unordered(log)))
+            findings.append(check.order_finding(check.unordered(log)))
         if log.has("unit"):
             findings.append(duplicate_finding(log, asked.table))
     elif (groups := check.unordered_groups(log)) is not None:
-        findings.append(order_finding(groups, groups=True))
+        findings.append(check.order_finding(groups, groups=True))
         notes.append("Duplicates were not looked for.")
     else:
         notes.append("Order of rows and duplicates were not looked at.")
     with np.errstate(invalid="ignore"):
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    if isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > 60:
-        labels = 60
     return Analysis(
         log=log.name,
         arms=arms,
@@ -312,12 +473,47 @@ def _analysis(
         rewards=int(counts.sum()),
         counts=counts,
         means=means,
-        intervals=fixed_budget(evidence, asked.level),
-        drift=drift_report(evidence, labels, asked.level),
+        intervals=intervals,
+        drift=drift,
         health=HealthReport(tuple(findings)),
         otherwise=what_otherwise(evidence, counts, sums, level=asked.level),
         evidence=evidence,
         notes=tuple(notes),
+        units=asked.units,
+        anytime=asked.budget is not None,
+    )
+
+
+def _few(labels: list[str] | int, evidence: Evidence) -> list[str] | int:
+    """The labels, or a number of shares if they were as many as pieces."""
+    many = isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > 60
+    return 60 if many else labels
+
+
+def _intervals(asked: _Question, evidence: Evidence) -> Intervals:
+    """For one look at the end, or for all looks; what they assume says whether it is by unit."""
+    units = asked.units
+    if asked.budget is None:
+        found = fixed_budget(evidence, asked.level)
+    else:
+        bounded = units is None and evidence.weights is not None
+        span = asked.span if bounded else None
+        found = confidence_sequence(evidence, asked.budget, asked.level, span)
+    if units is None:
+        return found
+    method = "units" if asked.budget is None else "asymptotic, units"
+    return replace(found, method=method, assumption=units.assumption)
+
+
+def _look_note(asked: _Question) -> str:
+    if asked.budget is not None:
+        return (
+            "Intervals hold at every look at a test that was planned for "
+            f"{asked.budget:,} rows, whenever it was stopped."
+        )
+    return (
+        "Intervals are for one look: they hold if the end of the test was fixed in advance. If it "
+        "was watched and might have been stopped early, use anytime (--anytime --budget ROWS)."
     )
 
 
@@ -349,10 +545,6 @@ def _faults(asked: _Question, rows: Rows) -> Faults:
     if asked.missing == "fail" and n > given:
         faults.append((check.missing(), n - given))
     return faults
-
-
-def _separate(arms: ArmSet) -> bool:
-    return arms.size == arms.rank and bool(np.array_equal(arms.coordinates, np.eye(arms.size)))
 
 
 def _arms_of(rows: Rows, log: Log) -> ArmSet:

@@ -12,9 +12,10 @@ from typing import Any
 from steadyarm.analysis.columns import readable
 from steadyarm.analysis.source import Log
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference.health import Finding
 from steadyarm.wording import strung
 
-__all__ = ["SHOWN", "Fault", "find", "refuse", "unordered", "unordered_groups"]
+__all__ = ["SHOWN", "Fault", "find", "order_finding", "refuse", "unordered", "unordered_groups"]
 
 SHOWN = 5  # rows that a message names
 LARGEST = 1.7976931348623157e308
@@ -195,3 +196,21 @@ _GROUPS = """
     SELECT TRY_CAST(stats_min_value AS {kind}), TRY_CAST(stats_max_value AS {kind}),
       row_group_num_rows
     FROM parquet_metadata(?) WHERE path_in_schema = ? ORDER BY row_group_id"""
+
+
+def order_finding(places: list[str], groups: bool = False) -> Finding:
+    """What it means that rows, or groups of rows, are not in order of time."""
+    if not places:
+        fine = (
+            "Row groups are in order of time; rows within them were not compared."
+            if groups
+            else "Rows are in order of time."
+        )
+        return Finding("order of rows", "ok", None, fine)
+    return Finding(
+        "order of rows",
+        "warn",
+        None,
+        f"Time goes back in {', '.join(places)}{' and maybe more' if len(places) >= 5 else ''}.",
+        "Results do not depend on the order of rows; make sure that the time stamps are right.",
+    )

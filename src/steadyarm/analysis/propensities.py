@@ -107,11 +107,16 @@ def logged_segments(
     return pieces
 
 
-def assignment_finding(names: Sequence[str], tally: Tally) -> Finding:
-    """Whether the rows of each arm, each standing for 1/p, stand for all rows."""
+def assignment_finding(names: Sequence[str], tally: Tally, of: str = "visits") -> Finding:
+    """Whether the rows of each arm, each standing for 1/p, stand for all rows.
+
+    of : what rows are, for people
+    """
     sums, squares = tally.sums["i0"].sum(axis=0), tally.sums["i02"].sum(axis=0)
-    rows = int(tally.n.sum())
-    found = srm_from_sums(names, rows, sums, squares - sums, 1 / tally.least)
+    counts = tally.n.sum(axis=0)
+    found = srm_from_sums(
+        names, int(counts.sum()), sums, squares - sums, 1 / tally.least, counts, of
+    )
     status: Status = "fail" if found.p_value < ALARM else "warn" if found.p_value < NOTICE else "ok"
     if status == "ok":
         unseen = not (sums > 0).all()

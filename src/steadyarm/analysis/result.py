@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.analysis.units import Units
 from steadyarm.arms import ArmSet
 from steadyarm.inference.drift import DriftReport
 from steadyarm.inference.evidence import Evidence
@@ -37,6 +38,8 @@ class Analysis:
     otherwise : what plain means, an early look or elimination would have concluded
     evidence : the scores behind it, for further analyses
     notes : how the log was read, one sentence each
+    units : how often units are in the log, if some have several rows; variances are by unit then
+    anytime : whether intervals hold at every look, or for one look at an end fixed in advance
     """
 
     log: str
@@ -51,6 +54,8 @@ class Analysis:
     otherwise: Otherwise
     evidence: Evidence
     notes: tuple[str, ...]
+    units: Units | None = None
+    anytime: bool = False
 
     @property
     def recommended(self) -> str:
@@ -72,6 +77,12 @@ class Analysis:
     def estimates(self) -> NDArray[np.float64]:
         """(K,) estimated time-averaged reward of every arm; of a large set of those `shown`."""
         return np.asarray(self.intervals.estimates[0])
+
+    @property
+    def size(self) -> str:
+        """Rows, units where they repeat, and rewards, in words."""
+        units = "" if self.units is None else f" of {self.units.units:,} units"
+        return f"{self.rows:,} rows{units}, {self.rewards:,} rewards"
 
     @property
     def verdict(self) -> str:
@@ -116,6 +127,8 @@ class Analysis:
             "log": self.log,
             "rows": self.rows,
             "rewards": self.rewards,
+            "units": None if self.units is None else asdict(self.units) | {"kept": self.units.kept},
+            "anytime": self.anytime,
             "recommended": self.recommended,
             "plausible": list(self.plausible),
             "verdict": self.verdict,
@@ -137,7 +150,7 @@ class Analysis:
         i = self.intervals
         level = f"{i.level:.0%}".replace("%", " %")
         width = max(6, *(len(name) for name in i.arms.names)) + 2
-        lines = [self.verdict, "", f"{self.log}: {self.rows:,} rows, {self.rewards:,} rewards."]
+        lines = [self.verdict, "", f"{self.log}: {self.size}."]
         head = f"{'variant':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
         lines.append(f"{head}{'behind by':>11}{'plain mean':>12}")
         sign = 1 if self.evidence.direction == "maximize" else -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ __all__ = [
     "NOTICE",
     "CountTest",
     "attrition_test",
+    "got_visits",
     "srm_from_propensities",
     "srm_from_sums",
     "srm_p_values",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+Says = Callable[[float, float], str]
 ALARM = 0.001  # below this a test has failed
 NOTICE = 0.01  # below this it is worth a look
 CROWD, MANY = 200, 2**12  # arms played of a large set, and arms, that are too many to judge jointly
@@ -97,14 +99,14 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     >>> round(found.p_value, 3)
     0.841
     >>> srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5000, 4800]]))]).verdict
-    'B has 4800 rows and should have about 4900 (-2.0 standard deviations; p = 0.043).'
+    'B got 4,800 of 9,800 visits, about 100 fewer than it should (-2.0 standard deviations; ...'
     """
     log = list(pieces)
     if _crowded(names, log):
         return _crowd_srm(names, log)
     names, log = _few(names, log)
     balance, impossible = assignment_balance(log)
-    found = _judged(names, balance, "has {0:.0f} rows and should have about {1:.0f}")
+    found = _judged(names, balance, got_visits(int(balance.observed.sum())))
     found = replace(found, lost=sum(int(piece.lost[0]) for piece in log))
     if impossible.any():
         j, k = np.argwhere(impossible[0])[0].tolist()
@@ -141,7 +143,7 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
         return _crowd_attrition(names, log)
     names, log = _few(names, log)
     balance = attrition_balance(log)
-    found = _judged(names, balance, "misses {0:.0f} rewards and should miss about {1:.0f}", 1)
+    found = _judged(names, balance, _misses, 1)
     if found.p_value < MENTION:
         return found
     missing = int(balance.observed.sum())
@@ -192,11 +194,17 @@ def srm_from_propensities(
     spread: Floats = np.bincount(arms, (1 / p - 1) / p, K).astype(np.float64)
     largest = np.ones(K)
     np.maximum.at(largest, arms, 1 / p)
-    return srm_from_sums(names, len(arms), sums, spread, largest)
+    return srm_from_sums(names, len(arms), sums, spread, largest, np.bincount(arms, minlength=K))
 
 
 def srm_from_sums(
-    names: Sequence[str], rows: int, sums: Floats, spread: Floats, largest: Floats
+    names: Sequence[str],
+    rows: int,
+    sums: Floats,
+    spread: Floats,
+    largest: Floats,
+    counts: NDArray[np.int64],
+    of: str = "visits",
 ) -> CountTest:
     """`srm_from_propensities`, from what a database has added up over the rows of each arm.
 
@@ -205,13 +213,18 @@ def srm_from_sums(
     rows : T, of all arms
     sums, spread : (K,) of 1/p and of (1/p - 1) / p; 0 for an arm without rows
     largest : (K,) largest 1/p
+    counts : (K,) rows
+    of : what rows are, for people
 
     Examples
     --------
     >>> sums, spread = np.array([1200.0, 2800 / 3]), np.array([3600.0, 2800 / 9])
-    >>> found = srm_from_sums(["A", "B"], 1000, sums, spread, np.array([4.0, 4 / 3]))
+    >>> counts = np.array([300, 700])
+    >>> found = srm_from_sums(["A", "B"], 1000, sums, spread, np.array([4.0, 4 / 3]), counts)
     >>> round(found.p_value, 5), found.culprit
     (0.00052, 'B')
+    >>> found.verdict
+    'B got 700 of 1,000 visits, about 50 fewer than it should (-3.7 standard deviations; ...'
     """
     names, K = tuple(str(name) for name in names), len(names)
     seen = sums > 0
@@ -224,8 +237,11 @@ def srm_from_sums(
     each = np.where(residuals == 0, 1.0, each)
     p_value = float(min(1.0, each.min() * seen.sum()))
     worst = _furthest(residuals)
+    # rows that stand for 1/p each should stand for all rows; so many would, were they like these
+    should = counts[worst] * rows / sums[worst] if seen[worst] else 0.0
+    says = got_visits(rows, of=of)
     verdict = (
-        f"The rows of {names[worst]} stand for {sums[worst]:.0f} and should stand for about {rows} "
+        f"{names[worst]} {says(float(counts[worst]), should)} "
         f"({residuals[worst]:+.1f} standard deviations; p = {p_value:.2g})."
         if p_value < MENTION
         else f"The rows per variant fit the logged probabilities (p = {p_value:.2g})."
@@ -240,14 +256,40 @@ def srm_from_sums(
     )
 
 
-def _judged(names: tuple[str, ...], balance: Balance, says: str, sign: int = 0) -> CountTest:
+def got_visits(total: int, who: str = "it", of: str = "visits") -> Says:
+    """How people are told of a count among `total`, and how far it is from what was expected.
+
+    Examples
+    --------
+    >>> got_visits(7567)(3713, 3846)
+    'got 3,713 of 7,567 visits, about 133 fewer than it should'
+    """
+
+    def says(observed: float, expected: float) -> str:
+        off = abs(observed - expected)
+        size = f"{off:,.0f}" if off >= 10 else f"{off:.2g}"
+        more = "more" if observed > expected else "fewer"
+        return f"got {observed:,.0f} of {total:,} {of}, about {size} {more} than {who} should"
+
+    return says
+
+
+def _misses(observed: float, expected: float) -> str:
+    return f"misses {observed:.0f} rewards and should miss about {expected:.0f}"
+
+
+def _miss(observed: float, expected: float) -> str:
+    return f"miss {observed:.0f} rewards and should miss about {expected:.0f}"
+
+
+def _judged(names: tuple[str, ...], balance: Balance, says: Says, sign: int = 0) -> CountTest:
     """The result of a test; sign 1 if only too many of something is a fault."""
     p, statistic, freedom = (float(value[0]) for value in surprise(balance))
     residuals = balance.residuals[0]
     worst = int(residuals.argmax()) if sign else _furthest(residuals)
     observed, expected = balance.observed[0], balance.expected[0]
     verdict = (
-        f"{names[worst]} {says.format(observed[worst], expected[worst])} "
+        f"{names[worst]} {says(observed[worst], expected[worst])} "
         f"({residuals[worst]:+.1f} standard deviations; p = {p:.2g})."
     )
     culprit = names[worst] if p < NOTICE else None
@@ -298,8 +340,8 @@ def _in_columns(piece: LoggedSegment, arms: NDArray[np.int64]) -> LoggedSegment:
 def _crowd_srm(names: Sequence[str], log: list[LoggedSegment]) -> CountTest:
     crowd = assignment_crowd(names, log)
     found = crowd.surprise(names, 0)
-    verb = "have" if found.together else "has"
-    test = _of_crowd(found, verb + " {0:.0f} rows and should have about {1:.0f}")
+    says = got_visits(int(crowd.observed.sum()), "they" if found.together else "it")
+    test = _of_crowd(found, says)
     test = replace(test, lost=sum(int(piece.lost[0]) for piece in log))
     for j, piece in enumerate(log):
         impossible = impossible_counts(piece, normalised(piece.segment))[0]
@@ -320,8 +362,7 @@ def _crowd_attrition(names: Sequence[str], log: list[LoggedSegment]) -> CountTes
         raise InvalidInputError(NO_REWARDS)
     crowd = attrition_crowd(names, log)
     found = crowd.surprise(names, 1)
-    verb = "miss" if found.together else "misses"
-    test = _of_crowd(found, verb + " {0:.0f} rewards and should miss about {1:.0f}", 1)
+    test = _of_crowd(found, _miss if found.together else _misses, 1)
     if test.p_value < MENTION:
         return test
     missing = int(crowd.observed.sum())
@@ -330,11 +371,11 @@ def _crowd_attrition(names: Sequence[str], log: list[LoggedSegment]) -> CountTes
     return replace(test, verdict=fine if missing else "No reward is missing.")
 
 
-def _of_crowd(found: Found, says: str, sign: int = 0) -> CountTest:
+def _of_crowd(found: Found, says: Says, sign: int = 0) -> CountTest:
     worst = int(found.residuals.argmax()) if sign else _furthest(found.residuals)
     who, p = found.groups[worst], found.p_value
     verdict = (
-        f"{who} {says.format(found.observed[worst], found.expected[worst])} "
+        f"{who} {says(found.observed[worst], found.expected[worst])} "
         f"({found.residuals[worst]:+.1f} standard deviations; p = {p:.2g})."
     )
     return CountTest(

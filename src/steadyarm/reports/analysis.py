@@ -37,9 +37,7 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
     good = "large" if direction == "maximize" else "small"
     blocks: list[Block] = [
         Lead(found.verdict),
-        Paragraph(
-            f"{found.log}: {found.rows:,} rows, {found.rewards:,} rewards. A good reward is {good}."
-        ),
+        Paragraph(f"{found.log}: {found.size}. A good reward is {good}."),
         Heading("Estimates"),
         Picture(charts.leaderboard(verdict_on(found), found.arms.names, direction)),
         _estimates(found, order),

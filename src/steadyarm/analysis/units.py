@@ -1,0 +1,555 @@
+"""Units with several rows: they are grouped, so that variances are by unit and not by row.
+
+Rows of one unit are alike: five rows of one customer say less than one row of each of five. The
+estimate stays the average over rows. What changes is its variance: the sum of a unit's scores is
+one term, in whichever periods and variants its rows are (docs/analyze.md has the proof).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from steadyarm.analysis.allocations import ReferenceFit
+from steadyarm.analysis.periods import Plan
+from steadyarm.analysis.source import Log
+from steadyarm.arms import ArmSet
+from steadyarm.estimators import arm_values
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.health import Finding
+from steadyarm.inference.logged import LoggedSegment
+from steadyarm.inference.srm import ALARM, NOTICE, attrition_test
+from steadyarm.segments import Direction
+from steadyarm.wording import counted
+
+__all__ = [
+    "Units",
+    "count_units",
+    "duplicate_finding",
+    "each_with_unit",
+    "first_rows",
+    "missing_finding",
+    "unit_evidence",
+    "unit_finding",
+    "unit_sums",
+    "visits_finding",
+    "with_first_probabilities",
+    "with_units",
+]
+
+Floats = NDArray[np.float64]
+Rows = list[dict[str, Any]]
+
+SHOWN, MOST_ROWS = 3, 12  # units whose rows a message names, and rows of them
+SHARE = 64  # of how many units one is looked at in a log that is too large to group
+LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
+CONTAMINATED = LOSS = 0.005  # shares of units and of rewards from which on they are worth a look
+
+
+@dataclass(frozen=True)
+class Units:
+    """How often units are in a log.
+
+    Attributes
+    ----------
+    units, rows : in the log; a row without a unit is one of its own
+    repeated : units with several rows
+    several : units with rows of several variants
+    expected : as many as would have several at least, if every row were drawn anew
+    changed : units that keep their variant while the logged probability changes
+    nameless : rows without a unit
+    """
+
+    units: int
+    rows: int
+    repeated: int
+    several: int
+    expected: float
+    changed: int
+    nameless: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether units keep their variant, but for few; else it is drawn anew for every row."""
+        return self.several < self.expected / 2
+
+    @property
+    def note(self) -> str:
+        """What was done, in one sentence."""
+        lone = f" {self.nameless:,} rows without a unit count as one each." if self.nameless else ""
+        return (
+            f"Variance by unit ({self.units:,} units, {self.rows:,} rows): estimates are averages "
+            "over rows, and all rows of a unit count in the period of its first one." + lone
+        )
+
+    @property
+    def assumption(self) -> str:
+        """What must be true, in one line."""
+        drawn = "drawn for each unit" if self.kept else "drawn for each row"
+        return (
+            f"Variance by unit ({self.units:,} units, {self.rows:,} rows): many units, none "
+            f"dominating the sum; variants {drawn} as recorded; units do not react to each other."
+        )
+
+
+def with_units(table: Any) -> Any:
+    """The table with null for units that are empty text."""
+    if not table.unit.type().is_string():
+        return table
+    return table.mutate(unit=table.unit.nullif(""))
+
+
+def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
+    """How often units are in the log; None if each has one row.
+
+    sample : look at one of 64 units at first, and at all only if one of them is there again
+    """
+    if sample and log.backend == "duckdb":
+        some = table.filter((table.unit.hash() & (SHARE - 1)) == 0)
+        [found] = log.fetch(some.aggregate(rows=some.unit.count(), units=some.unit.nunique()))
+        if found["rows"] == found["units"]:
+            return None
+    known = table.filter(table.unit.notnull())
+    sums = {"n": known.count(), "low": known.arm.min(), "high": known.arm.max()}
+    if "p" in known.columns:
+        sums |= {"p": known.p.mean(), "least": known.p.min(), "largest": known.p.max()}
+    each = known.group_by("unit").aggregate(**sums)
+    again = each.n > 1
+    totals = {
+        "units": each.count(),
+        "rows": each.n.sum(),
+        "repeated": again.sum(),
+        "several": (each.low != each.high).sum(),
+    }
+    if "p" in known.columns:
+        totals["expected"] = (1 - each.p).sum(where=again)
+        changes = each.largest - each.least > 1e-9
+        totals["changed"] = (again & (each.low == each.high) & changes).sum()
+    [found] = log.fetch(each.aggregate(**totals))
+    if not found["repeated"]:
+        return None
+    expected = found.get("expected")
+    if expected is None:  # shares of the rows stand for probabilities
+        arms = log.fetch(table.group_by("arm").aggregate(n=table.count()))
+        expected = found["repeated"] * (1 - sum((row["n"] / rows) ** 2 for row in arms))
+    nameless = rows - int(found["rows"])
+    return Units(
+        int(found["units"]) + nameless,
+        rows,
+        int(found["repeated"]),
+        int(found["several"]),
+        float(expected),
+        int(found.get("changed") or 0),
+        nameless,
+    )
+
+
+def each_with_unit(table: Any) -> Any:
+    """The table with a unit in every row: rows without one get one of their own.
+
+    Rows are numbered in an order that only equal rows share, so every query numbers them alike.
+    """
+    import ibis
+
+    order = [table[name] for name in ("time", "arm", "r", "p") if name in table.columns]
+    lone = "row " + ibis.row_number().over(ibis.window(order_by=order)).cast("string")
+    unit = "unit " + table.unit.cast("string")
+    return table.mutate(unit=ibis.ifelse(table.unit.isnull(), lone, unit))
+
+
+def with_first_probabilities(table: Any, columns: Sequence[str]) -> Any:
+    """The table with the probabilities of each unit's first row, while it keeps its variant.
+
+    A unit that keeps its variant was drawn once. What an adaptive system would have drawn at its
+    later visits is not the probability that it is there with.
+    """
+    import ibis
+
+    window = ibis.window(group_by="unit", order_by=[table.time, table.arm])
+    same = table.arm == table.arm.first().over(window)
+    first = {name: table[name].first().over(window) for name in columns}
+    return table.mutate(**{n: ibis.ifelse(same, first[n], table[n]) for n in columns})
+
+
+def first_rows(table: Any) -> Any:
+    """The first row of each unit, with its number of rows and, for a reward, if all have one."""
+    import ibis
+
+    order = ibis.window(group_by="unit", order_by=[table.time, table.arm])
+    unit = ibis.window(group_by="unit")
+    marked = table.mutate(
+        place=ibis.row_number().over(order),
+        visits=table.count().over(unit),
+        complete=table.r.count().over(unit),
+    )
+    first = marked.filter(marked.place == 0)
+    whole = first.complete == first.visits
+    return first.mutate(r=ibis.ifelse(whole, 1.0, ibis.null("float64")))
+
+
+def unit_sums(
+    table: Any, keys: Sequence[str], plan: Plan, backend: str, weigh: bool
+) -> tuple[Any, Any, Any]:
+    """Sums over units of what the rows of each add up to, as three Ibis expressions.
+
+    Parameters
+    ----------
+    table : with a unit in every row
+    keys : columns that make rows of a unit differ in their scores: the arm, the allocation
+    weigh : whether a row stands for 1/p
+
+    Returns
+    -------
+    cells : by period of the unit's first row and by keys, rows m, sums s of rewards, i and w of the
+        weights and of weighed rewards
+    pairs : by period and two sets of keys (the second with _2), sums of the products of a unit's
+        m, i and w
+    sizes : by period, units and the sum of the cubes of their m
+    """
+    import ibis
+
+    table = table.filter(table.r.notnull())
+    rows = table.count().cast("float64")
+    each = table.group_by("unit", *keys).aggregate(
+        m=rows,
+        s=table.r.sum(),
+        i=(1 / table.p).sum() if weigh else rows,
+        w=(table.r / table.p).sum() if weigh else table.r.sum(),
+        began=table.time.min(),
+    )
+    start = each.began.min().over(ibis.window(group_by="unit"))
+    each = each.mutate(bucket=plan.bucket(start, backend)).drop("began")
+    cells = each.group_by("bucket", *keys).aggregate(**{n: each[n].sum() for n in "msiw"})
+    other = each.select("unit", *(each[n].name(f"{n}_2") for n in (*keys, "m", "i", "w")))
+    both = each.join(other, "unit")
+    products = {a + b: (both[a] * both[f"{b}_2"]).sum() for a in "miw" for b in "miw"}
+    pairs = both.group_by("bucket", *keys, *(f"{n}_2" for n in keys)).aggregate(**products)
+    whole = each.group_by("bucket", "unit").aggregate(m=each.m.sum())
+    sizes = whole.group_by("bucket").aggregate(
+        units=whole.count(), cubes=(whole.m * whole.m * whole.m).sum()
+    )
+    return cells, pairs, sizes
+
+
+@dataclass(frozen=True, eq=False)
+class _Cohort:
+    """Units whose first row is in one bucket: sums over them, with u's score m_u v + c_u.
+
+    v : (r,) the reference
+    rows, units : how many
+    scores : (r,) sum of the scores
+    mm, mmm : sums of the squares and cubes of m_u
+    mc, cc : (r,) and (r, r) sums of m_u c_u and c_u c_u'
+    """
+
+    v: Floats
+    rows: float
+    units: int
+    scores: Floats
+    mm: float
+    mmm: float
+    mc: Floats
+    cc: Floats
+
+    def around(self, theta: Floats) -> Floats:
+        """(r, r) sum over units of (S_u - m_u θ)(S_u - m_u θ)'."""
+        off = self.v - theta
+        mixed = off[:, None] * self.mc
+        return np.asarray(self.mm * off[:, None] * off + mixed + mixed.T + self.cc)
+
+
+def unit_evidence(
+    arms: ArmSet,
+    found: tuple[Rows, Rows, Rows],
+    cells: dict[Any, tuple[int, Floats]],
+    key_of: Any,
+    plan: Plan,
+    direction: Direction,
+    reference: bool,
+) -> tuple[Evidence, list[str]]:
+    """The evidence of units, in pieces by the period of their first row, and the pieces' labels.
+
+    A unit's score is the sum of those of its rows, m_u v + Σ b (w - i x'v) over its cells. The
+    squares are such that scores of single rows with them would have the variance of the units.
+
+    Parameters
+    ----------
+    found : what `unit_sums` gave
+    cells : the arm and the (r,) vector b of each key
+    key_of : the key of a row of sums; of its second half, given "_2"
+    """
+    sums, pairs, sizes = (_by_bucket(rows) for rows in found)
+    buckets = sorted(sums)
+    counts, totals = np.zeros(arms.size), np.zeros(arms.size)
+    cohorts, fit = [], ReferenceFit(arms)
+    for bucket in buckets:
+        own, now = sums[bucket], sizes[bucket][0]
+        m, s = _column(own, "m"), _column(own, "s")
+        v = np.zeros(arms.rank)
+        if reference:
+            v = fit.to(counts, totals, s.sum() / m.sum())
+        cohorts.append(_cohort(arms, own, pairs[bucket], now, cells, key_of, v))
+        index = np.array([cells[key_of(row, "")][0] for row in own])
+        np.add.at(counts, index, m)
+        np.add.at(totals, index, s)
+    rows = np.array([cohort.rows for cohort in cohorts])
+    period, labels = plan.periods(buckets, rows.astype(np.int64))
+    return _pieces(arms, cohorts, period, labels, direction)
+
+
+def _by_bucket(rows: Rows) -> dict[Any, Rows]:
+    out: dict[Any, Rows] = {}
+    for row in rows:
+        out.setdefault(row["bucket"], []).append(row)
+    return out
+
+
+def _column(rows: Rows, name: str) -> Floats:
+    return np.array([float(row[name]) for row in rows])
+
+
+def _cohort(
+    arms: ArmSet,
+    own: Rows,
+    pairs: Rows,
+    size: dict[str, Any],
+    cells: dict[Any, tuple[int, Floats]],
+    key_of: Any,
+    v: Floats,
+) -> _Cohort:
+    values = arm_values(arms.coordinates, v[None])[0]
+
+    def vectors(rows: Rows, end: str = "") -> tuple[Floats, Floats]:
+        """The b of each row's cell, and x'v of its arm."""
+        found = [cells[key_of(row, end)] for row in rows]
+        return np.array([b for _, b in found]), values[[k for k, _ in found]]
+
+    b, g = vectors(own)
+    m = _column(own, "m")
+    c = _column(own, "w") - g * _column(own, "i")
+    (left, h), (right, g) = vectors(pairs), vectors(pairs, "_2")
+    of = {name: _column(pairs, name) for name in ("mm", "mi", "mw", "ii", "iw", "wi", "ww")}
+    products = of["ww"] - g * of["wi"] - h * of["iw"] + g * h * of["ii"]
+    return _Cohort(
+        v,
+        float(m.sum()),
+        int(size["units"]),
+        np.asarray(m.sum() * v + (b * c[:, None]).sum(axis=0)),
+        float(of["mm"].sum()),
+        float(size["cubes"]),
+        (right * (of["mw"] - g * of["mi"])[:, None]).sum(axis=0),
+        np.asarray((left * products[:, None]).T @ right),
+    )
+
+
+def _pieces(
+    arms: ArmSet,
+    cohorts: list[_Cohort],
+    period: NDArray[np.int64],
+    labels: list[str],
+    direction: Direction,
+) -> tuple[Evidence, list[str]]:
+    """Evidence of periods; neighbours with few units are joined."""
+    groups: list[tuple[list[_Cohort], list[str]]] = []
+    for j, label in enumerate(labels):
+        new = [cohort for cohort, place in zip(cohorts, period, strict=True) if place == j]
+        if groups and min(_effective(groups[-1][0]), _effective(new)) < LEAST_UNITS:
+            groups[-1] = groups[-1][0] + new, [*groups[-1][1], label]
+        else:
+            groups.append((new, [label]))
+    freedom = max(sum(_effective(group) - 1 for group, _ in groups), 1.0)
+    few = float(scipy.stats.t.isf(0.025, freedom) / scipy.stats.norm.isf(0.025)) ** 2
+    rounds, scores, squares = [], [], []
+    for group, _ in groups:
+        rows = sum(cohort.rows for cohort in group)
+        total = np.sum([cohort.scores for cohort in group], axis=0)
+        spread = np.sum([cohort.around(total / rows) for cohort in group], axis=0)
+        rounds.append(round(rows))
+        scores.append(total)
+        squares.append(few * _correction(group) * spread + total[:, None] * total / rows)
+    named = [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for _, names in groups]
+    evidence = Evidence(
+        arms,
+        np.array([rounds], dtype=np.int64),
+        np.array([scores]),
+        np.array([squares]),
+        direction=direction,
+    )
+    return evidence, named
+
+
+def _effective(group: list[_Cohort]) -> float:
+    """As many units of equal size as have the same sum of squared sizes."""
+    return sum(c.rows for c in group) ** 2 / max(sum(c.mm for c in group), 1.0)
+
+
+def _correction(group: list[_Cohort]) -> float:
+    """What squares around the mean are too small by, since every unit pulls the mean to itself.
+
+    N/(N - 1) for N units of equal size. In general the expectation of Σ (S_u - m_u θ̂)² if the
+    variance of S_u is proportional to m_u², over its value with θ instead of θ̂.
+    """
+    rows, mm, mmm = (sum(getattr(c, name) for c in group) for name in ("rows", "mm", "mmm"))
+    return float(1 / max(1 - 2 * mmm / (rows * mm) + mm / rows**2, 0.05))
+
+
+def unit_finding(units: Units) -> Finding:
+    """Whether units that should keep their variant were seen with several."""
+    name, total = "units", f"{units.units:,} units"
+    if not units.kept:
+        text = (
+            f"Variants were drawn anew for every row: {units.several:,} of {total} have rows of "
+            "several."
+        )
+        return Finding(name, "ok", None, text)
+    if units.changed:
+        changed = counted(units.changed, "unit keeps its variant", "units keep their variant")
+        more = (
+            f" {changed} while the logged probability changes; the one of the first row was used, "
+            "with which the unit was drawn."
+        )
+    else:
+        more = ""
+    if not units.several:
+        return Finding(name, "ok", None, f"Each of {total} keeps its variant.{more}")
+    text = (
+        f"{units.several:,} of {total} have rows of several variants, although the others keep "
+        f"theirs; every row was counted for the variant that it shows.{more}"
+    )
+    if units.several <= CONTAMINATED * units.units:
+        return Finding(name, "ok", None, text)
+    return Finding(
+        name,
+        "warn",
+        None,
+        text,
+        "Find out why (lost cookies, several devices, a changed split). Such units blur the "
+        "differences; see whether the result holds without them.",
+    )
+
+
+def missing_finding(
+    names: Sequence[str], pieces: Sequence[LoggedSegment], missing: int, rows: int
+) -> Finding:
+    """Whether units of some variants miss rewards more often than those of others.
+
+    Parameters
+    ----------
+    pieces : with units for rows, those that miss no reward as rewarded
+    missing, rows : rewards that are missing, and all rows
+    """
+    name = "missing rewards"
+    if not missing:
+        return Finding(name, "ok", None, "No reward is missing.")
+    found = attrition_test(names, pieces)
+    units = sum(int(piece.rows[0]) for piece in pieces)
+    some = int(found.observed.sum())
+    text = f"{missing:,} of {rows:,} rewards are missing, in {some:,} of {units:,} units"
+    if found.p_value >= NOTICE:
+        text += f", in all variants alike (p = {found.p_value:.2g})."
+        if missing <= LOSS * rows:
+            return Finding(name, "ok", found.p_value, text)
+        advice = "Means over those who answered are right only if missing does not depend on the "
+        return Finding(name, "warn", found.p_value, text, advice + "reward.")
+    return Finding(
+        name,
+        "fail" if found.p_value < ALARM else "warn",
+        found.p_value,
+        f"{text}, more often in those of {found.culprit} (p = {found.p_value:.2g}).",
+        f"Find why rewards of {found.culprit} are lost; if no reward means failure, count it as 0, "
+        "else the comparison is between different people.",
+    )
+
+
+def duplicate_finding(log: Log, table: Any) -> Finding:
+    """Whether a unit has several rows at one time, and whether these differ."""
+    alike = table.group_by("unit", "timestamp").aggregate(
+        rows=table.count(), arms=table.arm.nunique(), rewards=table.r.nunique()
+    )
+    again = alike.filter((alike.rows > 1) & alike.unit.notnull())
+    differ = (again.arms > 1) | (again.rewards > 1)
+    [found] = log.fetch(
+        again.aggregate(
+            more=(again.rows - 1).sum(where=~differ).fill_null(0),
+            other=again.count(where=differ),
+        )
+    )
+    name = "duplicate rows"
+    if found["other"]:
+        return Finding(
+            name,
+            "fail",
+            None,
+            f"{found['other']:,} times rows of the same unit and time differ in arm or reward: "
+            f"{_places(log, again.filter(differ))}.",
+            "Find out which of them is true and leave the others out.",
+        )
+    if found["more"]:
+        return Finding(
+            name,
+            "warn",
+            None,
+            f"{found['more']:,} rows repeat another of the same unit, time, arm and reward: "
+            f"{_places(log, again)}.",
+            "They were counted as often as they stand there; remove them if they are copies.",
+        )
+    return Finding(name, "ok", None, "No unit has two rows of the same time.")
+
+
+def _places(log: Log, again: Any) -> str:
+    """The rows of the first few of these units and times."""
+    keys = ["unit", "timestamp"]
+    first = again.order_by(["timestamp", "unit"]).limit(SHOWN).select(*keys)
+    places: dict[tuple[Any, Any], list[str]] = {}
+    for part in log.parts:
+        table = part.table.mutate(row=part.number(part.table))
+        rows = table.semi_join(first, keys).select(*keys, "row").order_by(["timestamp", "row"])
+        for row in log.fetch(rows.limit(MOST_ROWS)):
+            place = f"{part.name} row {row['row']}".strip()
+            places.setdefault((row["unit"], row["timestamp"]), []).append(place)
+    shown = [f"{' and '.join(rows)} (unit {unit})" for (unit, _), rows in places.items()]
+    return ", ".join(shown)
+
+
+def visits_finding(log: Log, first: Any, units: Units) -> Finding:
+    """Whether units of some variants have more rows than those of others.
+
+    first : as `first_rows` makes it, with a column p. The sum over the units of a variant of their
+    rows above the average, each standing for 1/p, is zero on average if the variant does not
+    matter to how often units come.
+    """
+    p, off = first.p, first.visits - units.rows / units.units
+    each = first.group_by("arm").aggregate(
+        units=first.count(),
+        rows=first.visits.sum(),
+        off=(off / p).sum(),
+        spread=(off * off * (1 / p - 1) / p).sum(),
+    )
+    rows = sorted(log.fetch(each), key=lambda row: str(row["arm"]))
+    sizes = np.sqrt(np.maximum(_column(rows, "spread"), 1e-300))
+    z = np.where(_column(rows, "spread") > 1e-9, _column(rows, "off") / sizes, 0.0)
+    tails = 2 * scipy.stats.norm.sf(np.abs(z))
+    p_value = float(min(1.0, tails.min() * len(rows)))
+    worst = rows[int(tails.argmin())]
+    name = "visits per unit"
+    if p_value >= NOTICE:
+        text = f"Units of all variants have about as many rows (p = {p_value:.2g})."
+        return Finding(name, "ok", p_value, text)
+    mean = float(worst["rows"]) / float(worst["units"])
+    text = (
+        f"Units of {worst['arm']} have {mean:.3g} rows on average, of all variants "
+        f"{units.rows / units.units:.3g} (p = {p_value:.2g})."
+    )
+    return Finding(
+        name,
+        "warn",
+        p_value,
+        text,
+        "A variant that brings units back changes what an average over rows is about. Add up the "
+        "rewards of each unit and analyse one row for each.",
+    )
