@@ -89,6 +89,7 @@ class _Question:
     reference: bool
     thorough: bool
     budget: int | None
+    by_unit: bool
     units: Units | None
 
     @property
@@ -140,8 +141,9 @@ def analyze(
     anytime : intervals that hold at every look, for a test that was watched and might have been
         stopped at any time; else they hold for one look at an end that was fixed in advance
     budget : rows that were planned for the whole test; needed with `anytime`
-    units : find out variances by unit if the log has a column unit (or user_id, visitor_id and the
-        like) and units have several rows; False takes all rows as independent
+    units : compute variances by unit if units have several rows. Units are in the column unit, or
+        in one called user_id, visitor_id, customer_id or the like; False takes all rows as
+        independent
     memory : that DuckDB may use
 
     Examples
@@ -205,7 +207,7 @@ def _answer(
         frame = with_units(frame)
         units = count_units(log, frame, rows, sample=not thorough)
     asked = _Question(
-        log, frame, plan, rows, given, told, faults, *options, thorough, budget, units
+        log, frame, plan, rows, given, told, faults, *options, thorough, budget, by_unit, units
     )
     linear = given is not None and not is_one_hot(given.coordinates)
     vector = log.has("probabilities") or (bool(log.vector) and not log.has("probability"))
@@ -279,7 +281,7 @@ def _grouped(asked: _Question, table: Any, columns: list[str]) -> Any:
     assert asked.units is not None
     if asked.units.nameless:
         table = each_with_unit(table)
-    if asked.kept and asked.units.changed:
+    if asked.kept and (asked.units.changed or "p" not in table.columns):
         table = with_first_probabilities(table, columns)
     return table
 
@@ -294,8 +296,10 @@ def _unit_evidence(
 ) -> tuple[Evidence, list[str]]:
     """Evidence by unit; `cells` has the vector of every key, or makes it of the rows of sums."""
     log = asked.log
-    sums = unit_sums(table, keys, asked.plan, log.backend, weigh)
-    found = tuple(_limited(log, part) for part in sums)
+    cells_of, pairs_of, sizes_of = unit_sums(table, keys, asked.plan, log.backend, weigh)
+    found = _limited(log, cells_of), _limited(log, pairs_of), _limited(log, sizes_of)
+    if not found[0]:
+        raise _no_reward(asked)
     known = cells(found[0]) if callable(cells) else cells
     evidence, labels = unit_evidence(
         arms,
@@ -430,10 +434,7 @@ def _analysis(
 ) -> Analysis:
     log = asked.log
     if not evidence.played[0]:
-        raise InvalidInputError(
-            f"{log.name} has {asked.rows:,} rows, but not one reward. Is {log.theirs['reward']} "
-            "the right column?"
-        )
+        raise _no_reward(asked)
     if asked.span is not None:
         findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.span)
     intervals, drift = (
@@ -441,8 +442,10 @@ def _analysis(
         drift_report(evidence, _few(labels, evidence), asked.level),
     )
     notes = [_period_note(asked.plan)]
-    if log.theirs["unit"] != "unit":
+    if log.has("unit") and log.theirs["unit"] != "unit":
         notes.append(f"Units are those of the column {log.theirs['unit']}.")
+    if asked.units is None and log.has("unit") and not asked.by_unit:
+        notes.append("All rows are taken as independent, whatever their unit.")
     if asked.units is not None:
         findings.append(unit_finding(asked.units))
         notes.append(asked.units.note)
@@ -464,6 +467,8 @@ def _analysis(
         notes.append("Duplicates were not looked for.")
     else:
         notes.append("Order of rows and duplicates were not looked at.")
+    if asked.by_unit and log.has("unit") and asked.units is None and not asked.thorough:
+        notes.append("No unit has several rows, or hardly any: of files one in 64 was looked for.")
     with np.errstate(invalid="ignore"):
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return Analysis(
@@ -481,6 +486,13 @@ def _analysis(
         notes=tuple(notes),
         units=asked.units,
         anytime=asked.budget is not None,
+    )
+
+
+def _no_reward(asked: _Question) -> InvalidInputError:
+    return InvalidInputError(
+        f"{asked.log.name} has {asked.rows:,} rows, but not one reward. Is "
+        f"{asked.log.theirs['reward']} the right column?"
     )
 
 

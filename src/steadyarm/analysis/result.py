@@ -127,7 +127,7 @@ class Analysis:
             "log": self.log,
             "rows": self.rows,
             "rewards": self.rewards,
-            "units": None if self.units is None else asdict(self.units) | {"kept": self.units.kept},
+            "units": None if self.units is None else asdict(self.units),
             "anytime": self.anytime,
             "recommended": self.recommended,
             "plausible": list(self.plausible),

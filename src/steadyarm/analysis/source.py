@@ -18,6 +18,10 @@ __all__ = ["COLUMNS", "PREFIX", "Log", "Part", "fetch", "open_log"]
 T = TypeVar("T")
 REQUIRED = ("timestamp", "arm", "reward")
 COLUMNS = (*REQUIRED, "probability", "unit", "segment", "block", "probabilities")
+UNITS = (  # what others call the unit, looked for if there is no column unit
+    *("unit_id", "user_id", "userid", "user", "visitor_id", "visitorid", "visitor"),
+    *("customer_id", "customerid", "customer"),
+)
 SUFFIXES = {
     "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
     "parquet": (".parquet", ".pq"),
@@ -214,7 +218,7 @@ def _files(
     paths: list[Path],
     kind: str,
     query: str | None,
-    columns: Mapping[str, str] | None,
+    given: Mapping[str, str] | None,
     memory: str,
 ) -> Log:
     """Files through DuckDB. All of a CSV file is text at first, so that broken values have rows."""
@@ -242,7 +246,8 @@ def _files(
     def opened() -> Log:
         whole = read(paths, "log")
         if query is not None:
-            return _log(name, connection.sql(query), columns, None, ordered=True)
+            return _log(name, connection.sql(query), given, None, ordered=True)
+        columns = _with_unit(given, whole)
         first = _named(whole, columns, name)
         several = len(paths) > 1
         parts = tuple(
@@ -350,10 +355,22 @@ def _log(
     secret: str | None,
     ordered: bool = False,
 ) -> Log:
+    columns = _with_unit(columns, table)
     named = _named(table, columns, name)
     counted = "of the query's result" if ordered else "in order of time and unit"
     part = Part("", named, _in_file if ordered else _by_time)
     return Log(name, named, _theirs(columns), (part,), ordered, counted, secret)
+
+
+def _with_unit(columns: Mapping[str, str] | None, table: Any) -> dict[str, str]:
+    """The names of columns, with that of the unit if it goes by a usual name."""
+    mapped = dict(columns or {})
+    if "unit" in mapped or "unit" in table.columns:
+        return mapped
+    taken = set(mapped.values())
+    there = {name.lower(): name for name in table.columns if name not in taken}
+    found = [there[name] for name in UNITS if name in there]
+    return mapped | ({"unit": found[0]} if found else {})
 
 
 def _theirs(columns: Mapping[str, str] | None) -> dict[str, str]:

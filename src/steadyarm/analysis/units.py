@@ -60,7 +60,7 @@ class Units:
     units, rows : in the log; a row without a unit is one of its own
     repeated : units with several rows
     several : units with rows of several variants
-    expected : as many as would have several at least, if every row were drawn anew
+    kept : whether units keep their variant, but for few; else it is drawn anew for every row
     changed : units that keep their variant while the logged probability changes
     nameless : rows without a unit
     """
@@ -69,14 +69,9 @@ class Units:
     rows: int
     repeated: int
     several: int
-    expected: float
+    kept: bool
     changed: int
     nameless: int
-
-    @property
-    def kept(self) -> bool:
-        """Whether units keep their variant, but for few; else it is drawn anew for every row."""
-        return self.several < self.expected / 2
 
     @property
     def note(self) -> str:
@@ -106,6 +101,9 @@ def with_units(table: Any) -> Any:
 
 def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
     """How often units are in the log; None if each has one row.
+
+    Drawn anew for every row, a unit with several rows has several variants with probability
+    1 - p at least. Where less than half as many have, units are taken to keep their variant.
 
     sample : look at one of 64 units at first, and at all only if one of them is there again
     """
@@ -143,7 +141,7 @@ def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
         rows,
         int(found["repeated"]),
         int(found["several"]),
-        float(expected),
+        int(found["several"]) < expected / 2,
         int(found.get("changed") or 0),
         nameless,
     )

@@ -21,11 +21,13 @@ __all__ = ["add_parser", "read_arms", "run"]
 EPILOG = """\
 A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward and,
 if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue.
+Where units have several rows, variances are by unit.
 
   steadyarm analyze log.parquet
   steadyarm analyze logs/ --period week --direction minimize
   steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
   steadyarm analyze log.csv --arms layouts.toml --report report.html
+  steadyarm analyze log.csv --column unit=session --anytime --budget 20000
 
 Arms with features in common (--arms) need the whole allocation of every row: a column
 probabilities (JSON), a column p_NAME for every arm, or a column segment within which
@@ -97,6 +99,23 @@ def add_parser(commands: Any) -> None:
         help="look for unsorted and duplicate rows (default: up to five million rows)",
     )
     parser.add_argument(
+        "--anytime",
+        action="store_true",
+        help="intervals that hold at every look, for a test that was watched and might have been "
+        "stopped early; needs --budget",
+    )
+    parser.add_argument(
+        "--budget",
+        type=int,
+        metavar="ROWS",
+        help="rows that were planned for the whole test, for --anytime",
+    )
+    parser.add_argument(
+        "--no-units",
+        action="store_true",
+        help="take all rows as independent, even if units (users, visitors) have several",
+    )
+    parser.add_argument(
         "--memory", default="2GB", help="that DuckDB may use (default: %(default)s)"
     )
     add_format(parser)
@@ -121,6 +140,9 @@ def run(args: argparse.Namespace) -> None:
         missing=args.missing,
         reference=not args.no_reference,
         thorough=args.thorough,
+        anytime=args.anytime,
+        budget=args.budget,
+        units=not args.no_units,
         memory=args.memory,
     )
     print(json.dumps(found.to_dict(), default=str) if args.format == "json" else found)

@@ -1,0 +1,343 @@
+"""Units with several rows: variances are those of single rows added up by hand, unit by unit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+
+import steadyarm as sa
+from steadyarm.cli.main import main
+from tests.analysis.logs import (
+    START,
+    Row,
+    random_rows,
+    write_csv,
+    write_parquet,
+    write_postgres,
+    write_sqlite,
+)
+
+NAMES = ["A", "B", "C"]
+
+
+def repeated_rows(
+    units: int = 240, sticky: bool = True, heavy: bool = True, seed: int = 0, p_moves: bool = False
+) -> list[Row]:
+    """Rows of units that come again over days, drawn once or at every visit."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(3, 5.0), size=4) * 0.7 + 0.1
+    made = []
+    for u in range(units):
+        day, level = u * 4 // units, float(rng.normal())
+        k = int(rng.choice(3, p=p[day]))
+        for visit in range(1 + int(rng.geometric(0.3)) * heavy + 2 * (not heavy)):
+            now = day if visit == 0 else min(day + int(rng.integers(3)), 3)
+            if not sticky:
+                k = int(rng.choice(3, p=p[now]))
+            logged = now if p_moves or not sticky else day
+            time = START + timedelta(days=now, seconds=60 * u + visit)
+            reward = 5 + level + 0.3 * k + float(rng.normal())
+            made.append(Row(time, f"u{u}", NAMES[k], float(p[logged, k]), reward))
+    return sorted(made, key=lambda row: row.timestamp)
+
+
+def unit_scores(rows: Sequence[Row]) -> tuple[Any, Any, Any]:
+    """Each unit's day, rows and score sum, the references being means of earlier days' units."""
+    units: dict[Any, list[Row]] = {}
+    for row in rows:
+        units.setdefault(row.unit, []).append(row)
+    day = {unit: min(row.timestamp for row in own).date() for unit, own in units.items()}
+    seen, total = np.zeros(3), np.zeros(3)
+    days, sizes, scores = [], [], []
+    for today in sorted(set(day.values())):
+        here = [own for unit, own in units.items() if day[unit] == today]
+        mean = np.mean([row.reward for own in here for row in own])
+        common = total.sum() / seen.sum() if seen.any() else mean
+        v = np.where(seen > 0, total / np.maximum(seen, 1), common)
+        for own in here:
+            score = len(own) * v
+            for row in own:
+                k = NAMES.index(row.arm)
+                score[k] += (row.reward - v[k]) / row.probability
+            days.append(today)
+            sizes.append(len(own))
+            scores.append(score)
+        for own in here:
+            for row in own:
+                seen[NAMES.index(row.arm)] += 1
+                total[NAMES.index(row.arm)] += row.reward
+    return np.array(days), np.array(sizes, dtype=float), np.array(scores)
+
+
+def assert_like_units(found: sa.Analysis, rows: Sequence[Row]) -> None:
+    """Scores, and variances around the mean, are those of the units."""
+    days, sizes, scores = unit_scores(rows)
+    evidence = found.evidence
+    np.testing.assert_allclose(evidence.theta[0], scores.sum(axis=0) / sizes.sum(), rtol=1e-10)
+    assert evidence.played[0] == sizes.sum() == len(rows)
+    groups = [days == day for day in sorted(set(days))]
+    assert evidence.rounds.shape[1] == len(groups)
+    effective = [sizes[g].sum() ** 2 / (sizes[g] ** 2).sum() for g in groups]
+    few = (
+        scipy.stats.t.isf(0.025, sum(effective) - len(groups)) / scipy.stats.norm.isf(0.025)
+    ) ** 2
+    for j, group in enumerate(groups):
+        m, s = sizes[group], scores[group]
+        off = s - m[:, None] * s.sum(axis=0) / m.sum()
+        squares, cubes = (m**2).sum(), (m**3).sum()
+        factor = few / (1 - 2 * cubes / (m.sum() * squares) + squares / m.sum() ** 2)
+        total = evidence.scores[0, j]
+        variance = evidence.squares[0, j] - np.outer(total, total) / evidence.rounds[0, j]
+        np.testing.assert_allclose(variance, factor * off.T @ off, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+def test_variances_are_those_of_units(sticky: bool, tmp_path: Path, postgres: str) -> None:
+    rows = repeated_rows(sticky=sticky)
+    write_postgres(postgres, rows, "units")
+    for found in (
+        sa.analyze(write_csv(tmp_path / "log.csv", rows)),
+        sa.analyze(write_parquet(tmp_path / "log.parquet", rows)),
+        sa.analyze(write_sqlite(tmp_path / "log.db", rows)),
+        sa.analyze(postgres, table="units"),
+    ):
+        assert_like_units(found, rows)
+        assert found.units is not None
+        assert (found.units.units, found.units.rows, found.units.kept) == (240, len(rows), sticky)
+        assert found.intervals.method == found.drift.method == "units"
+        said = f"Variance by unit (240 units, {len(rows):,} rows)"
+        assert said in found.intervals.assumption
+        assert said in str(found)
+
+
+def test_days_with_few_new_units_are_joined(tmp_path: Path) -> None:
+    rows = [row for row in repeated_rows(seed=1) if int(row.unit[1:]) < 130]
+    found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
+    days, sizes, scores = unit_scores(rows)
+    assert [int((days == day).sum()) for day in sorted(set(days))] == [60, 60, 10]
+    assert found.drift.periods == ("2026-03-01", "2026-03-02 to 2026-03-03")
+    np.testing.assert_allclose(found.estimates, scores.sum(axis=0) / sizes.sum(), rtol=1e-10)
+    assert found.evidence.rounds[0].tolist() == [sizes[:60].sum(), sizes[60:].sum()]
+
+
+def test_one_row_a_unit_is_as_ever(tmp_path: Path) -> None:
+    found = sa.analyze(write_csv(tmp_path / "log.csv", random_rows()))
+    assert found.units is None
+    assert found.intervals.method == "rounds"
+
+
+def test_sums_by_segment_and_vector_say_the_same(tmp_path: Path) -> None:
+    """Arms that share nothing, told in other ways: the scores are those of single probabilities."""
+    rows = repeated_rows(sticky=False, seed=3)
+    own = sa.analyze(write_csv(tmp_path / "log.csv", rows))
+    shares: dict[str, dict[str, float]] = {}
+    for row in rows:
+        shares.setdefault(str(row.timestamp.date()), {})[row.arm] = row.probability
+    told = [replace(r, probability=json.dumps(shares[str(r.timestamp.date())])) for r in rows]
+    names = ("timestamp", "unit", "arm", "probabilities", "reward")
+    vector = sa.analyze(write_csv(tmp_path / "v.csv", told, names))
+    lines = ["timestamp,unit,arm,probability,reward,segment"]
+    lines += [
+        f"{r.timestamp.isoformat()},{r.unit},{r.arm},{r.probability!r},{r.reward!r},{r.timestamp.day}"
+        for r in rows
+    ]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(lines))
+    features = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    linear = sa.analyze(path, arms=sa.ArmSet.from_features(features, NAMES))
+    for found in (vector, linear):
+        assert found.units is not None
+        assert not found.units.kept
+        np.testing.assert_allclose(found.estimates, own.estimates, rtol=1e-9)
+        errors = found.intervals.standard_errors
+        np.testing.assert_allclose(errors, own.intervals.standard_errors, rtol=1e-9)
+        np.testing.assert_allclose(found.intervals.gap_low, own.intervals.gap_low, atol=1e-3)
+
+
+def test_a_kept_variant_counts_with_its_first_probability(tmp_path: Path) -> None:
+    """Whatever an adaptive system logs at later visits."""
+    current = repeated_rows(seed=5, p_moves=True)
+    first = repeated_rows(seed=5)
+    found = sa.analyze(write_csv(tmp_path / "log.csv", current))
+    assert_like_units(found, first)
+    assert found.units is not None
+    assert found.units.changed > 20
+    [finding] = [f for f in found.health.findings if f.name == "units"]
+    assert "the one of the first row was used" in finding.explanation
+
+
+@pytest.mark.parametrize("p_moves", [True, False])
+def test_kept_variants_told_by_vectors(p_moves: bool, tmp_path: Path) -> None:
+    rows, first = repeated_rows(seed=11, p_moves=p_moves), repeated_rows(seed=11)
+    shares: dict[Any, dict[str, float]] = {}
+    day = {row.unit: row.timestamp.date() for row in reversed(rows)}
+    for row in first:
+        shares.setdefault(day[row.unit], {})[row.arm] = row.probability
+    told = [
+        replace(r, probability=json.dumps(shares[r.timestamp.date() if p_moves else day[r.unit]]))
+        for r in rows
+    ]
+    names = ("timestamp", "unit", "arm", "probabilities", "reward")
+    found = sa.analyze(write_csv(tmp_path / "v.csv", told, names))
+    assert_like_units(found, first)
+    own = sa.analyze(write_csv(tmp_path / "log.csv", first))
+    assert own.units is not None
+    assert found.units == own.units
+    units = [f for f in found.health.findings if f.name == "assignments"]
+    assert units[0].status == "ok"
+
+
+def test_contamination_is_counted(tmp_path: Path) -> None:
+    rows = repeated_rows(seed=6)
+    twice = [i for i, row in enumerate(rows) if row.unit in ("u3", "u40", "u77")]
+    for unit in ("u3", "u40", "u77"):
+        last = max(i for i in twice if rows[i].unit == unit)
+        other = next(name for name in NAMES if name != rows[last].arm)
+        rows.append(
+            replace(rows[last], arm=other, timestamp=rows[last].timestamp + timedelta(seconds=1))
+        )
+    found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
+    [finding] = [f for f in found.health.findings if f.name == "units"]
+    assert finding.status == "warn"
+    assert finding.explanation.startswith("3 of 240 units have rows of several variants")
+    assert "every row was counted for the variant that it shows" in finding.explanation
+    assert_like_units(found, rows)
+
+
+def test_rows_without_a_unit_are_units(tmp_path: Path) -> None:
+    rows = repeated_rows(seed=7)
+    lone = [replace(row, unit=None) for row in rows[:20]]
+    named = [replace(row, unit=f"lone {i}") for i, row in enumerate(rows[:20])]
+    nameless = sa.analyze(write_parquet(tmp_path / "log.parquet", lone + rows[20:]))
+    alone = sa.analyze(write_csv(tmp_path / "log.csv", named + rows[20:]))
+    assert nameless.units is not None
+    assert alone.units is not None
+    assert nameless.units.units == alone.units.units
+    assert "20 rows without a unit count as one each" in str(nameless)
+    np.testing.assert_allclose(nameless.estimates, alone.estimates, rtol=1e-10)
+    np.testing.assert_allclose(
+        nameless.intervals.standard_errors, alone.intervals.standard_errors, rtol=1e-8
+    )
+
+
+def test_usual_names_of_units_are_found(tmp_path: Path) -> None:
+    rows = repeated_rows(seed=8)
+    names = ("timestamp", "User_ID", "arm", "probability", "reward")
+    log = write_csv(tmp_path / "log.csv", rows, names)
+    found = sa.analyze(log)
+    assert_like_units(found, rows)
+    assert "Units are those of the column User_ID." in found.notes
+    by_row = sa.analyze(log, units=False)
+    assert by_row.units is None
+    assert "All rows are taken as independent, whatever their unit." in by_row.notes
+    assert by_row.intervals.standard_errors.max() < found.intervals.standard_errors.max()
+    mapped = sa.analyze(write_csv(tmp_path / "2.csv", rows, ("timestamp", "who", *names[2:])))
+    assert mapped.units is None  # no usual name, not mapped
+    with pytest.raises(sa.InvalidInputError, match="has no column user"):
+        sa.analyze(log, columns={"unit": "user"})
+
+
+def test_large_logs_look_at_some_units_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = repeated_rows(600, seed=9)
+    log = write_parquet(tmp_path / "log.parquet", rows)
+    monkeypatch.setattr("steadyarm.analysis.analyze_log.SMALL", 10)
+    assert sa.analyze(log).units == sa.analyze(log, thorough=True).units
+    single = [replace(row, unit=i) for i, row in enumerate(rows)]
+    found = sa.analyze(write_parquet(tmp_path / "single.parquet", single))
+    assert found.units is None
+    assert any("one in 64" in note for note in found.notes)
+
+
+def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:
+    """A unit with a hundred rows is one draw; so is one that answers never."""
+    rng = np.random.default_rng(2)
+    rows = []
+    for u in range(400):
+        arm, visits = "AB"[u % 2], 40 if u in (0, 2, 4, 6) else 3  # all of A
+        for visit in range(visits):
+            time = START + timedelta(days=u // 100, seconds=100 * u + visit)
+            reward = None if u % 20 < 2 else float(rng.normal())
+            rows.append(Row(time, u, arm, 0.5, reward))
+    log = write_parquet(tmp_path / "log.parquet", rows)
+    health = {f.name: f for f in sa.analyze(log, missing="drop").health.findings}
+    assert health["assignments"].p_value == pytest.approx(1.0)
+    assert "rewards are missing, in 40 of 400 units, in all variants alike" in (
+        health["missing rewards"].explanation
+    )
+    by_row = {f.name: f for f in sa.analyze(log, missing="drop", units=False).health.findings}
+    assert by_row["assignments"].status == "fail"
+    assert (
+        "got 748 of 1,348 visits, about 74 more than it should"
+        in (by_row["assignments"].explanation)
+        or "got 600 of 1,348 visits, about 74 fewer than it should"
+        in by_row["assignments"].explanation
+    )
+    lost = [row for row in rows if not (row.arm == "B" and row.unit % 3 == 0)]
+    gone = {
+        f.name: f
+        for f in sa.analyze(
+            write_parquet(tmp_path / "2.parquet", lost), missing="drop"
+        ).health.findings
+    }
+    assert gone["assignments"].status == "fail"
+    assert (
+        "B got 133 of 333 units, about 34 fewer than it should" in gone["assignments"].explanation
+    )
+
+
+def test_variants_that_bring_units_back_are_noticed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = []
+    for u in range(600):
+        k = int(rng.integers(2))
+        for visit in range(2 + int(rng.poisson(2 + k))):
+            time = START + timedelta(days=u // 150, seconds=100 * u + visit)
+            rows.append(Row(time, u, "AB"[k], 0.5, float(rng.normal())))
+    found = sa.analyze(write_parquet(tmp_path / "log.parquet", rows))
+    [finding] = [f for f in found.health.findings if f.name == "visits per unit"]
+    assert finding.status == "warn"
+    assert "analyse one row for each" in finding.advice
+
+
+def test_intervals_for_every_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from steadyarm.inference.sequences import confidence_sequence
+
+    for rows in (random_rows(), repeated_rows(seed=4)):
+        log = write_csv(tmp_path / "log.csv", rows)
+        once = sa.analyze(log)
+        always = sa.analyze(log, anytime=True, budget=1000)
+        true = confidence_sequence(once.evidence, 1000)
+        np.testing.assert_allclose(always.intervals.low, true.low, rtol=1e-9)
+        np.testing.assert_allclose(always.intervals.gap_high, true.gap_high, rtol=1e-9)
+        assert (always.intervals.low < once.intervals.low).all()
+        assert (once.anytime, always.anytime) == (False, True)
+        assert any("end of the test was fixed in advance" in note for note in once.notes)
+        assert any("planned for 1,000 rows" in note for note in always.notes)
+        assert main(["analyze", str(log), "--anytime", "--budget", "1000", "--format", "json"]) == 0
+        printed, same = json.loads(capsys.readouterr().out), always.to_dict()
+        assert printed["notes"] == same["notes"]
+        assert (printed["method"], printed["anytime"]) == (same["method"], True)
+        for one, other in zip(printed["arms"], same["arms"], strict=True):
+            assert one["gap_interval"] == pytest.approx(other["gap_interval"], rel=1e-9)
+    with pytest.raises(sa.InvalidInputError, match="anytime needs the budget"):
+        sa.analyze(log, anytime=True)
+    with pytest.raises(sa.InvalidInputError, match="anytime=True"):
+        sa.analyze(log, budget=100)
+    assert main(["analyze", str(log), "--no-units", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["units"] is None
+
+
+def test_a_log_without_rewards_is_refused(tmp_path: Path) -> None:
+    rows = [replace(row, reward=None) for row in repeated_rows()]
+    with pytest.raises(sa.InvalidInputError, match="but not one reward"):
+        sa.analyze(write_csv(tmp_path / "log.csv", rows), missing="drop")
