@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,12 +11,12 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.limits import error_and_skew, in_passes, others_than, skewed_limits
-from steadyarm.inference.quantiles import critical_values
+from steadyarm.inference.quantiles import critical_values, pairwise_value
 from steadyarm.inference.shortlist import shortlisted
 from steadyarm.inference.variance import score_scatter
 from steadyarm.validation import check_fraction
 
-__all__ = ["Intervals", "fixed_budget", "gap_directions", "recommended_arms"]
+__all__ = ["Intervals", "fixed_budget", "gap_directions", "recommended_arms", "settled"]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -32,9 +32,10 @@ ASSUMPTIONS = {
 class Intervals:
     """What can be said of n tests; unknown is infinite, never nan.
 
-    Each of the three statements, on all values, on all gaps and on the plausible set, holds with
-    probability `level`, each over all arms at once and whichever arm is recommended. Of a large
-    set the numbers of a short list are there, and statements hold over the whole set all the same.
+    Each of the four statements, on all values, on all gaps, on the plausible set and on the
+    winner, holds with probability `level`, each over all arms at once and whichever arm is
+    recommended. They never contradict each other (docs/inference.md). Of a large set the numbers
+    of a short list are there, and statements hold over the whole set all the same.
 
     Attributes
     ----------
@@ -43,6 +44,8 @@ class Intervals:
     estimates, low, high : (n, K) time-averaged reward of every arm over the rounds played
     gaps, gap_low, gap_high : (n, K) by how much the recommended arm is better; 0 for itself
     plausible : (n, K) arms that cannot be ruled out as the best
+    winner : (n,) whether the recommended arm is declared the winner; an arm that is not better than
+        every other is declared with probability 1 - level at most, ties included
     standard_errors : (n, K) of the estimates
     rounds : (n,) rounds played
     level : probability of each statement
@@ -61,6 +64,7 @@ class Intervals:
     gap_low: Floats
     gap_high: Floats
     plausible: Booleans
+    winner: Booleans
     standard_errors: Floats
     rounds: NDArray[np.int64]
     level: float
@@ -86,7 +90,7 @@ def fixed_budget(
 
     Parameters
     ----------
-    level : probability of each of the three statements
+    level : probability of each of the four statements
     recommended : (n,) arm of each test that gaps are measured from; by default the best estimate
 
     Examples
@@ -99,8 +103,8 @@ def fixed_budget(
     >>> found = fixed_budget(Evidence.from_segments(arms, [(half, stats)]))
     >>> found.low.round(2).tolist(), found.high.round(2).tolist()
     ([[0.46, 0.19]], [[0.74, 0.41]])
-    >>> found.plausible_names()
-    ('A',)
+    >>> found.plausible_names(), found.winner.tolist()
+    (('A',), [True])
     """
     alpha = 1 - check_fraction(level, "level")
     best = recommended_arms(evidence, recommended)
@@ -110,6 +114,9 @@ def fixed_budget(
     scatter = score_scatter(evidence)
     T = np.maximum(evidence.played, 1)[:, None]
     z, z_pair, z_best = critical_values(X, scatter.total, scatter.freedom, alpha, evidence.family)
+    z_win = pairwise_value(scatter.freedom, alpha)[:, None]
+    z_best = np.maximum(z_best, z_win)  # ruling out an arm and declaring a winner agree
+    z_pair = np.maximum(z_pair, z_best.max(axis=1))
     everywhere = np.broadcast_to(X, (len(best), *X.shape))
     error, skew = error_and_skew(everywhere, evidence, scatter)
     low, high = skewed_limits(evidence.estimates, error / T, skew / T, z[:, None])
@@ -118,12 +125,16 @@ def fixed_budget(
     gap_error, gap_skew = error_and_skew(D, evidence, scatter)
     gap_low, gap_high = skewed_limits(gaps, gap_error / T, gap_skew / T, z_pair[:, None])
     lead, _ = skewed_limits(gaps, gap_error / T, gap_skew / T, z_best)
+    ahead, _ = skewed_limits(gaps, gap_error / T, gap_skew / T, z_win)
     rows = np.arange(len(best))
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
-    others = 0
+    ahead[rows, best] = np.inf
+    winner, others = (ahead > 0).all(axis=1), 0
     if evidence.whole is not None:
+        if winner[0]:
+            winner[0] = in_passes(evidence, scatter, X[best[0]], z_win[0, 0]).sum() == 1
         others = others_than(evidence, in_passes(evidence, scatter, X[best[0]], z_best[0, 0]))
-    return Intervals(
+    found = Intervals(
         arms=evidence.arms,
         recommended=best,
         estimates=evidence.estimates,
@@ -133,6 +144,7 @@ def fixed_budget(
         gap_low=gap_low,
         gap_high=gap_high,
         plausible=lead <= 0,
+        winner=winner,
         standard_errors=error / T,
         rounds=evidence.played,
         level=float(level),
@@ -140,6 +152,19 @@ def fixed_budget(
         assumption=ASSUMPTIONS[scatter.method],
         shown=evidence.shown,
         others=others,
+    )
+    return settled(found)
+
+
+def settled(found: Intervals) -> Intervals:
+    """What follows where a winner is declared: no other arm is plausible, no gap is below 0."""
+    alone = np.arange(found.arms.size) == found.recommended[:, None]
+    winner = found.winner[:, None]
+    return replace(
+        found,
+        plausible=np.where(winner, alone, found.plausible),
+        gap_low=np.where(winner, np.maximum(found.gap_low, 0.0), found.gap_low),
+        others=0 if found.winner.all() else found.others,
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from steadyarm import linalg
 from steadyarm.compiled import kernel
 
-__all__ = ["MOST_PAIRED", "critical_values"]
+__all__ = ["MOST_PAIRED", "critical_values", "pairwise_value"]
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +64,20 @@ def critical_values(
         pairs[rows] = np.minimum(p, min(sure, tail.isf(alpha / max(K * (K - 1), 2))))
         best[rows] = np.minimum(b, min(sure, tail.isf(alpha / max(K - 1, 1))))
     return values, pairs, best
+
+
+def pairwise_value(freedom: Floats, alpha: float) -> Floats:
+    """(n,) standard errors by which a winner must lead every other arm, each arm by itself.
+
+    The two-sided value of a single pair, however many arms there are: the winner has to pass all
+    comparisons, not one of them (docs/inference.md proves it).
+
+    Examples
+    --------
+    >>> pairwise_value(np.array([10.0, np.inf]), 0.05).round(3).tolist()
+    [2.228, 1.96]
+    """
+    return np.asarray(scipy.stats.t.isf(alpha / 2, freedom))
 
 
 def _bounds(

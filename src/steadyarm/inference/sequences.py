@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -13,7 +13,7 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
 from steadyarm.inference.bounded import FarScales, bounded_terms, far_scales
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import Intervals, gap_directions, recommended_arms
+from steadyarm.inference.intervals import Intervals, gap_directions, recommended_arms, settled
 from steadyarm.inference.limits import (
     SOME,
     TINY,
@@ -84,10 +84,7 @@ def confidence_sequence(
     if evidence.arms.large:
         evidence, best = shortlisted(evidence, best)
     watched, last = _watch(evidence, budget, reward_range), evidence.rounds.shape[1] - 1
-    found = _look(watched, last, level, best)
-    if evidence.whole is None:
-        return found
-    return replace(found, others=others_than(evidence, _in_passes(watched, last, level, best)))
+    return _look(watched, last, level, best)
 
 
 def confidence_path(
@@ -110,17 +107,7 @@ def confidence_path(
         evidence, _ = shortlisted(evidence)
     watched = _watch(evidence, budget, reward_range)
     wanted = list(range(evidence.rounds.shape[1]) if at is None else at)
-    looks = [_look(watched, int(j), level, None) for j in wanted]
-    if not count_all or evidence.whole is None:
-        return looks
-    passes = (
-        _in_passes(watched, int(j), level, look.recommended)
-        for j, look in zip(wanted, looks, strict=True)
-    )
-    return [
-        replace(look, others=others_than(evidence, found))
-        for look, found in zip(looks, passes, strict=True)
-    ]
+    return [_look(watched, int(j), level, None, count_all) for j in wanted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +171,14 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
     )
 
 
-def _look(watched: _Watched, j: int, level: float, recommended: ArrayLike | None) -> Intervals:
-    """The intervals at the end of piece j."""
+def _look(
+    watched: _Watched,
+    j: int,
+    level: float,
+    recommended: ArrayLike | None,
+    count_all: bool = True,
+) -> Intervals:
+    """The intervals at the end of piece j; of a large set, others are counted if count_all."""
     alpha = 1 - check_fraction(level, "level")
     arms, K = watched.evidence.arms, watched.evidence.family
     X = arms.coordinates
@@ -203,10 +196,16 @@ def _look(watched: _Watched, j: int, level: float, recommended: ArrayLike | None
     low, high = _limits(watched, j, everywhere, None, alpha / (2 * K), until.estimates)
     pairs = max(K * (K - 1), 2)
     gap_low, gap_high = _limits(watched, j, D, best, alpha / pairs, gaps)
-    lead, _ = _limits(watched, j, D, best, alpha / max(K - 1, 1), gaps)
+    lead, _ = _limits(watched, j, D, best, alpha / K, gaps)
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
+    plausible, others = lead <= 0, 0
+    winner = plausible.sum(axis=1) == 1  # the recommended arm always is plausible
+    if watched.evidence.whole is not None and (count_all or winner[0]):
+        possible = _in_passes(watched, j, level, best)
+        winner &= possible.sum() == 1
+        others = others_than(watched.evidence, possible) if count_all else 0
     errors = np.sqrt(quadratic(everywhere, watched.variance[:, j])) / T
-    return Intervals(
+    found = Intervals(
         arms=arms,
         recommended=best,
         estimates=until.estimates,
@@ -215,14 +214,17 @@ def _look(watched: _Watched, j: int, level: float, recommended: ArrayLike | None
         gaps=gaps,
         gap_low=gap_low,
         gap_high=gap_high,
-        plausible=lead <= 0,
+        plausible=plausible,
+        winner=winner,
         standard_errors=np.where(np.isfinite(high - low), errors, np.inf),
         rounds=until.played,
         level=float(level),
         method=watched.method,
         assumption=watched.assumption,
         shown=watched.evidence.shown,
+        others=others,
     )
+    return settled(found)
 
 
 def _in_passes(
@@ -232,7 +234,7 @@ def _in_passes(
     evidence = watched.evidence
     assert evidence.whole is not None
     rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
-    alpha = (1 - level) / max(rows.shape[0] - 1, 1)
+    alpha = (1 - level) / rows.shape[0]
     sign = 1.0 if evidence.direction == "maximize" else -1.0
     theta = watched.scores[0, j] / max(int(watched.rounds[0, j]), 1)
     gaps = sign * (first @ theta - linear_forms(rows, theta))
