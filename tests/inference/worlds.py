@@ -68,4 +68,5 @@ def _part(evidence: Evidence, where: tuple[slice, ...]) -> Evidence:
     names = ("rounds", "scores", "squares", "within", "weights", "references")
     parts: dict[str, Any] = {name: getattr(evidence, name) for name in names}
     kept: dict[str, Any] = {k: None if v is None else v[where] for k, v in parts.items()}
-    return replace(evidence, **kept)
+    binary = None if evidence.binary is None else evidence.binary[where[0]]
+    return replace(evidence, binary=binary, **kept)

@@ -51,6 +51,7 @@ class Evidence:
     columns : (U,) the arms that the K = U columns of `weights` are; None for all
     whole : the set that `arms` were chosen from, over which statements still hold; None if all
     shown : (m,) which arms of the whole `arms` are, in rising order
+    binary : (n,) whether every reward was 0 or 1, and not all were 0; None if not known
     """
 
     arms: ArmSet
@@ -65,6 +66,7 @@ class Evidence:
     columns: Indices | None = None
     whole: ArmSet | None = None
     shown: Indices | None = None
+    binary: NDArray[np.bool_] | None = None
 
     @classmethod
     def from_segments(
@@ -72,8 +74,15 @@ class Evidence:
         arms: ArmSet,
         segments: Iterable[tuple[Segment, SegmentStats]],
         direction: Direction = "maximize",
+        binary: bool | None = None,
     ) -> Evidence:
         """The evidence of segments in the order they were played; sums in units of the rewards.
+
+        Parameters
+        ----------
+        binary : whether all rewards are 0 or 1; by default the sums show it, because then and
+            only then the sum of the rewards is the sum of their squares. Where missing rewards
+            were filled in, which changes the squares, somebody has to say so.
 
         Examples
         --------
@@ -85,6 +94,7 @@ class Evidence:
         """
         rounds, scores, squares, blocks = [], [], [], set()
         withins, allocations, references = [], [], []
+        zero_or_one, some = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
         scorer = Scorer(arms)
         for segment, stats in segments:
             if stats.squares is None:
@@ -93,6 +103,8 @@ class Evidence:
                     "play it with squares=True."
                 )
             X = scorer.rows(segment)
+            zero_or_one = zero_or_one & (stats.sums == stats.squares).all(axis=1)
+            some = some | (stats.sums > 0).any(axis=1)
             rounds.append(segment.rounds)
             scores.append(scorer.sums(X, segment, stats))
             squares.append(scorer.squares(X, segment, stats, stats.squares))
@@ -115,6 +127,7 @@ class Evidence:
             weights,
             _stacked(references, scores[0].shape),
             columns,
+            binary=some & (zero_or_one if binary is None else binary),
         )
 
     def view(self, shown: Indices) -> Evidence:

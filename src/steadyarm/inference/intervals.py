@@ -10,10 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.limits import error_and_skew, in_passes, others_than, skewed_limits
+from steadyarm.inference.limits import (
+    RareEvents,
+    click_gaps,
+    error_and_skew,
+    in_passes,
+    others_than,
+    rare_events,
+    skewed_limits,
+    value_limits,
+)
 from steadyarm.inference.quantiles import critical_values, pairwise_value
 from steadyarm.inference.shortlist import shortlisted
-from steadyarm.inference.variance import score_scatter
+from steadyarm.inference.variance import Scatter, inverse_weights, score_scatter, third_moments
 from steadyarm.validation import check_fraction
 
 __all__ = ["Intervals", "fixed_budget", "gap_directions", "recommended_arms", "settled"]
@@ -46,6 +55,8 @@ class Intervals:
     plausible : (n, K) arms that cannot be ruled out as the best
     winner : (n,) whether the recommended arm is declared the winner; an arm that is not better than
         every other is declared with probability 1 - level at most, ties included
+    too_few : (n, K) arms whose limit on the long side of the rewards is infinite because hardly
+        any rewards carry the estimate: a few large purchases, say
     standard_errors : (n, K) of the estimates
     rounds : (n,) rounds played
     level : probability of each statement
@@ -65,6 +76,7 @@ class Intervals:
     gap_high: Floats
     plausible: Booleans
     winner: Booleans
+    too_few: Booleans
     standard_errors: Floats
     rounds: NDArray[np.int64]
     level: float
@@ -119,14 +131,29 @@ def fixed_budget(
     z_pair = np.maximum(z_pair, z_best.max(axis=1))
     everywhere = np.broadcast_to(X, (len(best), *X.shape))
     error, skew = error_and_skew(everywhere, evidence, scatter)
-    low, high = skewed_limits(evidence.estimates, error / T, skew / T, z[:, None])
+    events = _events(evidence, scatter)
+    estimates = evidence.estimates
+    low, high = skewed_limits(estimates, error / T, skew / T, z[:, None])
+    if events is not None:
+        low, high = value_limits(events, estimates, error / T, z[:, None], low, high)
+        silent = events.clicks & np.isinf(error)
+        error = np.where(silent, T * events.unit**0.5 * np.minimum(events.unit, 0.25) ** 0.5, error)
 
     D, gaps = gap_directions(evidence, best)
     gap_error, gap_skew = error_and_skew(D, evidence, scatter)
-    gap_low, gap_high = skewed_limits(gaps, gap_error / T, gap_skew / T, z_pair[:, None])
-    lead, _ = skewed_limits(gaps, gap_error / T, gap_skew / T, z_best)
-    ahead, _ = skewed_limits(gaps, gap_error / T, gap_skew / T, z_win)
     rows = np.arange(len(best))
+    alone = error**2 + error[rows, best][:, None] ** 2
+    wider = np.sqrt(np.maximum(np.where(gap_error < np.inf, gap_error**2, 0.0) / alone, 1.0))
+
+    def gap_limits(z: Floats) -> tuple[Floats, Floats]:
+        limits = skewed_limits(gaps, gap_error / T, gap_skew / T, z)
+        if events is None:
+            return limits
+        return click_gaps(events, evidence, estimates, best, wider, z, limits)
+
+    gap_low, gap_high = gap_limits(z_pair[:, None])
+    lead, _ = gap_limits(z_best)
+    ahead, _ = gap_limits(z_win)
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
     ahead[rows, best] = np.inf
     winner, others = (ahead > 0).all(axis=1), 0
@@ -137,7 +164,7 @@ def fixed_budget(
     found = Intervals(
         arms=evidence.arms,
         recommended=best,
-        estimates=evidence.estimates,
+        estimates=estimates,
         low=low,
         high=high,
         gaps=gaps,
@@ -145,6 +172,7 @@ def fixed_budget(
         gap_high=gap_high,
         plausible=lead <= 0,
         winner=winner,
+        too_few=np.zeros_like(lead, dtype=bool) if events is None else events.too_few,
         standard_errors=error / T,
         rounds=evidence.played,
         level=float(level),
@@ -154,6 +182,19 @@ def fixed_budget(
         others=others,
     )
     return settled(found)
+
+
+def _events(evidence: Evidence, scatter: Scatter) -> RareEvents | None:
+    """How few rewards carry the estimates; None where arms share features."""
+    inverse = inverse_weights(evidence)
+    if inverse is None:
+        return None
+    parts = np.diagonal(scatter.variances, axis1=2, axis2=3)
+    third = third_moments(scatter.sums, parts, scatter.rounds, shock=np.inf)[:, -1]
+    variance = np.maximum(np.diagonal(scatter.total, axis1=1, axis2=2), 0.0)
+    groups = (scatter.rounds > 0).sum(axis=1)
+    estimates, played = evidence.estimates, evidence.played
+    return rare_events(evidence, played, estimates, variance, third, groups, inverse[:, :, -1])
 
 
 def settled(found: Intervals) -> Intervals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -17,16 +17,21 @@ from steadyarm.inference.intervals import Intervals, gap_directions, recommended
 from steadyarm.inference.limits import (
     SOME,
     TINY,
+    RareEvents,
+    click_gaps,
     gap_forms,
     linear_forms,
     others_than,
     quadratic,
+    rare_events,
     skewed_limits,
+    value_limits,
 )
 from steadyarm.inference.shortlist import shortlisted
 from steadyarm.inference.variance import (
     LEAST_FREEDOM,
     LEAST_ROUNDS,
+    inverse_weights,
     running_variance,
     third_moments,
 )
@@ -117,6 +122,8 @@ class _Watched:
     variance : (n, J, r, r) of the score sum
     freedom : (n, J) its degrees of freedom, if rewards are unbounded
     third : (n, J, K) third moments of the arms' score sums, if rewards are unbounded
+    every : (n, J, K) the same with all steps counted in full; empty if they are not needed
+    inverse : (2, n, J, K) of `inverse_weights`; None if arms share features or rewards are bounded
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
     far : the same bounds for other arms of a large set
@@ -129,6 +136,8 @@ class _Watched:
     variance: Floats
     freedom: Floats
     third: Floats
+    every: Floats
+    inverse: Floats | None
     scale: Floats | None
     first: Floats | None
     budget: int
@@ -139,14 +148,17 @@ class _Watched:
 
 def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | None) -> _Watched:
     budget = whole_number(budget, "budget", least=1)
-    scale = first = far = None
-    third = np.zeros((*evidence.rounds.shape, evidence.arms.size))
+    scale = first = far = inverse = None
+    third = every = np.zeros((*evidence.rounds.shape, evidence.arms.size))
     freedom = np.full(evidence.rounds.shape, np.inf)
     if reward_range is None:
         variance, parts, freedom, kind = running_variance(evidence)
         X = evidence.arms.coordinates
         spreads = np.einsum("njrs,kr,ks->njk", parts, X, X, optimize=True)
         third = third_moments(evidence.scores @ X.T, spreads, evidence.rounds)
+        inverse = inverse_weights(evidence)
+        if inverse is not None:
+            every = third_moments(evidence.scores, spreads, evidence.rounds, shock=np.inf)
         method, assumption = f"asymptotic, {kind}", ASYMPTOTIC
     else:
         variance, scale, kind = bounded_terms(evidence, reward_range)
@@ -162,6 +174,8 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
         variance,
         freedom,
         third,
+        every,
+        inverse,
         scale,
         first,
         budget,
@@ -193,10 +207,11 @@ def _look(
     rows, T = np.arange(len(best)), np.maximum(until.played, 1)[:, None]
     everywhere = np.broadcast_to(X, (len(best), *X.shape))
     D, gaps = gap_directions(until, best)
-    low, high = _limits(watched, j, everywhere, None, alpha / (2 * K), until.estimates)
+    events = _events(watched, j, until)
+    low, high = _limits(watched, j, everywhere, None, alpha / (2 * K), until.estimates, events)
     pairs = max(K * (K - 1), 2)
-    gap_low, gap_high = _limits(watched, j, D, best, alpha / pairs, gaps)
-    lead, _ = _limits(watched, j, D, best, alpha / K, gaps)
+    gap_low, gap_high = _limits(watched, j, D, best, alpha / pairs, gaps, events)
+    lead, _ = _limits(watched, j, D, best, alpha / K, gaps, events)
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
     plausible, others = lead <= 0, 0
     winner = plausible.sum(axis=1) == 1  # the recommended arm always is plausible
@@ -216,7 +231,8 @@ def _look(
         gap_high=gap_high,
         plausible=plausible,
         winner=winner,
-        standard_errors=np.where(np.isfinite(high - low), errors, np.inf),
+        too_few=np.zeros_like(plausible) if events is None else events.too_few,
+        standard_errors=np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf),
         rounds=until.played,
         level=float(level),
         method=watched.method,
@@ -265,6 +281,7 @@ def _limits(
     best: NDArray[np.int64] | None,
     alpha: float,
     centre: Floats,
+    events: RareEvents | None = None,
 ) -> tuple[Floats, Floats]:
     """(n, K) limits of d'θ for directions D (n, K, r) around the estimates; infinite if unknown.
 
@@ -279,7 +296,38 @@ def _limits(
     skew = np.zeros_like(variance)
     if best is None:
         skew = watched.third[:, j] / np.where(known, variance, np.inf)
-    return _normal_limits(watched, j, variance, known, skew, alpha, centre)
+    limits = _normal_limits(watched, j, variance, known, skew, alpha, centre)
+    if events is None:
+        return limits
+    played = watched.rounds[:, j][:, None]
+    z, T = _factor(watched, j, alpha), np.maximum(played, 1)
+    if best is None:
+        error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
+        return value_limits(events, centre, error, z, *limits)
+    values = watched.scores[:, j] / T
+    single = np.maximum(np.diagonal(watched.variance[:, j], axis1=1, axis2=2), 0.0)
+    alone = np.maximum(single + single[np.arange(len(best)), best][:, None], 1e-300)
+    wider = np.sqrt(np.maximum(variance / alone, 1.0))
+    return click_gaps(events, watched.evidence, values, best, wider, z, limits)
+
+
+def _events(watched: _Watched, j: int, until: Evidence) -> RareEvents | None:
+    """How few rewards carry the estimates at the end of piece j; None if that is not asked."""
+    if watched.inverse is None:
+        return None
+    variance = np.maximum(np.diagonal(watched.variance[:, j], axis1=1, axis2=2), 0.0)
+    parts = (watched.evidence.rounds[:, : j + 1] > 0).sum(axis=1)
+    events = rare_events(
+        watched.evidence,
+        until.played,
+        until.estimates,
+        variance,
+        watched.every[:, j],
+        parts,
+        watched.inverse[:, :, j],
+    )
+    early = until.played < FIRST_LOOK * watched.budget
+    return replace(events, clicks=events.clicks & ~early[:, None])
 
 
 def _bounded_limits(
@@ -323,12 +371,20 @@ def _normal_limits(
     known = enough & known
     error = np.sqrt(variance)
     skew = np.where(known, skew, 0.0)
-    z = normal_factor(played / watched.budget, alpha)
-    # the variance is estimated: from a normal to a t quantile; beyond 37 doubles end
-    tail = scipy.stats.norm.sf(np.minimum(np.where(enough, z, 1.0), 37.0))
-    z = np.asarray(scipy.stats.t.isf(tail, np.maximum(freedom, 1.0)))
+    z = _factor(watched, j, alpha)
     error = np.where(known, error, np.inf)
     return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
+
+
+def _factor(watched: _Watched, j: int, alpha: float) -> Floats:
+    """(n, 1) standard errors at the end of piece j; from a normal to a t quantile.
+
+    The variance is estimated; beyond 37 doubles end.
+    """
+    z = normal_factor(watched.rounds[:, j][:, None] / watched.budget, alpha)
+    tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
+    freedom = np.maximum(watched.freedom[:, j][:, None], 1.0)
+    return np.asarray(scipy.stats.t.isf(tail, freedom))
 
 
 def _scales(

@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "LEAST_ROUNDS",
     "Scatter",
     "gathered",
+    "inverse_weights",
     "list_freedom",
     "running_variance",
     "score_scatter",
@@ -109,7 +111,9 @@ def running_variance(evidence: Evidence) -> tuple[Floats, Floats, Floats, str]:
     return upto, parts, np.full((n, J), np.inf), "rounds"
 
 
-def third_moments(sums: Floats, variances: Floats, rounds: NDArray[np.int64]) -> Floats:
+def third_moments(
+    sums: Floats, variances: Floats, rounds: NDArray[np.int64], shock: float = SHOCK
+) -> Floats:
     """Third central moment of the sum up to the end of each part, (n, G, K).
 
     The sum of a part and its estimated variance move together just as much as its scores are
@@ -121,6 +125,7 @@ def third_moments(sums: Floats, variances: Floats, rounds: NDArray[np.int64]) ->
     sums, variances : (n, G, K) of the parts, in K directions
     rounds : (n, G) of the parts; neighbours of very different length are not compared, others
         stand for them
+    shock : how many times the usual size a step may have; infinite to take all as they are
     """
     out, covered = np.zeros_like(sums), np.zeros((*rounds.shape, 1))
     size, pairs = np.zeros_like(sums[:, 0]), np.zeros((len(sums), 1))
@@ -132,8 +137,9 @@ def third_moments(sums: Floats, variances: Floats, rounds: NDArray[np.int64]) ->
         )
         alike = (np.minimum(n, m) >= np.maximum(n, m) / 2) & (rounds[:, g] > 0)[:, None]
         step *= alike
-        most = np.where(size > 0, SHOCK * size / np.maximum(pairs, 1), np.inf)
-        step = np.clip(step, -most, most)
+        if shock < np.inf:
+            most = np.where(size > 0, shock * size / np.maximum(pairs, 1), np.inf)
+            step = np.clip(step, -most, most)
         out[:, g] = out[:, g - 1] + step / 2
         size += np.abs(step)
         pairs += alike
@@ -204,6 +210,24 @@ def list_freedom(evidence: Evidence, index: NDArray[np.int64] | None = None) -> 
     played = freedom > 0
     inverse = np.where(played, 1 / np.maximum(freedom, 1), 0.0).sum(axis=2)
     return np.asarray(played.sum(axis=2) / np.where(inverse > 0, inverse, 1.0))
+
+
+def inverse_weights(evidence: Evidence) -> Floats | None:
+    """(2, n, J, K) rounds divided by an arm's weight, and by its square, summed up to each piece.
+
+    That is how the design enters the second and third moment of a score sum where arms share
+    nothing; None where they do, or where allocations are not known.
+    """
+    weights = evidence.weights
+    if weights is None or evidence.columns is not None or evidence.whole is not None:
+        return None
+    if not is_one_hot(evidence.arms.coordinates):
+        return None
+    rounds = evidence.rounds[:, :, None]
+    with np.errstate(divide="ignore"):
+        once = np.where(rounds > 0, rounds / weights, 0.0)
+        twice = np.where(rounds > 0, once / weights, 0.0)
+    return np.cumsum(np.stack([once, twice]), axis=2)
 
 
 def gathered(
