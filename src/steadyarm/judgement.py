@@ -24,13 +24,21 @@ from steadyarm.inference import (
     Otherwise,
     drift_report,
     health_report,
+    lack_of_fit,
     what_otherwise,
 )
 from steadyarm.ledger import OpenSegment
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Direction
 from steadyarm.validation import check_fraction
-from steadyarm.verdict import Verdict, as_seen, check_range, evidence_of, verdict_of
+from steadyarm.verdict import (
+    Verdict,
+    arms_judged,
+    as_seen,
+    check_range,
+    evidence_of,
+    verdict_of,
+)
 
 __all__ = ["EARLY", "Judgement", "level_of_end", "level_of_looks", "state_after"]
 
@@ -212,7 +220,7 @@ class Judgement:
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return drift_report(self.evidence(), periods, level)
+        return drift_report(self.evidence(), periods, level, self.state.budget, self.ended)
 
     def otherwise(self, level: float = 0.95) -> Otherwise:
         """What raw means, an early look or elimination would have concluded."""
@@ -241,6 +249,7 @@ class Judgement:
         report = health_report(
             self.arms.names,
             [_logged(piece) for piece in self.pieces],
+            self._fit(),
             mature=[_logged(piece) for piece in self.mature],
         )
         zeros = sum(piece.zeros for piece in self.mature)
@@ -256,6 +265,16 @@ class Judgement:
         )
         findings = tuple(counted if f.name == counted.name else f for f in report.findings)
         return replace(report, findings=findings)
+
+    def _fit(self) -> list[Finding]:
+        """Whether rewards follow the model that arms which share features are judged by."""
+        turned = self.direction == "minimize"
+        pieces = [
+            (piece.segment, piece.stats.negated() if turned else piece.stats)
+            for piece in self.judged()
+        ]
+        fit = lack_of_fit(arms_judged(self.policy, self.arms), pieces) if pieces else None
+        return [] if fit is None else [fit.finding]
 
     def _state_so_far(self) -> State:
         """The state with what further mature pieces brought; policies that wait use whole ones."""

@@ -24,7 +24,15 @@ from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import checked_range
 from steadyarm.wording import listed, strung
 
-__all__ = ["OfVariant", "Verdict", "as_seen", "check_range", "evidence_of", "verdict_of"]
+__all__ = [
+    "OfVariant",
+    "Verdict",
+    "arms_judged",
+    "as_seen",
+    "check_range",
+    "evidence_of",
+    "verdict_of",
+]
 
 Floats = NDArray[np.float64]
 
@@ -282,15 +290,20 @@ def evidence_of(
     direction: Direction,
 ) -> Evidence:
     """The evidence of segments as the policy saw them, in units of the rewards."""
-    view = arms
+    view = arms_judged(policy, arms)
+    if direction == "minimize":
+        segments = [(_turned(segment), stats.negated()) for segment, stats in segments]
+    return Evidence.from_segments(view, segments, direction)
+
+
+def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
+    """The arms with the features that estimates use; of a policy that ignores features none."""
     among = np.arange(2) if arms.large else None
     if isinstance(policy, IPSPolicy) and not np.array_equal(
         policy.features(arms, among), arms.coordinates_of(among)
     ):
-        view = ArmSet.one_hot(arms.names)  # a policy that ignores features
-    if direction == "minimize":
-        segments = [(_turned(segment), stats.negated()) for segment, stats in segments]
-    return Evidence.from_segments(view, segments, direction)
+        return ArmSet.one_hot(arms.names)
+    return arms
 
 
 def verdict_of(

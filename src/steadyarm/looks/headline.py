@@ -129,7 +129,8 @@ def _progress(told: Told) -> str:
 def _standing(told: Told, verdict: Verdict) -> str:
     name, K = told.labels[verdict.name], told.size
     final = told.settled
-    if not np.isfinite(verdict.intervals[verdict.row]).all():
+    unknown = not np.isfinite(verdict.intervals[verdict.row]).all()
+    if unknown and not np.isfinite(verdict.gap_intervals).all():
         few = "that is too little to tell" if final else "it is too early to tell"
         return f"{name} is ahead, but {few} which is best."
     if not verdict.anytime and not final:

@@ -73,7 +73,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         # the days may be a moment younger than the segments, so nothing is demanded of them
         drift = drift_by_day(*judge_days(settings, snapshot, days, now, strict=False), level)
         by_day = drift is not None
-        drift = drift or _drift_by_shares(judgement, level)
+        drift = _alarmed(drift, judgement, level)
     health = health_of(whole, snapshot, days) if whole.pieces else None
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else moment(open_until)
@@ -225,6 +225,14 @@ def _effects(judgement: Judgement, level: float, arm: int) -> Effects | None:
     return effects_of(judgement.evidence(), level=level, arm=arm)
 
 
-def _drift_by_shares(judgement: Judgement, level: float) -> DriftReport | None:
+def _alarmed(by_day: DriftReport | None, judgement: Judgement, level: float) -> DriftReport | None:
+    """The report by day, else by shares; whether anything moves is tested in one way for both."""
     report = judgement.drift(PERIODS, level)
-    return report if len(report.periods) > 1 else None
+    if by_day is None:
+        return report if len(report.periods) > 1 else None
+    return replace(
+        by_day,
+        gap_p_value=report.gap_p_value,
+        level_p_value=report.level_p_value,
+        looks=report.looks,
+    )
