@@ -183,6 +183,7 @@ def verdict_facts(verdict: Verdict, names: Sequence[str]) -> dict[str, Any]:
             "missing": verdict.missing,
             "judged": verdict.judged,
             "waiting": verdict.waiting,
+            "pending": verdict.pending,
             "until": None if verdict.until is None else iso(verdict.until),
             "unhealthy": verdict.unhealthy,
             "caution": verdict.caution,

@@ -149,6 +149,7 @@ class Judgement:
             reward_range if watched else None,
             as_policy=not missing and self._same_rewards(),
         )
+        mature = {piece.index for piece in self.mature}
         last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
         return replace(
             verdict,
@@ -157,6 +158,7 @@ class Judgement:
             missing=missing,
             judged=visits,
             waiting=self.handed - visits,
+            pending=sum(piece.waiting for piece in self.pieces if piece.index not in mature),
             until=None if last is None else datetime.fromtimestamp(last / 1e6, UTC),
             unhealthy=self._unhealthy(),
             caution="" if watched or self.final else EARLY,

@@ -22,7 +22,7 @@ from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import checked_range
-from steadyarm.wording import listed, strung
+from steadyarm.wording import counted, listed, strung
 
 __all__ = [
     "OfVariant",
@@ -94,6 +94,7 @@ class Verdict:
     judged : visits that the verdict rests on: the first ones, up to the first whose rewards may
         still come
     waiting : newer visits that are not judged yet
+    pending : of these, how many rewards may still come
     until : when the last judged visit was assigned; None for a test that has no clock
     unhealthy : why nothing must be decided from this test yet, in one or two sentences; empty if
         no health check fails
@@ -133,6 +134,7 @@ class Verdict:
     missing: int = 0
     judged: int = 0
     waiting: int = 0
+    pending: int = 0
     until: datetime | None = None
     unhealthy: str = ""
     caution: str = ""
@@ -239,8 +241,9 @@ class Verdict:
         if not self.waiting:
             return ""
         upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
-        newer = "one still waits" if self.waiting == 1 else f"{self.waiting:,} still wait"
-        return f"Judged: the first {self.judged:,} visits{upto}; of newer ones {newer} for rewards."
+        newer = counted(self.waiting, "newer one is", "newer ones are")
+        wait = f", and {self.pending:,} of them still wait for rewards" if self.pending else ""
+        return f"Judged: the first {self.judged:,} visits{upto}; {newer} not judged yet{wait}."
 
 
 def as_seen(

@@ -178,6 +178,7 @@ def verdict_in(answer: Mapping[str, Any]) -> Verdict:
         missing=answer["missing"],
         judged=answer["judged"],
         waiting=answer["waiting"],
+        pending=answer["pending"],
         until=None if answer["until"] is None else datetime.fromisoformat(answer["until"]),
         unhealthy=answer["unhealthy"],
         caution=answer["caution"],

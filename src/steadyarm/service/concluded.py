@@ -79,6 +79,7 @@ class Recommendation(Answered):
         "still come"
     )
     waiting: int = Field(description="newer visits that are not judged yet")
+    pending: int = Field(description="rewards of these that may still come")
     until: str | None = Field(description="when the last judged visit was assigned; null if none")
     unhealthy: str = Field(
         description="why nothing must be decided yet: the health checks that fail; empty if none"
