@@ -26,7 +26,9 @@ __all__ = ["EqualSplit"]
 class EqualSplit(Policy[TallyState]):
     """Every arm equally often, in one random order; the highest mean reward is named.
 
-    Features are ignored. Rounds that cannot be shared equally are not played.
+    Features are ignored. Rounds that cannot be shared equally are not played; in a live test with
+    rewards outstanding `ask` names these rewards when the plan has been assigned, since plays whose
+    reward is given up are made again.
 
     Examples
     --------
