@@ -6,6 +6,7 @@ anew with ``python tests/fingerprint.py --write``.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -40,9 +41,9 @@ def _fingerprints(folder: Path, only: str, **variables: str) -> dict[str, dict[s
 
 def _dispatched() -> str:
     """What NumPy has code of its own for, beyond what every processor has."""
-    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
-
-    return " ".join(name for name in __cpu_dispatch__ if __cpu_features__.get(name))
+    core = importlib.import_module("numpy._core._multiarray_umath")
+    dispatch, features = core.__cpu_dispatch__, core.__cpu_features__
+    return " ".join(name for name in dispatch if features.get(name))
 
 
 def test_whole_tests_come_out_as_stored(tmp_path: Path) -> None:

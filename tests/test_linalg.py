@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy
+from numpy.typing import NDArray
 
 from steadyarm.linalg import (
     eigh,
@@ -35,8 +37,9 @@ def table(m: int, r: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize(("m", "K", "n"), [(1, 1, 1), (5, 4, 3), (6, 11, 17), (3, 2, 40)])
 def test_a_product_adds_its_terms_one_after_the_other(kind: type, m: int, K: int, n: int) -> None:
-    A, B = table(m, K).astype(kind), table(K, n).astype(kind)
-    expected = np.zeros((m, n), dtype=kind)
+    A: NDArray[Any] = table(m, K).astype(kind)
+    B: NDArray[Any] = table(K, n).astype(kind)
+    expected: NDArray[Any] = np.zeros((m, n), dtype=kind)
     for k in range(K):  # NumPy rounds each product and each sum
         expected += A[:, k, None] * B[k]
     assert np.array_equal(matmul(A, B), expected)

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
+from numba.np.random import generator_core
 from numba.np.random._constants import fi_double, ki_double, wi_double
-from numba.np.random.generator_core import next_double, next_uint64
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
@@ -47,6 +47,9 @@ MANY_TURNS = 2.0**20  # quarter turns of which a multiple of PI_2_1 is exact
 EDGE, INVERSE_EDGE = 3.6541528853610088, 0.27366123732975828  # of NumPy's ziggurat
 SIGN, LAYER, PLACE = np.uint64(1), np.uint64(0xFF), np.uint64(0x000FFFFFFFFFFFFF)
 ONE, EIGHT = np.uint64(1), np.uint64(8)
+
+next_double: Any = generator_core.next_double  # of a generator, in compiled code
+next_uint64: Any = generator_core.next_uint64
 
 
 def kernel(function: Compiled) -> Compiled:
@@ -296,7 +299,7 @@ def standard_normal(rng: np.random.Generator) -> float:
         layer = drawn & LAYER
         drawn >>= EIGHT
         place = (drawn >> ONE) & PLACE
-        x = place * wi_double[layer]
+        x: float = place * wi_double[layer]
         if drawn & SIGN:
             x = -x
         if place < ki_double[layer]:

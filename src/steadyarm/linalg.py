@@ -507,7 +507,8 @@ def _length(a: float, b: float) -> float:
         a, b = b, a
     if a == 0.0:
         return 0.0
-    return a * np.sqrt(1.0 + (b / a) * (b / a))
+    size: float = a * np.sqrt(1.0 + (b / a) * (b / a))
+    return size
 
 
 def square_roots(A: Floats) -> Floats:

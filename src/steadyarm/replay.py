@@ -196,8 +196,6 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
     after = state_of(settings, stored), int(stored["rounds"])  # however it was written
     if (states[-1].to_dict(), rounds) != (after[0].to_dict(), after[1]):
         found("the policy's state differs from what its segments lead to")
-    if settings.arms.large and found.told:
-        found("large sets are computed alike on the same kind of processor only; compare there")
 
 
 def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | None:

@@ -44,7 +44,9 @@ class Point(NamedTuple):
     @property
     def centre(self) -> float:
         """The mean product of a weight or multiplier with its slack."""
-        return (matmul(self.lam, self.z) + matmul(self.nu, self.s)) / (self.lam.size + self.nu.size)
+        return float(matmul(self.lam, self.z) + matmul(self.nu, self.s)) / (
+            self.lam.size + self.nu.size
+        )
 
 
 class Improved(NamedTuple):

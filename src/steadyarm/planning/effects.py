@@ -11,7 +11,9 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.compiled import normal
 from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import gram, matmul, svd
 from steadyarm.validation import finite_number
 from steadyarm.wording import listed
 
@@ -22,6 +24,7 @@ Floats = NDArray[np.float64]
 MOST_SHAPES = 32  # worlds with a smallest gap: one per best arm, up to as many arms
 CHECKED = 1000  # worlds drawn to see whether most are possible
 TINY = 1e-12
+PLACES = 10  # decimals of the flattest effects, in gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +110,7 @@ class Effects:
         """(M, K) all worlds there can be, if effects are not drawn."""
         if self.means is not None:
             basis = _orthonormal(self.arms.coordinates)
-            return np.array([basis @ (basis.T @ np.array(self.means))])
+            return np.array([matmul(basis, matmul(np.array(self.means), basis))])
         gap = self.smallest_gap or 0.0
         K = self.arms.size
         if np.array_equal(self.arms.features, np.eye(K)):
@@ -137,10 +140,10 @@ class Effects:
             return np.asarray(self.shapes[rng.integers(len(self.shapes), size=trials)])
         shape = (trials, self.arms.size)
         if self.range is None:
-            return rng.normal(0.0, self.spread or 0.0, shape) @ self._projector
+            return np.asarray(matmul((self.spread or 0.0) * normal(rng, shape), self._projector))
         low, high = self.range
         centre = (low + high) / 2
-        return centre + (rng.uniform(low, high, shape) - centre) @ self._projector
+        return np.asarray(centre + matmul(rng.uniform(low, high, shape) - centre, self._projector))
 
     def draw_within(self, rng: np.random.Generator, trials: int, low: float, high: float) -> Floats:
         """Effects of which every one is between `low` and `high`; others are drawn anew."""
@@ -166,7 +169,7 @@ class Effects:
     def _projector(self) -> Floats:
         """(K, K) onto what the features can say, scaled to keep the variance on average."""
         basis = _orthonormal(self.arms.coordinates)
-        return np.asarray(basis @ basis.T * np.sqrt(self.arms.size / basis.shape[1]))
+        return np.asarray(gram(basis.T) * np.sqrt(self.arms.size / basis.shape[1]))
 
     def to_dict(self) -> dict[str, Any]:
         """The settings."""
@@ -214,19 +217,21 @@ def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
     found, residual = scipy.optimize.nnls(np.vstack([lead.T, np.ones(len(lead))]), target)
     if residual < 1e-9:
         return None
-    miss = np.append(lead.T @ found, found.sum() - 1.0)
-    values = basis @ (-miss[:-1] / miss[-1])
-    values *= gap / (values[best] - values[others].max())
+    miss = np.append(matmul(found, lead), found.sum() - 1.0)
+    values = matmul(basis, -miss[:-1] / miss[-1])
+    values /= values[best] - values[others].max()
+    values = gap * values.round(PLACES)  # SciPy's last bits depend on the processor
     return np.asarray(values - values[others].max() if constant else values)
 
 
 def has_constant(arms: ArmSet) -> bool:
     """Whether all arms can have the same value, other than zero."""
     ones = np.ones(arms.size)
-    fitted = arms.coordinates @ np.linalg.lstsq(arms.coordinates, ones, rcond=None)[0]
+    basis = _orthonormal(arms.coordinates)
+    fitted = matmul(basis, matmul(ones, basis))
     return bool(np.abs(fitted - 1.0).max() < 1e-8)
 
 
 def _orthonormal(X: Floats) -> Floats:
-    left, singular, _ = np.linalg.svd(X, full_matrices=False)
+    left, singular, _ = svd(X)
     return np.asarray(left[:, singular > singular[0] * 1e-10])

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from steadyarm.compiled import kernel, standard_normal
 
 __all__ = ["hypergeometric", "play_pieces"]
 
@@ -19,7 +20,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def play_pieces(
     effects: Floats,
     ends: Integers,
@@ -78,15 +79,15 @@ def play_pieces(
                     piece += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rewards(plays: int, mean: float, sd: float, rng: np.random.Generator) -> float:
     """The sum of `plays` rewards."""
     if sd >= 0.0:
-        return plays * mean + sd * math.sqrt(plays) * rng.standard_normal()
+        return plays * mean + sd * math.sqrt(plays) * standard_normal(rng)
     return float(rng.binomial(plays, min(max(mean, 0.0), 1.0)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_multinomial(weights: Floats, draws: int, rng: np.random.Generator, here: Integers) -> None:
     left, share = draws, weights.sum()
     last = weights.shape[0] - 1
@@ -103,7 +104,7 @@ def _add_multinomial(weights: Floats, draws: int, rng: np.random.Generator, here
     here[last] += left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _deal_block(weights: Floats, block: int, rng: np.random.Generator, deck: Integers) -> None:
     """How often each arm is in one block, by systematic sampling with a random start."""
     total, tick = weights.sum(), rng.random()
@@ -120,7 +121,7 @@ def _deal_block(weights: Floats, block: int, rng: np.random.Generator, deck: Int
     deck[last] = block - before
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_from_deck(
     deck: Integers, size: int, draws: int, rng: np.random.Generator, here: Integers
 ) -> None:
@@ -135,7 +136,7 @@ def _add_from_deck(
         draws -= n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hypergeometric(good: int, bad: int, draws: int, rng: np.random.Generator) -> int:
     """How many of `draws` without replacement are good: inversion, outwards from the mode."""
     low, high = max(0, draws - bad), min(good, draws)
@@ -165,6 +166,6 @@ def hypergeometric(good: int, bad: int, draws: int, rng: np.random.Generator) ->
     return mode
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)

@@ -119,7 +119,7 @@ class Rhythm:
         lengths = np.diff(ends, prepend=0)
         real = lengths > 0
         ends, heights, lengths = ends[real], heights[real], lengths[real]
-        average = float(heights @ lengths) / budget
+        average = float((heights * lengths).sum()) / budget
         if self.kind == "curve":
             return Pieces(ends, heights / average, np.zeros(len(ends)))
         high = heights - average
