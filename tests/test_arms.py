@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations, product
 from math import comb
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import steadyarm as sa
 
@@ -150,3 +152,68 @@ def test_features_of_very_different_scale_become_well_conditioned() -> None:
 def test_a_huge_constant_beside_small_features_is_no_trouble() -> None:
     arms = sa.ArmSet.from_features([[1.7e18, 0, 1], [1.7e18, 1, 0], [1.7e18, 1, 1]])
     assert arms.rank == 3
+
+
+def dependent(K: int) -> NDArray[np.float64]:
+    """Features of which one repeats others and one is a thousand times as large."""
+    X = np.random.default_rng(1).random((K, 4))
+    return np.column_stack([X, 1e6 * X[:, 0] + 2e6, X.sum(axis=1)])
+
+
+@pytest.mark.parametrize("K", [9, 50_000])  # stored coordinates, and rows times the dual
+def test_coordinates_are_part_of_what_is_written(K: int) -> None:
+    arms = sa.ArmSet.from_features(dependent(K))
+    data = json.loads(json.dumps(arms.to_dict()))
+    assert ("coordinates" in data["span"]) == (K == 9)
+    data["span"]["basis"] = (-np.array(data["span"]["basis"])).tolist()
+    data["span"]["dual"] = (-np.array(data["span"]["dual"])).tolist()
+    if K == 9:
+        data["span"]["coordinates"] = (-np.array(data["span"]["coordinates"])).tolist()
+    turned = sa.ArmSet.from_dict(data)  # as if another version had derived them
+    assert turned == arms
+    assert np.array_equal(turned.coordinates, -arms.coordinates)
+    assert turned.coordinates_fingerprint != arms.coordinates_fingerprint
+    same = sa.ArmSet.from_dict(turned.to_dict())
+    assert np.array_equal(same.coordinates, turned.coordinates)
+    assert same.coordinates_fingerprint == turned.coordinates_fingerprint
+
+
+def test_coordinates_that_were_not_written_are_derived() -> None:
+    arms = sa.ArmSet.from_features(dependent(9))
+    data = arms.to_dict()
+    del data["span"]
+    assert np.array_equal(sa.ArmSet.from_dict(data).coordinates, arms.coordinates)
+
+
+def test_features_that_are_the_coordinates_stay_so() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    assert arms.to_dict()["span"] is None
+    assert sa.ArmSet.from_dict(arms.to_dict()).plain
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("basis", [[1.0]], "expected \\(6, rank\\)"),
+        ("coordinates", [[1.0]], "expected \\(9, 5\\)"),
+        ("coordinates", [[1.0] * 5] * 9, "do not belong to their features"),
+        ("dual", "text", "cannot be read"),
+    ],
+)
+def test_damaged_coordinates_are_refused(part: str, value: object, message: str) -> None:
+    data = sa.ArmSet.from_features(dependent(9)).to_dict()
+    data["span"][part] = value
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.ArmSet.from_dict(data)
+
+
+def test_a_session_goes_on_in_the_coordinates_it_began_with() -> None:
+    """A design that was remembered for other coordinates of the same arms is not taken."""
+    arms = sa.ArmSet.from_features(dependent(9))
+    session = sa.Session(sa.P1RAGE(), arms, budget=60, seed=2)
+    data = json.loads(session.to_json())
+    for name in ("basis", "dual", "coordinates"):
+        data["arms"]["span"][name] = (-np.array(data["arms"]["span"][name])).tolist()
+    again = sa.Session.from_json(json.dumps(data))
+    assert np.array_equal(again.arms.coordinates, -arms.coordinates)
+    assert json.loads(again.to_json())["arms"] == data["arms"]

@@ -562,7 +562,7 @@ def qr(X: Floats) -> tuple[Floats, Floats]:
     --------
     >>> Q, R = qr(np.array([[3.0, 1.0], [4.0, 2.0]]))
     >>> R.round(12).tolist()
-    [[-5.0, -2.2], [0.0, 0.4]]
+    [[-5.0, -2.2], [0.0, -0.4]]
     """
     m, r = X.shape
     W = np.array(X.T, dtype=np.float64, order="C")

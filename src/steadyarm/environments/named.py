@@ -78,6 +78,8 @@ NOISES: dict[str, Callable[..., Noise]] = {
 def arms_from_settings(settings: Mapping[str, Any]) -> ArmSet:
     """The arm set that one of the keys one_hot, factorial, bundles or features describes.
 
+    What `ArmSet.to_dict` wrote is read too, with the coordinates in it.
+
     Examples
     --------
     >>> arms_from_settings({"factorial": {"a": ["x", "y"], "b": ["x", "y"]}, "interactions": 1})
@@ -89,6 +91,8 @@ def arms_from_settings(settings: Mapping[str, Any]) -> ArmSet:
         "bundles": ArmSet.bundles,
         "features": ArmSet.from_features,
     }
+    if "span" in settings:
+        return ArmSet.from_dict(settings)
     rest = dict(settings)
     kinds = [kind for kind in builders if kind in rest]
     if len(kinds) != 1:

@@ -61,7 +61,7 @@ def effects_of(
     ...     session.tell(a, 0.2 + 0.3 * ("cake" in a.name))
     >>> found = effects_of(session.evidence())
     >>> [(effect.level, round(effect.difference, 2)) for effect in found.main]
-    [('cake', 0.3), ('tea', -0.15), ('fruit', -0.15)]
+    [('cake', 0.3), ('fruit', -0.15), ('tea', -0.15)]
     """
     if factors is None:
         recipe = bundles_in(evidence.arms)
