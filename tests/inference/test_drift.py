@@ -415,6 +415,18 @@ def test_a_world_that_stands_still_is_rarely_called_moving_at_any_look(
     np.testing.assert_array_equal(cried, np.minimum(gap, level) < 0.05)
 
 
+def test_two_clicks_in_two_plays_are_no_proof_of_drift() -> None:
+    """As rewards of one arm in one piece they do not differ, so that piece shows no noise."""
+    arms, tests = sa.ArmSet.one_hot([f"arm {k}" for k in range(20)]), 600
+    rates = np.linspace(0.02, 0.06, 20)
+    world = sa.Environment.from_means(arms, rates, sa.BernoulliReward(), budget=600)
+    evidence = evidence_of(sa.Steady(), world, tests)
+    for budget in (None, 600):
+        gap, level = drift_p_values(evidence, budget=budget)
+        assert (np.minimum(gap, level) < 0.05).sum() <= binom.isf(1e-4, tests, 0.05)
+        assert (gap < 1e-4).sum() <= binom.isf(1e-4, tests, 1e-4)
+
+
 def test_between_milestones_nothing_changes() -> None:
     world = moving([-0.8, 0.3, 0.3, 0.1, 0.1], 3000)
     evidence = evidence_of(sa.Steady(), world, tests=4)

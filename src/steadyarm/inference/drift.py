@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.periods import Periods, allocations_of, group_pieces, variation
+from steadyarm.inference.periods import Periods, allocations_of, by_pieces, group_pieces, variation
 from steadyarm.inference.plain import plain
 from steadyarm.inference.shortlist import best_of_all, spread_of
 from steadyarm.validation import check_fraction, whole_number
@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 
 PRINTED = 3  # arms of a large set beside each other
 NAMED = 4  # periods with another leader that the verdict names
-MOST_JOINT = 64  # gaps tested jointly; of more, what changes is more easily seen one by one
+MOST_JOINT = 256  # gaps tested jointly; of more, what changes is more easily seen one by one
+LEAST_FREEDOM = 4  # of a variance in a piece; two clicks in two plays would pass for no noise
 OF_GAPS = 0.8  # of the error probability is for the gaps, the rest for the average over arms
 SHARES = 4  # of a prefix, which the test at a milestone compares
 # Share of the planned rounds at which a live test is looked at, and of the error probability that
@@ -342,9 +343,10 @@ def _averages(evidence: Evidence, estimates: Floats, theta: Floats) -> Floats:
 def _variations(evidence: Evidence, grouped: Periods) -> tuple[Floats, Floats, Floats]:
     """(n,), (n,) and (n, K) p-values: of all gaps, the average of the arms, each arm's distance.
 
-    Of up to 64 dimensions the gaps are tested jointly, which sees many small changes, and
+    Of up to 256 dimensions the gaps are tested jointly, which sees many small changes, and
     parameter by parameter, which sees a single large one, each with half of the error probability.
-    Of more dimensions only the latter is done.
+    Of more dimensions only the latter is done. Where arms are played too little in a piece for
+    variances of their own, a parameter's variance comes from the differences between pieces.
     """
     whole = evidence.arms if evidence.arms.large else evidence.whole
     few = None if evidence.arms.large else evidence.arms.coordinates
@@ -365,7 +367,15 @@ def _variations(evidence: Evidence, grouped: Periods) -> tuple[Floats, Floats, F
         return variation(grouped, basis[None], design).p_value[:, 0], shift, each
     along = basis.T @ basis  # what of each parameter is a difference between arms
     along = along[np.diag(along) > 1e-6]
-    gap = len(along) * variation(grouped, along[:, None], design).p_value.min(axis=1, initial=1.0)
+    single = variation(grouped, along[:, None], design)
+    p_values = single.p_value
+    if grouped.method == "lists":
+        pieces = (evidence.rounds > 0).sum(axis=1, keepdims=True)
+        thin = single.freedom[..., 1] < LEAST_FREEDOM * pieces
+        if thin.any():
+            apart = variation(by_pieces(evidence, grouped), along[:, None], design)
+            p_values = np.where(thin, apart.p_value, p_values)
+    gap = len(along) * p_values.min(axis=1)
     if joint:
         gap = 2 * np.minimum(gap, variation(grouped, basis[None], design).p_value[:, 0])
     return np.minimum(gap, 1.0), shift, each

@@ -189,7 +189,7 @@ def _compared(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Compari
         M: Floats = np.eye(K) - weighted @ np.linalg.pinv(gram, 1e-10, hermitian=True) @ X.T
         own = M * N[:, None, :]
         free = np.diagonal(own, axis1=1, axis2=2) > TINY * np.maximum(N, 1)
-        says = free.any(axis=1)[:, None]  # a piece with no more arms than parameters says nothing
+        says = np.any(free, axis=1, keepdims=True)  # False: no more arms than parameters
         if says.any():
             M, own = M * says[:, :, None], own * says[:, :, None]
             plays, sums, alike = plays + N * says, sums + y * says, alike + own

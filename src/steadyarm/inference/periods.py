@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -20,6 +20,7 @@ __all__ = [
     "Variation",
     "allocations_of",
     "box_test",
+    "by_pieces",
     "group_pieces",
     "variation",
 ]
@@ -111,15 +112,27 @@ def group_pieces(evidence: Evidence, periods: int | Sequence[Hashable] = 4) -> P
             units = np.minimum(1 + freedom.astype(np.int64), rounds)
         return Periods(labels, rounds, theta, spread / N[..., None] ** 2, units, "lists", index)
     if evidence.block > 1 and (pieces[rounds > 0] >= LEAST_PIECES).all():
-        spread = _scatter(evidence, theta, index)
-        spread *= (pieces / np.maximum(pieces - 1, 1))[:, :, None, None]
-        return Periods(labels, rounds, theta, spread / N[..., None] ** 2, pieces, "pieces", index)
+        unknown = np.zeros((*theta.shape, theta.shape[2]))
+        return by_pieces(evidence, Periods(labels, rounds, theta, unknown, pieces, "", index))
     squares = gathered(evidence.squares, index, P)
     spread = squares / N[..., None] - theta[..., :, None] * theta[..., None, :]
     spread /= np.maximum(N[..., None] - 1, 1)
     if evidence.block > 1:
         spread *= evidence.block / (evidence.block - 1)  # Hoeffding: blocks vary at most so much
     return Periods(labels, rounds, theta, spread, rounds, "rounds", index)
+
+
+def by_pieces(evidence: Evidence, periods: Periods) -> Periods:
+    """The same periods, with covariances from how much the score sums of their pieces differ.
+
+    A period of fewer than five pieces has units 0: nothing can be said of it.
+    """
+    pieces = gathered((evidence.rounds > 0).astype(np.int64), periods.index, len(periods.labels))
+    N = np.maximum(periods.rounds, 1)
+    growth = pieces / np.maximum(pieces - 1, 1) / N**2
+    spread = _scatter(evidence, periods.theta, periods.index) * growth[:, :, None, None]
+    units = np.where(pieces >= LEAST_PIECES, pieces, 0)
+    return replace(periods, covariance=spread, units=units, method="pieces")
 
 
 def allocations_of(evidence: Evidence, periods: Periods) -> Allocations | None:
@@ -166,8 +179,9 @@ def variation(
     S = _along(directions, periods.covariance)
     N = np.maximum(periods.rounds, 1)[:, :, None, None, None]
     unit = np.eye(q) if allocations is None else _along(directions, allocations.inverse)
-    W: Floats = np.linalg.pinv(unit / N, rcond=1e-10, hermitian=True) * used[..., None, None]
-    whole: Floats = np.linalg.pinv(W.sum(axis=1), rcond=1e-10, hermitian=True)[:, None]
+    W = np.asarray(np.linalg.pinv(unit / N, rcond=1e-10, hermitian=True), dtype=np.float64)
+    W *= used[..., None, None]
+    whole = np.asarray(np.linalg.pinv(W.sum(axis=1), rcond=1e-10, hermitian=True)[:, None])
     common = whole @ (W @ means[..., None]).sum(axis=1, keepdims=True)
     apart = means[..., None] - common
     Q = (apart.swapaxes(3, 4) @ W @ apart)[..., 0, 0].sum(axis=1)
