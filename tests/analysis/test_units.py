@@ -195,6 +195,26 @@ def test_kept_variants_told_by_vectors(p_moves: bool, tmp_path: Path) -> None:
     assert units[0].status == "ok"
 
 
+@pytest.mark.parametrize("features", [True, False])
+def test_exports_of_tests_that_draw_anew(features: bool, tmp_path: Path) -> None:
+    """Permuted blocks, described beside the log; the estimates are nearly those of single rows."""
+    arms = sa.ArmSet.factorial({"a": ["x", "y"], "b": ["u", "v"]}, interactions=1)
+    arms = arms if features else sa.ArmSet.one_hot(NAMES)
+    rng = np.random.default_rng(1)
+    level = rng.normal(size=60)
+    live = sa.create_experiment("anew", arms, sa.Steady(), 300, storage="memory", sticky="none")
+    for i in range(300):
+        live.tell(live.ask(unit=f"u{i % 60}"), float(level[i % 60] + rng.normal()))
+    log = live.export(tmp_path / "log.csv")
+    found, by_row = sa.analyze(log), sa.analyze(log, units=False)
+    assert found.units is not None
+    assert (found.units.units, found.units.kept) == (60, False)
+    assert found.intervals.method == "units"
+    np.testing.assert_allclose(found.estimates, by_row.estimates, atol=0.15)
+    # what a unit's rows have in common is in the values, not in the gaps
+    assert (found.intervals.standard_errors > by_row.intervals.standard_errors).all()
+
+
 def test_contamination_is_counted(tmp_path: Path) -> None:
     rows = repeated_rows(seed=6)
     twice = [i for i, row in enumerate(rows) if row.unit in ("u3", "u40", "u77")]

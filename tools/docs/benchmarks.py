@@ -37,6 +37,7 @@ PLACES = {
     "how_alert_is_srm": Place(RIGHT, ("health.md",)),
     "how_alert_is_drift": Place(RIGHT, ("health.md",)),
     "how_alert_is_fit": Place(RIGHT, ("health.md",)),
+    "how_right_is_analyze": Place(RIGHT, ("analyze.md",)),
     "how_right_is_the_planner": Place(RIGHT, ("plan.md",)),
     "how_safe_is_a_crash": Place(RIGHT, ("service.md",)),
     "how_fast_is_a_trial": Place(FAST, ("reproduce.md", "steady.md")),

@@ -211,8 +211,9 @@ def _answer(
     )
     linear = given is not None and not is_one_hot(given.coordinates)
     vector = log.has("probabilities") or (bool(log.vector) and not log.has("probability"))
-    own = units is not None and log.has("probability")  # is enough, and units are grouped
-    if linear or ((vector or (log.has("segment") and log.has("block"))) and not own):
+    if units is not None and log.has("probability") and not (linear or log.has("block")):
+        vector = False  # a row's own probability is enough, and has far fewer combinations
+    if vector or linear or (log.has("segment") and log.has("block")):
         return _by_allocation(asked, vector)
     return _by_propensity(asked)
 
