@@ -101,11 +101,17 @@ def assert_like_units(found: sa.Analysis, rows: Sequence[Row]) -> None:
 
 @pytest.mark.parametrize("sticky", [True, False])
 def test_variances_are_those_of_units(sticky: bool, tmp_path: Path, postgres: str) -> None:
+    import duckdb
+
     rows = repeated_rows(sticky=sticky)
     write_postgres(postgres, rows, "units")
+    write_parquet(tmp_path / "log.parquet", rows)
+    with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
+        connection.execute(f"create table log as select * from '{tmp_path}/log.parquet'")
     for found in (
+        sa.analyze(tmp_path / "log.duckdb"),
         sa.analyze(write_csv(tmp_path / "log.csv", rows)),
-        sa.analyze(write_parquet(tmp_path / "log.parquet", rows)),
+        sa.analyze(tmp_path / "log.parquet"),
         sa.analyze(write_sqlite(tmp_path / "log.db", rows)),
         sa.analyze(postgres, table="units"),
     ):

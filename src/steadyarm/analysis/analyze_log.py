@@ -260,7 +260,7 @@ def _by_propensity(asked: _Question) -> Analysis:
         }
         evidence, labels = _unit_evidence(asked, grouped, arms, ["arm"], cells, True)
     if asked.units is not None and asked.kept:
-        first = first_rows(grouped)
+        first = first_rows(grouped, ["arm", "p"])
         few = log.fetch(propensity_sums(first, asked.plan.bucket(first.time, log.backend), False))
         by_unit = tally_rows(few, arms.names)
         place, _ = asked.plan.periods(by_unit.buckets, by_unit.n.sum(axis=1))
@@ -297,7 +297,7 @@ def _unit_evidence(
 ) -> tuple[Evidence, list[str]]:
     """Evidence by unit; `cells` has the vector of every key, or makes it of the rows of sums."""
     log = asked.log
-    cells_of, pairs_of, sizes_of = unit_sums(table, keys, asked.plan, log.backend, weigh)
+    cells_of, pairs_of, sizes_of = unit_sums(log, table, keys, asked.plan, weigh)
     found = _limited(log, cells_of), _limited(log, pairs_of), _limited(log, sizes_of)
     if not found[0]:
         raise _no_reward(asked)
@@ -414,7 +414,7 @@ def _units_by_allocation(
     evidence, labels = _unit_evidence(asked, table, arms, ["arm", *allocation], cells, False)
     if not asked.kept:
         return evidence, labels, [piece.logged for piece in pieces]
-    first = first_rows(table)
+    first = first_rows(table, ["arm", *own, *allocation])
     names: dict[str, Any] = {name: first[name] for name in ("arm", *allocation)}
     if "segment" not in allocation:
         names["bucket"] = asked.plan.bucket(first.time, log.backend)

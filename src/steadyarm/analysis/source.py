@@ -98,6 +98,15 @@ class Log:
         """Rows of a small result; an error of the database is translated."""
         return guarded(lambda: fetch(expression), f"{self.name} cannot be read", self.secret)
 
+    def kept(self, name: str, expression: Any) -> Any:
+        """The expression as a table that lasts as long as the connection."""
+        connection = self.table.get_backend()
+
+        def work() -> Any:
+            return connection.create_table(name, expression, temp=True, overwrite=True)
+
+        return guarded(work, f"{self.name} cannot be read", self.secret)
+
     def sql(self, query: str, values: list[Any]) -> list[tuple[Any, ...]]:
         """Rows of a query in DuckDB's own language."""
         connection = self.table.get_backend().con

@@ -174,24 +174,23 @@ def with_first_probabilities(table: Any, columns: Sequence[str]) -> Any:
     return table.mutate(**{n: ibis.ifelse(same, first[n], table[n]) for n in columns})
 
 
-def first_rows(table: Any) -> Any:
-    """The first row of each unit, with its number of rows and, for a reward, if all have one."""
+def first_rows(table: Any, columns: Sequence[str]) -> Any:
+    """One row for each unit: the columns of its first one, and how many it has, `visits`.
+
+    Its reward r is 1 if all rows have one, else null.
+    """
     import ibis
 
-    order = ibis.window(group_by="unit", order_by=[table.time, table.arm])
-    unit = ibis.window(group_by="unit")
-    marked = table.mutate(
-        place=ibis.row_number().over(order),
-        visits=table.count().over(unit),
-        complete=table.r.count().over(unit),
+    first = {name: table[name].argmin(table.time) for name in columns}
+    each = table.group_by("unit").aggregate(
+        **first, time=table.time.min(), visits=table.count(), complete=table.r.count()
     )
-    first = marked.filter(marked.place == 0)
-    whole = first.complete == first.visits
-    return first.mutate(r=ibis.ifelse(whole, 1.0, ibis.null("float64")))
+    whole = each.complete == each.visits
+    return each.mutate(r=ibis.ifelse(whole, 1.0, ibis.null("float64")))
 
 
 def unit_sums(
-    table: Any, keys: Sequence[str], plan: Plan, backend: str, weigh: bool
+    log: Log, table: Any, keys: Sequence[str], plan: Plan, weigh: bool
 ) -> tuple[Any, Any, Any]:
     """Sums over units of what the rows of each add up to, as three Ibis expressions.
 
@@ -221,7 +220,9 @@ def unit_sums(
         began=table.time.min(),
     )
     start = each.began.min().over(ibis.window(group_by="unit"))
-    each = each.mutate(bucket=plan.bucket(start, backend)).drop("began")
+    each = each.mutate(bucket=plan.bucket(start, log.backend)).drop("began")
+    if log.ours and log.backend == "duckdb":  # computed once for the three
+        each = log.kept("rows by unit", each)
     cells = each.group_by("bucket", *keys).aggregate(**{n: each[n].sum() for n in "msiw"})
     other = each.select("unit", *(each[n].name(f"{n}_2") for n in (*keys, "m", "i", "w")))
     both = each.join(other, "unit")
