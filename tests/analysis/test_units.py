@@ -321,6 +321,20 @@ def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:
     )
 
 
+def test_sums_per_unit_by_the_query_of_the_docs(tmp_path: Path) -> None:
+    rows = repeated_rows(seed=12, p_moves=True)
+    text = (Path(__file__).parents[2] / "docs" / "analyze.md").read_text()
+    query = text.split('steadyarm analyze log.csv --query "')[1].split('"')[0]
+    found = sa.analyze(write_csv(tmp_path / "log.csv", rows), query=query)
+    assert (found.units, found.rows) == (None, 240)
+    first = {row.unit: row for row in reversed(rows)}
+    sums = {unit: sum(row.reward for row in rows if row.unit == unit) for unit in first}
+    one = [replace(row, reward=sums[unit]) for unit, row in first.items()]
+    one.sort(key=lambda row: row.timestamp)
+    true = sa.analyze(write_parquet(tmp_path / "one.parquet", one))
+    np.testing.assert_allclose(found.estimates, true.estimates, rtol=1e-9)
+
+
 def test_variants_that_bring_units_back_are_noticed(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows = []
