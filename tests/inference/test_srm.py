@@ -265,3 +265,14 @@ def test_own_probabilities_find_a_loss_and_say_what_they_cannot() -> None:
     assert found.culprit in ("A", "B")
     assert found.p_value < 1e-6
     assert found.verdict.endswith("nothing can be said of: C.")
+
+
+def test_what_is_lacking_is_said_in_visits() -> None:
+    """Also under changing probabilities: a tenth of B's rows lost, of each kind."""
+    p = np.repeat([0.5, 0.8, 0.5, 0.2], [5000, 8000, 4500, 1800])
+    arms = np.repeat([0, 0, 1, 1], [5000, 8000, 4500, 1800])
+    verdict = srm_from_propensities(["A", "B"], arms, p).verdict
+    # A's 13,000 rows stand for 20,000 of 19,300 rows: 13,000 * 19,300 / 20,000 would be right
+    assert verdict.startswith("A got 13,000 of 19,300 visits, about 455 more than it should (")
+    few = srm_test(["A", "B"], [logged([0.5, 0.5], [30, 8])]).verdict
+    assert few.startswith("B got 8 of 38 visits, about 11 fewer than it should (")
