@@ -515,7 +515,21 @@ def _intervals(asked: _Question, evidence: Evidence) -> Intervals:
     if units is None:
         return found
     method = "units" if asked.budget is None else "asymptotic, units"
-    return replace(found, method=method, assumption=units.assumption)
+    found = replace(found, method=method, assumption=units.assumption)
+    if not units.too_few:
+        return found
+    unknown = np.full_like(found.low, np.inf)
+    rest = np.where(np.arange(found.arms.size) == found.recommended[:, None], 0.0, np.inf)
+    return replace(
+        found,
+        low=-unknown,
+        high=unknown,
+        gap_low=-rest,
+        gap_high=rest,
+        plausible=np.ones_like(found.plausible),
+        standard_errors=unknown,
+        others=evidence.arms.size - found.arms.size,
+    )
 
 
 def _look_note(asked: _Question) -> str:

@@ -74,6 +74,11 @@ class Units:
     nameless: int
 
     @property
+    def too_few(self) -> bool:
+        """Whether nothing can be said of variances."""
+        return self.units < LEAST_UNITS
+
+    @property
     def note(self) -> str:
         """What was done, in one sentence."""
         lone = f" {self.nameless:,} rows without a unit count as one each." if self.nameless else ""
@@ -400,6 +405,15 @@ def _correction(group: list[_Cohort]) -> float:
 def unit_finding(units: Units) -> Finding:
     """Whether units that should keep their variant were seen with several."""
     name, total = "units", f"{units.units:,} units"
+    if units.too_few:
+        return Finding(
+            name,
+            "warn",
+            None,
+            f"The log has {counted(units.units, 'unit')} only, too few to tell variances by unit.",
+            "See whether the column is who was assigned; map another one (unit=COLUMN), or take "
+            "rows as independent (units=False, --no-units) if they were drawn independently.",
+        )
     if not units.kept:
         text = (
             f"Variants were drawn anew for every row: {units.several:,} of {total} have rows of "
