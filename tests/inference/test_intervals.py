@@ -287,10 +287,12 @@ def test_unknown_is_infinite_never_nan() -> None:
     assert np.isinf(few.high).all()
     assert few.plausible.all()
     check_known(few)
-    silent = fixed_budget(one_segment([500, 500], [0.0, 7.0], [0.0, 7.0]))
-    assert np.isinf(silent.high[0, 0])  # no click at all: no spread, nothing known
+    silent = fixed_budget(one_segment([500, 500], [0.0, 20.0], [0.0, 90.0]))
+    assert np.isinf(silent.high[0, 0])  # not one purchase: no spread, nothing known
     assert np.isfinite(silent.high[0, 1])
     check_known(silent)
+    all_silent = fixed_budget(one_segment([500, 500], [0.0, 0.0], [0.0, 0.0]))
+    assert np.isinf(all_silent.high).all()  # clicks, or purchases nobody made
     nothing = Evidence(
         TWO, np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 2)), np.zeros((1, 1, 2, 2))
     )

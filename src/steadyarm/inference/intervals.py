@@ -12,8 +12,8 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.limits import (
     RareEvents,
-    click_gaps,
     error_and_skew,
+    gap_limits,
     in_passes,
     others_than,
     rare_events,
@@ -22,10 +22,10 @@ from steadyarm.inference.limits import (
 )
 from steadyarm.inference.quantiles import critical_values, pairwise_value
 from steadyarm.inference.shortlist import shortlisted
-from steadyarm.inference.variance import Scatter, inverse_weights, score_scatter, third_moments
+from steadyarm.inference.variance import Scatter, inverse_weights, plain_thirds, score_scatter
 from steadyarm.validation import check_fraction
 
-__all__ = ["Intervals", "fixed_budget", "gap_directions", "recommended_arms", "settled"]
+__all__ = ["Intervals", "fixed_budget", "gap_directions", "recommended_arms", "refused", "settled"]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -125,13 +125,15 @@ def fixed_budget(
     X = evidence.arms.coordinates
     scatter = score_scatter(evidence)
     T = np.maximum(evidence.played, 1)[:, None]
-    z, z_pair, z_best = critical_values(X, scatter.total, scatter.freedom, alpha, evidence.family)
-    z_win = pairwise_value(scatter.freedom, alpha)[:, None]
+    events, freedom = _events(evidence, scatter), scatter.freedom
+    if events is not None:  # the variance of clicks follows from their rate
+        freedom = np.where(events.clicks[:, 0], np.inf, freedom)
+    z, z_pair, z_best = critical_values(X, scatter.total, freedom, alpha, evidence.family)
+    z_win = pairwise_value(freedom, alpha)[:, None]
     z_best = np.maximum(z_best, z_win)  # ruling out an arm and declaring a winner agree
     z_pair = np.maximum(z_pair, z_best.max(axis=1))
     everywhere = np.broadcast_to(X, (len(best), *X.shape))
     error, skew = error_and_skew(everywhere, evidence, scatter)
-    events = _events(evidence, scatter)
     estimates = evidence.estimates
     low, high = skewed_limits(estimates, error / T, skew / T, z[:, None])
     if events is not None:
@@ -142,18 +144,16 @@ def fixed_budget(
     D, gaps = gap_directions(evidence, best)
     gap_error, gap_skew = error_and_skew(D, evidence, scatter)
     rows = np.arange(len(best))
-    alone = error**2 + error[rows, best][:, None] ** 2
-    wider = np.sqrt(np.maximum(np.where(gap_error < np.inf, gap_error**2, 0.0) / alone, 1.0))
 
-    def gap_limits(z: Floats) -> tuple[Floats, Floats]:
+    def limits_of_gaps(z: Floats) -> tuple[Floats, Floats]:
         limits = skewed_limits(gaps, gap_error / T, gap_skew / T, z)
         if events is None:
             return limits
-        return click_gaps(events, evidence, estimates, best, wider, z, limits)
+        return gap_limits(events, evidence, estimates, best, gap_error / T, z, limits)
 
-    gap_low, gap_high = gap_limits(z_pair[:, None])
-    lead, _ = gap_limits(z_best)
-    ahead, _ = gap_limits(z_win)
+    gap_low, gap_high = limits_of_gaps(z_pair[:, None])
+    lead, _ = limits_of_gaps(z_best)
+    ahead, _ = limits_of_gaps(z_win)
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
     ahead[rows, best] = np.inf
     winner, others = (ahead > 0).all(axis=1), 0
@@ -172,7 +172,7 @@ def fixed_budget(
         gap_high=gap_high,
         plausible=lead <= 0,
         winner=winner,
-        too_few=np.zeros_like(lead, dtype=bool) if events is None else events.too_few,
+        too_few=refused(events, low, high),
         standard_errors=error / T,
         rounds=evidence.played,
         level=float(level),
@@ -189,12 +189,24 @@ def _events(evidence: Evidence, scatter: Scatter) -> RareEvents | None:
     inverse = inverse_weights(evidence)
     if inverse is None:
         return None
-    parts = np.diagonal(scatter.variances, axis1=2, axis2=3)
-    third = third_moments(scatter.sums, parts, scatter.rounds, shock=np.inf)[:, -1]
     variance = np.maximum(np.diagonal(scatter.total, axis1=1, axis2=2), 0.0)
-    groups = (scatter.rounds > 0).sum(axis=1)
-    estimates, played = evidence.estimates, evidence.played
-    return rare_events(evidence, played, estimates, variance, third, groups, inverse[:, :, -1])
+    third, parts = plain_thirds(evidence)
+    return rare_events(
+        evidence,
+        evidence.played,
+        evidence.estimates,
+        variance,
+        third[:, -1],
+        parts[:, -1],
+        inverse[:, :, -1],
+    )
+
+
+def refused(events: RareEvents | None, low: Floats, high: Floats) -> Booleans:
+    """(n, K) where one limit is known and the other is infinite for want of events."""
+    if events is None:
+        return np.zeros(low.shape, dtype=bool)
+    return np.asarray(events.too_few & (np.isfinite(low) | np.isfinite(high)))
 
 
 def settled(found: Intervals) -> Intervals:

@@ -18,10 +18,10 @@ __all__ = [
     "SOME",
     "TINY",
     "RareEvents",
-    "click_gaps",
     "click_limits",
     "error_and_skew",
     "gap_forms",
+    "gap_limits",
     "in_passes",
     "linear_forms",
     "others_than",
@@ -36,7 +36,11 @@ Booleans = NDArray[np.bool_]
 
 SOME = 2000  # arms that are looked at more closely at a time
 TINY = 1e-14  # share of the squared scores below which a variance is rounding
-HEAVY = 4.0  # third moment of long-tailed rewards, in multiples of the least that is possible
+HEAVY = 4.0  # third moment of long-tailed rewards, at most, in multiples of the least possible
+SEEN = 2.0  # and in multiples of the one seen, which the tail not seen yet makes too small
+LIKELY = (
+    3.0  # multiple of the one seen that, if less than the least possible, rules such a tail out
+)
 
 
 def quadratic(D: Floats, M: Floats) -> Floats:
@@ -72,6 +76,7 @@ class RareEvents:
 
     Attributes
     ----------
+    variance : (n, K) of the estimates
     clicks : (n, 1) tests whose rewards are 0 or 1, and of which enough rounds were played
     unit : (n, K) variance of an arm's estimate, divided by p(1 - p)
     size : (n, K) third central moment of the estimate over its variance, if rewards are 0 or 1
@@ -79,6 +84,7 @@ class RareEvents:
     too_few : (n, K) where that is too much for a limit on the long side
     """
 
+    variance: Floats
     clicks: Booleans
     unit: Floats
     size: Floats
@@ -98,9 +104,9 @@ def rare_events(
     """What estimates and variances say of rare events, for arms that share nothing.
 
     Rewards that are never negative, of mean μ and variance v, have a third central moment of at
-    least v(v/μ - μ). That of lognormal amounts of few buyers is some multiple of it; HEAVY was
-    chosen by simulation. Whether rewards are of this kind the third moment that is seen tells, of
-    all arms together: normal ones have none.
+    least v(v/μ - μ). That of lognormal amounts of few buyers is some multiple of it. Whether
+    rewards are of this kind the skewness of a reward tells that is seen, of all arms together:
+    normal ones have none. HEAVY and SEEN were chosen by simulation.
 
     Parameters
     ----------
@@ -113,6 +119,8 @@ def rare_events(
     clicks = np.zeros((len(T), 1), dtype=bool)
     if evidence.binary is not None:
         clicks = (evidence.binary & (rounds >= LEAST_ROUNDS))[:, None]
+    if evidence.within is None:  # counts vary, and the variance is no function of p(1 - p)
+        clicks = clicks & (estimates <= 0.5).all(axis=1, keepdims=True)
     design = np.maximum(inverse[0] / T**2, 1e-300)
     p = np.clip(estimates, np.minimum(design, 0.5), np.maximum(1 - design, 0.5))
     unit = np.maximum(design, variance / (T**2 * p * (1 - p)))
@@ -123,13 +131,16 @@ def rare_events(
     error = np.where(known, np.sqrt(variance), 1.0)
     total = np.maximum(np.abs(estimates) * T, 1e-6 * error)
     least = np.where(known, np.maximum(variance / total - total * design, 0.0), 0.0)
-    counted = least > 0
     turn = np.where(estimates < 0, -1.0, 1.0)
+    counted, root = least > 0, np.sqrt(design)
     seen = np.where(counted, turn * third / error**3, 0.0).sum(axis=1, keepdims=True)
-    noise = (counted * 2 * design).sum(axis=1, keepdims=True) / np.maximum(parts - 1, 1)[:, None]
-    share = (seen + np.sqrt(noise)) / np.maximum((least / error).sum(axis=1, keepdims=True), 1e-300)
-    tail = HEAVY * least * np.clip(share, 0.0, 1.0)
-    return RareEvents(clicks, unit, size, turn * tail / T, known & (tail > error))
+    arms = np.maximum(counted.sum(axis=1, keepdims=True), 1)
+    noise = np.sqrt(2 / (np.maximum(parts - 1, 1)[:, None] * arms))
+    skew = seen / np.maximum((counted * root).sum(axis=1, keepdims=True), 1e-300) + noise
+    likely = np.where(parts[:, None] > 1, np.maximum(skew, 0.0) * root * error, 0.0)
+    tail = np.minimum(HEAVY * least, SEEN * likely)
+    too_few = known & (HEAVY * least > error) & (LIKELY * likely > least)
+    return RareEvents(variance / T**2, clicks, unit, size, turn * tail / T, too_few)
 
 
 def value_limits(
@@ -176,36 +187,45 @@ def _root(x: Floats, grow: Floats, sign: float) -> Floats:
     return np.asarray((2 * x + grow + sign * inside) / (2 * (1 + grow)))
 
 
-def click_gaps(
+def gap_limits(
     events: RareEvents,
     evidence: Evidence,
     estimates: Floats,
     best: NDArray[np.int64],
-    wider: Floats,
+    error: Floats,
     z: Floats,
     limits: tuple[Floats, Floats],
 ) -> tuple[Floats, Floats]:
-    """(n, K) limits of gaps: of clicks from those of the two rates (Zou and Donner 2008).
+    """(n, K) the limits of gaps, moved out where few rewards carry one of the two estimates.
 
-    wider : (n, K) by how much the standard error of the gap exceeds that of independent rates
+    The limits of two values give those of their difference (Zou and Donner 2008): this is how far
+    the one may be less and the other more, as independent errors add. Tails of both arms cancel
+    for the most part, so other rewards than clicks are given the least tail that is possible.
+
+    error : (n, K) standard errors of the gaps, infinite if unknown
     """
-    if not events.clicks.any():
-        return limits
-    rows, z = np.arange(len(best)), np.broadcast_to(z, estimates.shape)
-    p = estimates[rows, best][:, None]
-    low, high = click_limits(estimates, events.unit, events.size, z)
-    unit, size = events.unit[rows, best][:, None], events.size[rows, best][:, None]
-    best_low, best_high = click_limits(p, unit, size, z)
-    below = wider * np.hypot(p - best_low, high - estimates)  # the best is less, the other more
-    above = wider * np.hypot(best_high - p, estimates - low)
-    if evidence.direction == "minimize":
-        gaps, below, above = estimates - p, above, below
-    else:
-        gaps = p - estimates
-    return (
-        np.where(events.clicks, gaps - below, limits[0]),
-        np.where(events.clicks, gaps + above, limits[1]),
-    )
+    z = np.broadcast_to(z, estimates.shape)
+    rows, turn = np.arange(len(best)), evidence.direction == "minimize"
+
+    def reach(p: Floats, variance: Floats, unit: Floats, size: Floats, tail: Floats) -> Floats:
+        single = np.sqrt(variance)
+        few = click_limits(p, unit, size, z)
+        many = skewed_limits(p, single, np.clip(tail / HEAVY, -single, single), z)
+        low, high = (np.where(events.clicks, few[i], many[i]) for i in range(2))
+        return np.stack([p - low, high - p])
+
+    parts = (estimates, events.variance, events.unit, events.size, events.tail)
+    other, first = reach(*parts), reach(*(part[rows, best][:, None] for part in parts))
+    alone = np.maximum(events.variance + events.variance[rows, best][:, None], 1e-300)
+    shared = np.where(np.isfinite(error), error, 0.0) ** 2 / alone  # 1 if errors are independent
+    wider = np.sqrt(np.where(events.clicks, np.maximum(shared, 1.0), shared))
+    less = wider * np.hypot(first[0], other[1])  # the best may be less, the other more
+    more = wider * np.hypot(first[1], other[0])
+    less, more = (more, less) if turn else (less, more)
+    gaps = (estimates[rows, best][:, None] - estimates) * (-1.0 if turn else 1.0)
+    low = np.where(events.clicks, gaps - less, np.minimum(limits[0], gaps - less))
+    high = np.where(events.clicks, gaps + more, np.maximum(limits[1], gaps + more))
+    return low, high
 
 
 def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> Booleans:

@@ -13,13 +13,19 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
 from steadyarm.inference.bounded import FarScales, bounded_terms, far_scales
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import Intervals, gap_directions, recommended_arms, settled
+from steadyarm.inference.intervals import (
+    Intervals,
+    gap_directions,
+    recommended_arms,
+    refused,
+    settled,
+)
 from steadyarm.inference.limits import (
     SOME,
     TINY,
     RareEvents,
-    click_gaps,
     gap_forms,
+    gap_limits,
     linear_forms,
     others_than,
     quadratic,
@@ -32,6 +38,7 @@ from steadyarm.inference.variance import (
     LEAST_FREEDOM,
     LEAST_ROUNDS,
     inverse_weights,
+    plain_thirds,
     running_variance,
     third_moments,
 )
@@ -123,6 +130,7 @@ class _Watched:
     freedom : (n, J) its degrees of freedom, if rewards are unbounded
     third : (n, J, K) third moments of the arms' score sums, if rewards are unbounded
     every : (n, J, K) the same with all steps counted in full; empty if they are not needed
+    pieces : (n, J) from how many pieces these are
     inverse : (2, n, J, K) of `inverse_weights`; None if arms share features or rewards are bounded
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
@@ -137,6 +145,7 @@ class _Watched:
     freedom: Floats
     third: Floats
     every: Floats
+    pieces: NDArray[np.int64]
     inverse: Floats | None
     scale: Floats | None
     first: Floats | None
@@ -150,7 +159,7 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
     budget = whole_number(budget, "budget", least=1)
     scale = first = far = inverse = None
     third = every = np.zeros((*evidence.rounds.shape, evidence.arms.size))
-    freedom = np.full(evidence.rounds.shape, np.inf)
+    freedom, pieces = np.full(evidence.rounds.shape, np.inf), evidence.rounds
     if reward_range is None:
         variance, parts, freedom, kind = running_variance(evidence)
         X = evidence.arms.coordinates
@@ -158,7 +167,9 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
         third = third_moments(evidence.scores @ X.T, spreads, evidence.rounds)
         inverse = inverse_weights(evidence)
         if inverse is not None:
-            every = third_moments(evidence.scores, spreads, evidence.rounds, shock=np.inf)
+            every, pieces = plain_thirds(evidence, upto=True)
+            if evidence.binary is not None:  # the variance of clicks follows from their rate
+                freedom = np.where(evidence.binary[:, None], np.inf, freedom)
         method, assumption = f"asymptotic, {kind}", ASYMPTOTIC
     else:
         variance, scale, kind = bounded_terms(evidence, reward_range)
@@ -175,6 +186,7 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
         freedom,
         third,
         every,
+        pieces,
         inverse,
         scale,
         first,
@@ -231,7 +243,7 @@ def _look(
         gap_high=gap_high,
         plausible=plausible,
         winner=winner,
-        too_few=np.zeros_like(plausible) if events is None else events.too_few,
+        too_few=refused(events, low, high),
         standard_errors=np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf),
         rounds=until.played,
         level=float(level),
@@ -301,14 +313,11 @@ def _limits(
         return limits
     played = watched.rounds[:, j][:, None]
     z, T = _factor(watched, j, alpha), np.maximum(played, 1)
+    error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
     if best is None:
-        error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
         return value_limits(events, centre, error, z, *limits)
     values = watched.scores[:, j] / T
-    single = np.maximum(np.diagonal(watched.variance[:, j], axis1=1, axis2=2), 0.0)
-    alone = np.maximum(single + single[np.arange(len(best)), best][:, None], 1e-300)
-    wider = np.sqrt(np.maximum(variance / alone, 1.0))
-    return click_gaps(events, watched.evidence, values, best, wider, z, limits)
+    return gap_limits(events, watched.evidence, values, best, error, z, limits)
 
 
 def _events(watched: _Watched, j: int, until: Evidence) -> RareEvents | None:
@@ -316,14 +325,13 @@ def _events(watched: _Watched, j: int, until: Evidence) -> RareEvents | None:
     if watched.inverse is None:
         return None
     variance = np.maximum(np.diagonal(watched.variance[:, j], axis1=1, axis2=2), 0.0)
-    parts = (watched.evidence.rounds[:, : j + 1] > 0).sum(axis=1)
     events = rare_events(
         watched.evidence,
         until.played,
         until.estimates,
         variance,
         watched.every[:, j],
-        parts,
+        watched.pieces[:, j],
         watched.inverse[:, :, j],
     )
     early = until.played < FIRST_LOOK * watched.budget
@@ -379,12 +387,12 @@ def _normal_limits(
 def _factor(watched: _Watched, j: int, alpha: float) -> Floats:
     """(n, 1) standard errors at the end of piece j; from a normal to a t quantile.
 
-    The variance is estimated; beyond 37 doubles end.
+    The variance is estimated; beyond 37 doubles end, and few degrees of freedom reach very far.
     """
     z = normal_factor(watched.rounds[:, j][:, None] / watched.budget, alpha)
     tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
     freedom = np.maximum(watched.freedom[:, j][:, None], 1.0)
-    return np.asarray(scipy.stats.t.isf(tail, freedom))
+    return np.minimum(scipy.stats.t.isf(tail, freedom), 1e50)
 
 
 def _scales(

@@ -23,6 +23,7 @@ __all__ = [
     "gathered",
     "inverse_weights",
     "list_freedom",
+    "plain_thirds",
     "running_variance",
     "score_scatter",
     "third_moments",
@@ -145,6 +146,26 @@ def third_moments(
         pairs += alike
         covered[:, g] = covered[:, g - 1] + alike * (n + m) / 2
     return np.asarray(out * np.cumsum(rounds, axis=1)[:, :, None] / np.maximum(covered, 1.0))
+
+
+def plain_thirds(evidence: Evidence, upto: bool = False) -> tuple[Floats, NDArray[np.int64]]:
+    """Third moments of the scores of arms that share nothing, every step counted in full.
+
+    Returns
+    -------
+    (n, G, K) up to the end of each of G parts, and (n, G) how many parts that are; the pieces
+    themselves with `upto`, else at most 60 groups of them
+    """
+    group = np.tile(np.arange(evidence.rounds.shape[1]), (len(evidence.rounds), 1))
+    if not upto:
+        group = _groups(evidence, DIFFERENCES, 1)
+    rounds, sums = gathered(evidence.rounds, group), gathered(evidence.scores, group)
+    if evidence.within is not None:
+        spreads = gathered(evidence.within, group)
+    else:
+        spreads = _around_mean(gathered(evidence.squares, group), sums, rounds)
+    spread = np.diagonal(spreads, axis1=2, axis2=3)
+    return third_moments(sums, spread, rounds, np.inf), np.cumsum(rounds > 0, axis=1)
 
 
 def _around_mean(squares: Floats, sums: Floats, rounds: NDArray[np.int64]) -> Floats:
