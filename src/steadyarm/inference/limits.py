@@ -170,11 +170,12 @@ def click_limits(estimates: Floats, unit: Floats, size: Floats, z: Floats) -> tu
     >>> float(low[0].round(5)), float(high[0].round(5))  # exact: 0.00162, 0.01163
     (0.00158, 0.01168)
     """
+    z = np.minimum(z, 40.0)
     flip = estimates > 0.5
     p = np.where(flip, 1 - estimates, estimates)
     grow = z**2 * unit
-    reduced = np.minimum(size, unit) * (z**2 - 4) / 6
-    high = _root(p - reduced, grow, 1.0)
+    rare = np.maximum(1 - 2 * _root(p, grow, 1.0), 0.0)  # there is no skewness at one half
+    high = _root(p - rare * np.minimum(size, unit) * (z**2 - 4) / 6, grow, 1.0)
     least = np.maximum(p - size * (z**2 + 2) / 6, 0.0)
     low = np.where(least > 0, _root(least, grow, -1.0), 0.0)
     low, high = np.minimum(low, p), np.maximum(np.minimum(high, 1.0), p)
