@@ -156,7 +156,7 @@ def fixed_budget(
     ahead, _ = limits_of_gaps(z_win)
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
     ahead[rows, best] = np.inf
-    winner, others = (ahead > 0).all(axis=1), 0
+    winner, others = np.asarray((ahead > 0).all(axis=1)), 0
     if evidence.whole is not None:
         if winner[0]:
             winner[0] = in_passes(evidence, scatter, X[best[0]], z_win[0, 0]).sum() == 1

@@ -168,8 +168,6 @@ def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | 
         inverse = inverse_weights(evidence)
         if inverse is not None:
             every, pieces = plain_thirds(evidence, upto=True)
-            if evidence.binary is not None:  # the variance of clicks follows from their rate
-                freedom = np.where(evidence.binary[:, None], np.inf, freedom)
         method, assumption = f"asymptotic, {kind}", ASYMPTOTIC
     else:
         variance, scale, kind = bounded_terms(evidence, reward_range)
@@ -312,7 +310,7 @@ def _limits(
     if events is None:
         return limits
     played = watched.rounds[:, j][:, None]
-    z, T = _factor(watched, j, alpha), np.maximum(played, 1)
+    z, T = _factor(watched, j, alpha, events.clicks), np.maximum(played, 1)
     error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
     if best is None:
         return value_limits(events, centre, error, z, *limits)
@@ -384,14 +382,19 @@ def _normal_limits(
     return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
 
 
-def _factor(watched: _Watched, j: int, alpha: float) -> Floats:
+def _factor(
+    watched: _Watched, j: int, alpha: float, clicks: NDArray[np.bool_] | None = None
+) -> Floats:
     """(n, 1) standard errors at the end of piece j; from a normal to a t quantile.
 
-    The variance is estimated; beyond 37 doubles end, and few degrees of freedom reach very far.
+    The variance is estimated, but that of clicks follows from their rate. Beyond 37 doubles end,
+    and few degrees of freedom reach very far.
     """
     z = normal_factor(watched.rounds[:, j][:, None] / watched.budget, alpha)
     tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
     freedom = np.maximum(watched.freedom[:, j][:, None], 1.0)
+    if clicks is not None:
+        freedom = np.where(clicks, np.inf, freedom)
     return np.minimum(scipy.stats.t.isf(tail, freedom), 1e50)
 
 
