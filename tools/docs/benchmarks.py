@@ -33,7 +33,7 @@ class Place:
 PLACES = {
     "how_steady_is_steady": Place(RIGHT, ("steady.md",)),
     "how_honest_are_the_intervals": Place(RIGHT, ("inference.md",)),
-    "how_true_at_the_desk": Place(RIGHT, ("inference.md",)),
+    "how_true_at_the_desk": Place(RIGHT, ("inference.md", "live.md")),
     "how_alert_is_srm": Place(RIGHT, ("health.md",)),
     "how_alert_is_drift": Place(RIGHT, ("health.md",)),
     "how_alert_is_fit": Place(RIGHT, ("health.md",)),
@@ -55,6 +55,7 @@ TITLES = {
     "designs.md": "Designs",
     "health.md": "Health and drift",
     "inference.md": "Intervals",
+    "live.md": "Live experiments",
     "plan.md": "Plans",
     "reproduce.md": "Reproduce the paper",
     "scale.md": "A million variants",
