@@ -1,10 +1,11 @@
 """How often are the intervals of `analyze` right when units have several rows?
 
 Two weeks, users with five rows each or with 2 to about 90 (heavy), and a level of their own
-(standard deviation 1, as the noise). "kept": drawn at the first visit; "anew": at every visit; "adaptive":
-80 % to the leader so far, day by day. Gap: how often its 95 % interval is right. A/A: how often
-one of two equal variants is the only plausible one. SRM: how often the log fails. Last: how often
-some of twelve daily looks at two equal variants is wrong, by anytime and by one-look intervals.
+(standard deviation 1, as the noise). "kept": drawn at the first visit; "anew": at every visit;
+"adaptive": 80 % to the leader so far, day by day. Gap: how often its 95 % interval is right.
+A/A: how often one of two equal variants is the only plausible one. SRM: how often the log
+fails. Last: how often some of twelve daily looks at two equal variants is wrong, by anytime and
+by one-look intervals.
 """
 
 from __future__ import annotations
