@@ -51,10 +51,11 @@ class Balance:
     hits: Floats
 
     def __add__(self, other: Balance) -> Balance:
-        return Balance(*(a + b for a, b in zip(self._parts, other._parts, strict=True)))
+        return Balance(*(a + b for a, b in zip(self.parts, other.parts, strict=True)))
 
     @property
-    def _parts(self) -> tuple[Floats, ...]:
+    def parts(self) -> tuple[Floats, ...]:
+        """What sums over segments add up."""
         return self.observed, self.expected, self.covariance, self.draws, self.hits
 
     @property

@@ -43,17 +43,42 @@ def assignment_balance(pieces: Iterable[LoggedSegment]) -> tuple[Balance, NDArra
     -------
     the balance, and (n, J, K) where a count cannot be, whatever the luck
     """
+    log = list(pieces)
     total: Balance | None = None
-    impossible = []
-    for piece in pieces:
+    impossible: list[NDArray[np.bool_]] = [np.empty(0, dtype=bool)] * len(log)
+    for places, piece in _drawn_alike(log):
         weights = normalised(piece.segment)
         rows = piece.rows.astype(np.float64)
         spread, draws, hits = _row_luck(piece, weights, rows)
         mean = rows[:, None] * weights
         new = Balance(piece.assigned.astype(np.float64), mean, spread, draws, hits)
+        cannot = impossible_counts(piece, weights)
+        if len(places) > 1:
+            new = Balance(*(part.sum(axis=0, keepdims=True) for part in new.parts))
+        for row, j in enumerate(places):
+            impossible[j] = cannot[row : row + 1] if len(places) > 1 else cannot
         total = new if total is None else total + new
-        impossible.append(impossible_counts(piece, weights))
     return _not_empty(total), np.stack(impossible, axis=1)
+
+
+def _drawn_alike(log: list[LoggedSegment]) -> Iterator[tuple[list[int], LoggedSegment]]:
+    """Pieces of a single test that were drawn in the same way, as the trials of one; else alone."""
+    alike: dict[tuple[str, int], list[int]] = {}
+    for j, piece in enumerate(log):
+        if piece.segment.trials > 1:
+            yield [j], piece
+        else:
+            alike.setdefault((piece.segment.order, piece.segment.block), []).append(j)
+    for (order, block), places in alike.items():
+        few = [log[j] for j in places]
+        segment = Segment(
+            np.concatenate([piece.segment.weights for piece in few]),
+            np.concatenate([piece.segment.rounds for piece in few]),
+            order,  # type: ignore[arg-type]  # one of theirs
+            block,
+        )
+        assigned = np.concatenate([piece.assigned for piece in few])
+        yield places, LoggedSegment(segment, assigned, np.concatenate([p.positions for p in few]))
 
 
 def attrition_balance(pieces: Iterable[LoggedSegment]) -> Balance:
