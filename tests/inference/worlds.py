@@ -14,7 +14,11 @@ from steadyarm.segments import Direction, Segment, SegmentStats
 
 
 def played(
-    policy: sa.Policy[Any], world: sa.Environment, trials: int, seed: int = 0, pieces: int = 40
+    policy: sa.Policy[Any],
+    world: sa.Environment | sa.Replay,
+    trials: int,
+    seed: int = 0,
+    pieces: int = 40,
 ) -> list[tuple[Segment, SegmentStats]]:
     """A batch of tests, cut into pieces of whole blocks."""
     rng = np.random.default_rng(seed)

@@ -166,9 +166,9 @@ def click_limits(estimates: Floats, unit: Floats, size: Floats, z: Floats) -> tu
     Examples
     --------
     >>> one = np.ones(1)
-    >>> low, high = click_limits(5 / 1000 * one, one / 1000, 0.99 / 1000 * one, 1.96)
-    >>> float(low[0].round(5)), float(high[0].round(5))  # exact: 0.00162, 0.01163
-    (0.00158, 0.01168)
+    >>> low, high = click_limits(5 / 1000 * one, one / 1000, 0.99 / 1000 * one, 1.96 * one)
+    >>> float(low[0].round(5)), float(high[0].round(5))  # exact: 0.00163, 0.01163
+    (0.00158, 0.01169)
     """
     z = np.minimum(z, 40.0)
     flip = estimates > 0.5
