@@ -41,6 +41,7 @@ __all__ = [
     "symmetric_eigen",
     "times_each",
     "times_into",
+    "times_vector_into",
     "whiten_rows",
 ]
 
@@ -73,7 +74,7 @@ def matmul(A: Numbers, B: Numbers) -> Any:
         return row[0] if B.ndim == 2 else float(row[0])
     if B.ndim == 1:
         values = np.empty(len(A), dtype=A.dtype)
-        _times_vector(A, B, values)
+        times_vector_into(A, B, values)
         return values
     out = np.empty((A.shape[0], B.shape[1]), dtype=A.dtype)
     times_into(A, B, out)
@@ -107,8 +108,8 @@ def times_into(A: Numbers, B: Numbers, out: Numbers) -> None:
 
 
 @kernel
-def _times_vector(A: Numbers, v: Numbers, out: Numbers) -> None:
-    """A (m, K) times v (K,), four rows together."""
+def times_vector_into(A: Numbers, v: Numbers, out: Numbers) -> None:
+    """A (m, K) times v (K,) into out (m,), four rows together."""
     m, K = A.shape
     whole = m - m % 4
     zero = v.dtype.type(0)
@@ -260,16 +261,33 @@ def cholesky(A: Floats, frozen: float) -> bool:
     A pivot lost to rounding becomes `frozen` times the diagonal, which holds that unknown at
     zero if `frozen` is huge; if `frozen` is zero the factorisation ends with False.
     """
-    for i in range(A.shape[0]):
-        for j in range(i):
-            A[i, j] = (A[i, j] - dot(A, i, A, j, j)) / A[j, j]
-        diagonal = A[i, i]
-        t = diagonal - dot(A, i, A, i, i)
+    n = A.shape[0]
+    for j in range(n):
+        diagonal = A[j, j]
+        t = diagonal
+        for k in range(j):
+            t -= A[j, k] * A[j, k]
         if not t > 1e-15 * diagonal:
             if frozen == 0.0:
                 return False
             t = frozen * max(diagonal, 1e-60)
-        A[i, i] = np.sqrt(t)
+        root = np.sqrt(t)
+        A[j, j] = root
+        whole = j + 1 + (n - j - 1) // 4 * 4
+        for i in range(j + 1, whole, 4):  # four rows together: one would wait for its own sums
+            a, b, c, d = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j]
+            for k in range(j):
+                x = A[j, k]
+                a -= A[i, k] * x
+                b -= A[i + 1, k] * x
+                c -= A[i + 2, k] * x
+                d -= A[i + 3, k] * x
+            A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j] = a / root, b / root, c / root, d / root
+        for i in range(whole, n):
+            a = A[i, j]
+            for k in range(j):
+                a -= A[i, k] * A[j, k]
+            A[i, j] = a / root
     return True
 
 
@@ -292,9 +310,25 @@ def cholesky_solve(L: Floats, b: Floats) -> None:
 @kernel
 def whiten_rows(L: Floats, B: Floats, U: Floats) -> None:
     """Rows u = L^-1 b of B (m, r) into U (m, r), so that u'v = b'(LL')^-1 c."""
-    for i in range(B.shape[0]):
-        for k in range(L.shape[0]):
-            U[i, k] = (B[i, k] - dot(L, k, U, i, k)) / L[k, k]
+    m, r = B.shape[0], L.shape[0]
+    whole = m - m % 4
+    for i in range(0, whole, 4):
+        for k in range(r):
+            a, b, c, d = B[i, k], B[i + 1, k], B[i + 2, k], B[i + 3, k]
+            for n in range(k):
+                x = L[k, n]
+                a -= x * U[i, n]
+                b -= x * U[i + 1, n]
+                c -= x * U[i + 2, n]
+                d -= x * U[i + 3, n]
+            x = L[k, k]
+            U[i, k], U[i + 1, k], U[i + 2, k], U[i + 3, k] = a / x, b / x, c / x, d / x
+    for i in range(whole, m):
+        for k in range(r):
+            a = B[i, k]
+            for n in range(k):
+                a -= L[k, n] * U[i, n]
+            U[i, k] = a / L[k, k]
 
 
 def factor(A: Floats) -> Floats:

@@ -65,7 +65,7 @@ def farthest(
     m, r = U.shape
     norm = np.zeros(m)
     for i in range(m):
-        for k in range(r):
+        for k in range(r):  # in the order of `times_into`: a row is at distance 0 from itself
             norm[i] += U[i, k] * U[i, k]
     if not pairs:
         largest = 0.0
@@ -76,36 +76,22 @@ def farthest(
         return largest
     distance[:] = 0.0
     partner[:] = 0
-    if m <= BLOCK:
-        for i in range(m):
-            for j in range(i):
-                t = 0.0
-                for k in range(r):
-                    t += U[i, k] * U[j, k]
-                t = norm[i] + norm[j] - 2.0 * t
-                if t > distance[i]:
-                    distance[i] = t
-                    partner[i] = j
-                if t > distance[j]:
-                    distance[j] = t
-                    partner[j] = i
-    else:
-        width = max(BLOCK**2 // r, 1)
-        for left in range(0, m, width):
-            right = min(left + width, m)
-            Ut = np.ascontiguousarray(U[left:right].T)
-            gram = np.empty((BLOCK, right - left))
-            for start in range(0, m, BLOCK):
-                stop = min(start + BLOCK, m)
-                times_into(U[start:stop], Ut, gram[: stop - start])
-                for i in range(start, stop):
-                    top = _reach(norm[left:right], gram[i - start])
-                    if norm[i] + top > distance[i]:
-                        distance[i] = norm[i] + top
-                        for j in range(right - left):
-                            if norm[left + j] - 2.0 * gram[i - start, j] >= top:
-                                partner[i] = left + j
-                                break
+    width = max(BLOCK**2 // r, 1)
+    for left in range(0, m, width):
+        right = min(left + width, m)
+        Ut = np.ascontiguousarray(U[left:right].T)
+        gram = np.empty((BLOCK, right - left))
+        for start in range(0, m, BLOCK):
+            stop = min(start + BLOCK, m)
+            times_into(U[start:stop], Ut, gram[: stop - start])
+            for i in range(start, stop):
+                top = _reach(norm[left:right], gram[i - start])
+                if norm[i] + top > distance[i]:
+                    distance[i] = norm[i] + top
+                    for j in range(right - left):
+                        if norm[left + j] - 2.0 * gram[i - start, j] >= top:
+                            partner[i] = left + j
+                            break
     largest = 0.0
     for i in range(m):
         largest = max(largest, distance[i])

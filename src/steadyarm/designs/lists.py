@@ -178,8 +178,8 @@ def _inner(u: Floats, v: Floats) -> float:
 
 @kernel
 def _times(P: Floats, u: Floats, out: Floats) -> None:
-    for a in range(P.shape[0]):
-        total = 0.0
-        for b in range(P.shape[1]):
-            total += P[a, b] * u[b]
-        out[a] = total
+    """P u for a symmetric P (r, r); by columns, which are rows, so that sums run in parallel."""
+    out[:] = 0.0
+    for b in range(P.shape[0]):
+        for a in range(P.shape[1]):
+            out[a] += P[b, a] * u[b]

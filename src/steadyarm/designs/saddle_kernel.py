@@ -29,7 +29,7 @@ from steadyarm.designs.dense_kernels import (
     value_on_range,
     whiten_rows,
 )
-from steadyarm.linalg import add_gram
+from steadyarm.linalg import add_gram, times_into, times_vector_into
 
 __all__ = ["OPTIMAL", "STALLED", "STEP_LIMIT", "interior_point", "purge"]
 
@@ -70,7 +70,8 @@ def interior_point(
     dlam, dz, rlam = np.empty(K), np.empty(K), np.empty(K)
     A, W = np.empty((r, r)), np.empty((r, r))
     V, VW, U, w = np.empty((K, r)), np.empty((K, r)), np.empty((m, r)), np.empty(r)
-    T, N = np.empty((m, K)), np.empty((K, K))
+    T, N, bend = np.empty((m, K)), np.empty((K, K)), np.empty((K, K))
+    Vt, moved = np.empty((r, K)), np.empty(room)
     distance, partner = np.empty(m), np.empty(m, np.int64)
     best, lower, sigma = np.inf, 0.0, 0.0
     bounds[:] = 0.0
@@ -120,15 +121,12 @@ def interior_point(
                 t = mu[j] * w[k]
                 for n in range(r):
                     W[k, n] += t * w[n]
+        times_into(V, W, VW)
         steepest = 0.0
         for i in range(K):
             t = 0.0
             for k in range(r):
-                u = 0.0
-                for n in range(r):
-                    u += W[k, n] * V[i, n]
-                VW[i, k] = u
-                t += u * V[i, k]
+                t += VW[i, k] * V[i, k]
             g[i] = t
             steepest = max(steepest, t)
         if step == 0:  # multipliers scaled so that all slacks are at least one half
@@ -171,26 +169,21 @@ def interior_point(
         if step == steps:
             break
         # Newton matrix: curvature of h, barrier of lam, barrier of the constraints
-        for j in range(m):
+        for k in range(r):
             for i in range(K):
-                t = 0.0
-                for k in range(r):
-                    t += U[j, k] * V[i, k]
-                T[j, i] = t
+                Vt[k, i] = V[i, k]
+        times_into(U, Vt, T)
         for j in range(J):
             for i in range(K):
                 t = T[first[j], i] - (T[second[j], i] if pairs else 0.0)
                 C[j, i] = t * t
             square = q[j] * q[j]
             curve[j] = nu[j] / (s[j] * square * square) - 2.0 * mu[j] / q[j]
+        times_into(V, Vt, N)
+        times_into(VW, Vt, bend)
         for i in range(K):
             for k in range(i + 1):
-                t = 0.0
-                u = 0.0
-                for n in range(r):
-                    t += V[i, n] * V[k, n]
-                    u += VW[i, n] * V[k, n]
-                N[i, k] = 2.0 * t * u
+                N[i, k] = 2.0 * N[i, k] * bend[i, k]
         add_gram(C[:J], curve[:J], N)
         complementarity, residual = 0.0, 0.0
         for i in range(K):
@@ -240,10 +233,9 @@ def interior_point(
                     longest = min(longest, -lam[i] / dlam[i])
                 if dz[i] < 0.0:
                     longest = min(longest, -z[i] / dz[i])
+            times_vector_into(C[:J], dlam, moved)
             for j in range(J):
-                t = 0.0
-                for i in range(K):
-                    t += C[j, i] * dlam[i]
+                t = moved[j]
                 # small numbers first: added to 1 / q they would be lost
                 ds[j] = t / (q[j] * q[j]) + (1.0 / q[j] - 1.0 - s[j])
                 dnu[j] = (rnu[j] - nu[j] * ds[j]) / s[j]

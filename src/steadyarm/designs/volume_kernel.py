@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from steadyarm.compiled import kernel
 from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information, whiten_rows
 from steadyarm.designs.saddle_kernel import OPTIMAL, STALLED, STEP_LIMIT
+from steadyarm.linalg import times_into
 
 __all__ = ["largest_volume"]
 
@@ -35,6 +36,7 @@ def largest_volume(
     lam, z, g = np.full(K, float(r) / K), np.empty(K), np.empty(K)
     dlam, dz, rlam = np.empty(K), np.empty(K), np.empty(K)
     A, V, N = np.empty((r, r)), np.empty((K, r)), np.empty((K, K))
+    Vt = np.empty((r, K))
     best = np.inf
     outcome = STEP_LIMIT
     taken = 0
@@ -72,12 +74,13 @@ def largest_volume(
         if step == steps:
             break
         complementarity = 0.0
+        for k in range(r):
+            for i in range(K):
+                Vt[k, i] = V[i, k]
+        times_into(V, Vt, N)
         for i in range(K):
             for k in range(i + 1):
-                t = 0.0
-                for n in range(r):
-                    t += V[i, n] * V[k, n]
-                N[i, k] = t * t
+                N[i, k] *= N[i, k]
             N[i, i] += z[i] / lam[i]
             complementarity += lam[i] * z[i]
         cholesky(N, 1e60)
