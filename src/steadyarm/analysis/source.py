@@ -95,8 +95,15 @@ class Log:
         return column in self.table.columns
 
     def fetch(self, expression: Any) -> list[dict[str, Any]]:
-        """Rows of a small result; an error of the database is translated."""
-        return guarded(lambda: fetch(expression), f"{self.name} cannot be read", self.secret)
+        """Rows of a small result; an error of the database is translated.
+
+        expression : an Ibis expression, or a function that makes it
+        """
+
+        def work() -> list[dict[str, Any]]:
+            return fetch(expression() if callable(expression) else expression)
+
+        return guarded(work, f"{self.name} cannot be read", self.secret)
 
     def kept(self, name: str, expression: Any) -> Any:
         """The expression as a table that lasts as long as the connection."""

@@ -112,10 +112,15 @@ def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
 
     sample : look at one of 64 units at first, and at all only if one of them is there again
     """
-    if sample and log.backend == "duckdb":
-        some = table.filter((table.unit.hash() & (SHARE - 1)) == 0)
-        [found] = log.fetch(some.aggregate(rows=some.unit.count(), units=some.unit.nunique()))
-        if found["rows"] == found["units"]:
+    if sample and log.ours and log.backend == "duckdb":
+        unit = log.table.get_backend().compile(table.select("unit"))
+        # plain SQL: Ibis turns a hash into a signed number by way of text
+        query = (
+            f"SELECT count(unit) AS seen, count(DISTINCT unit) AS units FROM ({unit}) "
+            f"WHERE hash(unit) % {SHARE} = 0"
+        )
+        [found] = log.fetch(lambda: log.table.get_backend().sql(query))
+        if found["seen"] == found["units"]:
             return None
     known = table.filter(table.unit.notnull())
     sums = {"n": known.count(), "low": known.arm.min(), "high": known.arm.max()}
