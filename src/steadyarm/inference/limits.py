@@ -35,6 +35,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 SOME = 2000  # arms that are looked at more closely at a time
+HUGE = np.errstate(over="ignore", invalid="ignore")  # rewards whose cubes no double can hold
 TINY = 1e-14  # share of the squared scores below which a variance is rounding
 HEAVY = 4.0  # third moment of long-tailed rewards, at most, in multiples of the least possible
 SEEN = 2.0  # and in multiples of the one seen, which the tail not seen yet makes too small
@@ -92,6 +93,7 @@ class RareEvents:
     too_few: Booleans
 
 
+@HUGE
 def rare_events(
     evidence: Evidence,
     rounds: NDArray[np.int64],
@@ -137,18 +139,20 @@ def rare_events(
     arms = np.maximum(counted.sum(axis=1, keepdims=True), 1)
     noise = np.sqrt(2 / (np.maximum(parts - 1, 1)[:, None] * arms))
     skew = seen / np.maximum((counted * root).sum(axis=1, keepdims=True), 1e-300) + noise
-    likely = np.where(parts[:, None] > 1, np.maximum(skew, 0.0) * root * error, 0.0)
+    skew = np.where(np.isfinite(skew) & (parts[:, None] > 1), np.maximum(skew, 0.0), 0.0)
+    likely = skew * root * error
     tail = np.minimum(HEAVY * least, SEEN * likely)
     too_few = known & (HEAVY * least > error) & (LIKELY * likely > least)
     return RareEvents(variance / T**2, clicks, unit, size, turn * tail / T, too_few)
 
 
+@HUGE
 def value_limits(
     events: RareEvents, estimates: Floats, error: Floats, z: Floats, low: Floats, high: Floats
 ) -> tuple[Floats, Floats]:
     """(n, K) the limits of values, moved out where few rewards carry an estimate."""
     further = skewed_limits(estimates, error, np.clip(events.tail, -error, error), z)
-    low, high = np.minimum(low, further[0]), np.maximum(high, further[1])
+    low, high = np.fmin(low, further[0]), np.fmax(high, further[1])
     low = np.where(events.too_few & (events.tail < 0), -np.inf, low)
     high = np.where(events.too_few & (events.tail > 0), np.inf, high)
     few = click_limits(estimates, events.unit, events.size, z)
@@ -188,6 +192,7 @@ def _root(x: Floats, grow: Floats, sign: float) -> Floats:
     return np.asarray((2 * x + grow + sign * inside) / (2 * (1 + grow)))
 
 
+@HUGE
 def gap_limits(
     events: RareEvents,
     evidence: Evidence,
@@ -224,8 +229,8 @@ def gap_limits(
     more = wider * np.hypot(first[1], other[0])
     less, more = (more, less) if turn else (less, more)
     gaps = (estimates[rows, best][:, None] - estimates) * (-1.0 if turn else 1.0)
-    low = np.where(events.clicks, gaps - less, np.minimum(limits[0], gaps - less))
-    high = np.where(events.clicks, gaps + more, np.maximum(limits[1], gaps + more))
+    low = np.where(events.clicks, gaps - less, np.fmin(limits[0], gaps - less))
+    high = np.where(events.clicks, gaps + more, np.fmax(limits[1], gaps + more))
     return low, high
 
 

@@ -165,7 +165,8 @@ def plain_thirds(evidence: Evidence, upto: bool = False) -> tuple[Floats, NDArra
     else:
         spreads = _around_mean(gathered(evidence.squares, group), sums, rounds)
     spread = np.diagonal(spreads, axis1=2, axis2=3)
-    return third_moments(sums, spread, rounds, np.inf), np.cumsum(rounds > 0, axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # cubes that no double can hold
+        return third_moments(sums, spread, rounds, np.inf), np.cumsum(rounds > 0, axis=1)
 
 
 def _around_mean(squares: Floats, sums: Floats, rounds: NDArray[np.int64]) -> Floats:
