@@ -102,10 +102,14 @@ def experiment_facts(experiment: Experiment) -> dict[str, Any]:
 
 
 def settings_facts(settings: Settings) -> dict[str, Any]:
-    """What it was created with; of very many variants in a table not the table."""
+    """What it was created with; of very many variants in a table not the table.
+
+    Nor the coordinates that variants are computed in: the features say all about them.
+    """
     arms = settings.arms
     if not arms.large or arms.recipe is not None:
-        return settings.to_dict()
+        told = {key: value for key, value in arms.to_dict().items() if key != "span"}
+        return settings.to_dict(told)
     return settings.to_dict({"count": arms.size, "feature_names": list(arms.feature_names)})
 
 
