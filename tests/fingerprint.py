@@ -2,6 +2,8 @@
 
 ``python tests/fingerprint.py`` prints them as JSON; ``--write`` stores them beside this file, which
 is right only after a change that is meant to change numbers. ``--only one`` runs a part.
+Numba's cache does not notice when a kernel that another module calls has changed: before writing,
+remove what it kept, ``find src -name "*.nb[ci]" -delete``.
 `test_fingerprint` runs this on other kinds of processors and compares.
 """
 
