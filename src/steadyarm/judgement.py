@@ -218,7 +218,13 @@ class Judgement:
                 "no visit can be judged yet: none of the first ones has all of its rewards."
             )
         seen = as_seen(self.policy, self.arms, pieces)
-        return evidence_of(self.policy, self.arms, seen, self.direction)
+        # Whether rewards are clicks is told by those that came: filled-in ones are means.
+        sign = 1.0 if self.direction == "maximize" else -1.0
+        clicks = all(
+            p.stats.squares is not None and np.array_equal(sign * p.stats.sums, p.stats.squares)
+            for p in pieces
+        )
+        return evidence_of(self.policy, self.arms, seen, self.direction, binary=clicks)
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""

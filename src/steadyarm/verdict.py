@@ -291,12 +291,16 @@ def evidence_of(
     arms: ArmSet,
     segments: Iterable[tuple[Segment, SegmentStats]],
     direction: Direction,
+    binary: bool | None = None,
 ) -> Evidence:
-    """The evidence of segments as the policy saw them, in units of the rewards."""
+    """The evidence of segments as the policy saw them, in units of the rewards.
+
+    binary : whether all rewards are 0 or 1; by default as the sums tell
+    """
     view = arms_judged(policy, arms)
     if direction == "minimize":
         segments = [(_turned(segment), stats.negated()) for segment, stats in segments]
-    return Evidence.from_segments(view, segments, direction)
+    return Evidence.from_segments(view, segments, direction, binary)
 
 
 def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
