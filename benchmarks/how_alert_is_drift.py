@@ -88,7 +88,7 @@ def nine_looks(log: list[tuple[Segment, SegmentStats]], arms: sa.ArmSet, level: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", type=int, default=2000, help="in each row")
-    parser.add_argument("--level", type=float, default=0.05)
+    parser.add_argument("--level", type=float, default=0.05, help="error probability of an alarm")
     asked = parser.parse_args()
     tests, level = asked.tests, asked.level
     passed, worst = True, 0.0

@@ -1,14 +1,11 @@
 """How honest are the intervals: how often are they right, and how wide are they?
 
-Ten worlds, three policies. Fixed-budget intervals must cover all values, all gaps and the best
-arm in at least 94 % of tests, confidence sequences must not fail at any look in more than 5 %, and
-a winner that is not the best arm may be declared in at most 5 % of tests: MISS is said where the
-exact 99 % interval of the measured share lies wholly on the wrong side. Widths are compared with
-those of an oracle: least squares from the same plays, the course of the parameters and the
-variance of the noise known; arms that are refused an upper limit are left out and counted.
-
-With --winners, equal arms instead: how often is one of them declared the winner, at the end and at
-any of 20 looks, and how often the best of several, if it is better by 3.6 standard errors.
+Ten worlds, three policies. Intervals must cover all values, all gaps and the best arm in at least
+94 % of tests, sequences must not fail at any look, nor wrong winners be declared, in more than 5 %:
+MISS is said where the exact 99 % interval lies wholly on the wrong side. Widths are compared with
+an oracle's (least squares of the same plays, course and noise known), refused limits left out and
+counted. --winners: how often one of equal arms is declared the winner, at the end and at any of 20
+looks, and how often the best of several, if it is better by 3.6 standard errors.
 """
 
 from __future__ import annotations

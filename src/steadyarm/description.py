@@ -31,8 +31,8 @@ def description_of(settings: Settings) -> dict[str, Any]:
     --------
     >>> import steadyarm as sa
     >>> arms = sa.ArmSet.one_hot(["A", "B"])
-    >>> description_of(Settings(arms, sa.Steady(), 1000, seed=1, reward_window="2d"))
-    {'arms': ['A', 'B'], 'budget': 1000, 'policy': 'steady', 'seed': 1, 'reward_window': '2d'}
+    >>> description_of(Settings(arms, sa.Steady(), 1000, seed=1, missing="drop"))
+    {'arms': ['A', 'B'], 'budget': 1000, 'policy': 'steady', 'seed': 1, 'missing': 'drop'}
     """
     found: dict[str, Any] = {
         "arms": arms_of(settings.arms),

@@ -160,7 +160,7 @@ class Judgement:
             waiting=self.handed - visits,
             pending=sum(piece.waiting for piece in self.pieces if piece.index not in mature),
             until=None if last is None else datetime.fromtimestamp(last / 1e6, UTC),
-            unhealthy=self._unhealthy(),
+            unhealthy=self.health().unhealthy if self.pieces else "",
             caution="" if watched or self.final else EARLY,
         )
 
@@ -193,13 +193,6 @@ class Judgement:
         """Whether all that the policy has observed is judged."""
         mature = {piece.index for piece in self.mature}
         return all(piece.index in mature for piece in self.pieces if piece.observed)
-
-    def _unhealthy(self) -> str:
-        """Why nothing must be decided yet, if a health check fails."""
-        if not self.pieces:
-            return ""
-        failing = [f.explanation for f in self.health().findings if f.status == "fail"]
-        return f"Not healthy: do not decide yet. {' '.join(failing)}" if failing else ""
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""

@@ -13,6 +13,8 @@ import pytest
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.inference import Evidence
+from steadyarm.looks import look_at
+from steadyarm.storages.memory import MemoryStorage
 from tests.looks.worlds import ARMS, played
 
 PLAIN = sa.ArmSet.one_hot(["Z", "Y", "X", "C", "B", "A"])
@@ -126,3 +128,25 @@ def test_given_arms_need_no_description(tmp_path: Path) -> None:
     log = unequal(ARMS).export(tmp_path / "log.parquet")
     (tmp_path / "log.parquet.experiment.json").write_text("{")
     assert sa.analyze(log, arms=ARMS).rows == 1200
+
+
+def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_path: Path) -> None:
+    """Two changes that work only together, in a test whose model adds them up."""
+    arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
+    live = sa.create_experiment(
+        "pairs", arms, sa.GBAI(order="blocks"), 1600, MemoryStorage(), seed=3, missing="fail"
+    )
+    rng = np.random.default_rng(5)
+    for i in range(1600):
+        shown = live.ask(f"u{i}")
+        rate = 0.7 if "image=b" in shown.name and "text=y" in shown.name else 0.2
+        live.tell(shown, float(rng.random() < rate))
+    found = sa.analyze(live.export(tmp_path / "log.csv"))
+    for report in (live.health(), found.health):
+        (fit,) = (finding for finding in report.findings if finding.name == "lack of fit")
+        assert fit.status == "fail"
+        assert "interactions=2" in fit.advice
+        assert report.unhealthy.startswith("Not healthy: do not decide yet.")
+    assert not live.recommend().sure
+    assert "not healthy, do not decide yet" in look_at(live).headline
+    assert found.verdict.startswith("Not healthy: do not decide yet.")

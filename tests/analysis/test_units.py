@@ -208,7 +208,9 @@ def test_exports_of_tests_that_draw_anew(features: bool, tmp_path: Path) -> None
     arms = arms if features else sa.ArmSet.one_hot(NAMES)
     rng = np.random.default_rng(1)
     level = rng.normal(size=60)
-    live = sa.create_experiment("anew", arms, sa.Steady(), 300, storage="memory", sticky="none")
+    live = sa.create_experiment(
+        "anew", arms, sa.Steady(), 300, "memory", sticky="none", missing="drop"
+    )
     for i in range(300):
         live.tell(live.ask(unit=f"u{i % 60}"), float(level[i % 60] + rng.normal()))
     log = live.export(tmp_path / "log.csv")

@@ -32,7 +32,7 @@ def open_quick(page: Page, path: str) -> None:
 
 
 def make(api: httpx.Client, name: str) -> None:
-    made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5}
+    made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5, "missing": "drop"}
     api.post("/v1/experiments", json=made).raise_for_status()
 
 

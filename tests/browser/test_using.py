@@ -96,7 +96,7 @@ def test_every_chart_has_words_a_table_and_a_file(visitor: Visitor, shop: Site) 
 def test_a_refresh_moves_nothing(visitor: Visitor, shop: Site, name: str) -> None:
     page, watch = visitor(shop)
     with shop.api() as api:
-        made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5}
+        made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5, "missing": "drop"}
         api.post("/v1/experiments", json=made).raise_for_status()
         send_traffic(api, name, "early", 500, {"old": 0.0, "new": 1.0})
         page.goto(address(name))
@@ -127,7 +127,7 @@ def test_a_refresh_moves_nothing(visitor: Visitor, shop: Site, name: str) -> Non
 def test_what_is_being_read_is_not_taken_away(visitor: Visitor, shop: Site, name: str) -> None:
     page, _ = visitor(shop)
     with shop.api() as api:
-        made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5}
+        made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5, "missing": "drop"}
         api.post("/v1/experiments", json=made).raise_for_status()
         page.goto(address(name))
         expect(verdict(page)).to_be_visible()

@@ -151,6 +151,8 @@ def fill(world: World, storage: Storage, end: float, seed: int) -> None:
     """
     clock = Clock(end - world.days * DAY)
     given: dict[str, Any] = {"missing": "drop", "seed": seed, "clock": clock, "start": world.start}
+    if not world.policy.waits:
+        given["reward_window"] = "12h"  # without one nothing would be judged where some get lost
     live = sa.create_experiment(
         "test", world.arms, world.policy, world.budget, MemoryStorage(), **(given | world.settings)
     )

@@ -75,6 +75,11 @@ class Piece:
         return Segment(self.weights[None], rounds, order, max(self.block, 1))
 
     @property
+    def stats(self) -> SegmentStats:
+        """The sums of the rows with a reward."""
+        return SegmentStats(self.m[None], self.s[None], self.ss[None])
+
+    @property
     def logged(self) -> LoggedSegment:
         """What health checks need."""
         segment = replace(self.segment, rounds=np.array([self.n.sum()]))
@@ -279,7 +284,7 @@ def allocation_evidence(
                 m = fit.to(seen, total, piece.s.sum() / piece.m.sum())
         waiting.append(piece)
         segment = replace(piece.segment, reference=m[None] if reference else None)
-        played.append((segment, SegmentStats(piece.m[None], piece.s[None], piece.ss[None])))
+        played.append((segment, piece.stats))
     return _gathered(Evidence.from_segments(arms, played, direction)), told
 
 

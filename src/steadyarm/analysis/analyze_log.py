@@ -52,6 +52,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import ips, is_one_hot
 from steadyarm.inference.drift import drift_report
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.fit import lack_of_fit
 from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
 from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.logged import LoggedSegment
@@ -376,6 +377,10 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
         evidence, labels, health = _units_by_allocation(asked, arms, pieces, keys, vector)
     found = health_report(arms.names, health)
     findings = [finding for finding in found.findings if finding.name != "lost rows"]
+    if asked.units is None:  # rows of one unit are alike, which this test would take for noise
+        played = [(p.segment, p.stats) for p in pieces if p.m.sum()]
+        fit = lack_of_fit(arms, played) if played else None
+        findings += [] if fit is None else [fit.finding]
     if asked.kept:
         missing = missing_finding(arms.names, health, asked.rows - int(counts.sum()), asked.rows)
         findings = [findings[0], missing]

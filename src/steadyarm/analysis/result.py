@@ -86,7 +86,9 @@ class Analysis:
 
     @property
     def verdict(self) -> str:
-        """One or two sentences."""
+        """A few sentences; where a health check fails they say so instead of who is the best."""
+        if self.health.unhealthy:
+            return f"{self.health.unhealthy} The best estimate is that of {self.recommended}."
         level = f"{self.intervals.level:.0%}".replace("%", " %")
         others = [name for name in self.plausible if name != self.recommended]
         more = self.intervals.others
@@ -99,12 +101,7 @@ class Analysis:
             sure = f"At level {level} no variant can be ruled out as the best."
         else:
             sure = f"At level {level} these may be the best, too: {strung(others, 8)}."
-        trust = (
-            ""
-            if self.health.status != "fail"
-            else " The log fails a health check; find out why before you rely on it."
-        )
-        return f"The best variant is {self.recommended}. {sure}{trust}"
+        return f"The best variant is {self.recommended}. {sure}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is unknown or infinite is None."""

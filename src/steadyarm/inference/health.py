@@ -70,6 +70,12 @@ class HealthReport:
         found = {finding.status for finding in self.findings}
         return "fail" if "fail" in found else "warn" if "warn" in found else "ok"
 
+    @property
+    def unhealthy(self) -> str:
+        """Why nothing must be decided yet: what the failing checks found; empty if none fails."""
+        failing = [finding.explanation for finding in self.findings if finding.status == "fail"]
+        return f"Not healthy: do not decide yet. {' '.join(failing)}" if failing else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {"status": self.status, "findings": plain(self.findings)}
