@@ -32,6 +32,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+UNKNOWN = 1e6  # variances of a reward that an arm without any is taken to have
+TINY = 1e-300
 RANK_TOLERANCE = 1e-10  # eigenvalues of X'NX below this share of the largest are taken as zero
 
 
@@ -103,9 +105,10 @@ def fill_missing(
     Right if rewards go missing by chance, whatever they would have been. The rewards of an arm in
     a segment stand for all of its rounds there: each weighs by the inverse of the share that was
     observed. Where a segment has no reward of an arm, the nearest segments before and after that
-    have one stand in for it, weighed by their distance, so that a trend leaves no bias. An arm
-    without any reward counts as the reference says, or not at all. Squares grow so that variances
-    computed from them fit: a reward that stands for M rounds counts M times.
+    have one stand in for it, weighed by their distance, so that a trend leaves no bias. Of an arm
+    without any reward nothing is known: it counts like the worst of the others, with a variance
+    that leaves everything possible; in a single segment, as the reference says. Squares grow so
+    that variances computed from them fit: a reward that stands for M rounds counts M times.
 
     Parameters
     ----------
@@ -130,10 +133,13 @@ def fill_missing(
     assigned, known = told + missing, told > 0
     mean = sums / np.maximum(told, 1)
     noise = _noise(told, squares, mean)
+    worst = _worst(told, sums)
     before, after, share = _neighbours(known, assigned.sum(axis=2))
     left, right = np.take_along_axis(mean, before, 0), np.take_along_axis(mean, after, 0)
     found = known.any(axis=0)
-    mean = np.where(known, mean, np.where(found, share * left + (1 - share) * right, reference))
+    alone = (len(pieces) == 1) & ~np.isnan(reference)
+    nothing = np.where(alone, reference, worst)
+    mean = np.where(known, mean, np.where(found, share * left + (1 - share) * right, nothing))
     borrowed = np.where(known | ~found, 0, assigned)
     stands_for = assigned.astype(np.float64)
     for place, part in ((before, share), (after, 1 - share)):
@@ -147,14 +153,13 @@ def fill_missing(
         + (1 - share) * np.take_along_axis(each, after, 0)
     )
     variance = noise * np.where(known | ~found, own, lent)
+    most = UNKNOWN * np.maximum(noise, np.maximum(mean**2, TINY))
+    variance = np.where(known | found | alone, variance, most * assigned**2)
     out = []
     for j, (_, segment, stats, lost) in enumerate(pieces):
         assert stats.squares is not None
         at = _places(columns, segment)
-        usable = (known[j] | found | ~np.isnan(reference[j]))[:, at]
-        partial = (lost > 0) & usable
-        N = np.where(usable, assigned[j][:, at], 0)
-        middle = np.where(usable, np.nan_to_num(mean[j][:, at]), 0.0)
+        partial, N, middle = lost > 0, assigned[j][:, at], mean[j][:, at]
         # In whole blocks the sample variance of N rewards is multiplied by N / (N - 1) later.
         shrunk = np.where((N > 1) & (segment.order != "iid"), (N - 1) / np.maximum(N, 1), 1.0)
         spread = shrunk * variance[j][:, at]
@@ -199,6 +204,14 @@ def _side_by_side(
         if segment.reference is not None:
             reference[j][:, at] = arm_values(X, segment.reference)
     return told, sums, squares, missing, reference
+
+
+def _worst(told: Integers, sums: Floats) -> Floats:
+    """(n, 1) the least mean of an arm over all segments, among those with a reward."""
+    count = told.sum(axis=0)
+    means = np.where(count > 0, sums.sum(axis=0) / np.maximum(count, 1), np.inf)
+    least = means.min(axis=1, keepdims=True)
+    return np.where(np.isfinite(least), least, 0.0)
 
 
 def _noise(told: Integers, squares: Floats, mean: Floats) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -263,7 +264,8 @@ class Experiment:
             size if a reward_range was given.
         """
         bounds = self.settings.reward_range if anytime else None
-        return self.judgement().recommend(level, anytime, bounds)
+        verdict = self.judgement().recommend(level, anytime, bounds)
+        return replace(verdict, unhealthy=self.health().unhealthy)
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""

@@ -138,7 +138,8 @@ class Judgement:
         judged = self.judged()
         self._check_enough(judged)
         visits = sum(int(piece.assigned.sum()) for piece in self.mature)
-        missing = sum(int(piece.missing.sum()) + piece.zeros for piece in self.mature)
+        zeros = sum(piece.zeros for piece in self.mature)
+        missing = sum(int(piece.missing.sum()) for piece in self.mature) + zeros
         verdict = verdict_of(
             self.policy,
             self._state_so_far(),
@@ -154,7 +155,7 @@ class Judgement:
         return replace(
             verdict,
             level=level,
-            rewards=visits - missing if self.policy.unbiased else verdict.rewards,
+            rewards=visits - missing if self.policy.unbiased else verdict.rewards - zeros,
             missing=missing,
             judged=visits,
             waiting=self.handed - visits,
@@ -166,12 +167,16 @@ class Judgement:
 
     def _check_enough(self, judged: Sequence[OpenSegment]) -> None:
         """Refuse to judge a test of which nothing is mature."""
-        # A policy that ends without a single round recommends all the same.
-        if judged or (self.ended and not any(piece.waiting for piece in self.pieces)):
+        if judged:
             return
+        # A policy that ends without a single round recommends all the same.
         if not self.pieces and self.policy.next_segment(self.state) is None:
             return
-        if self.ended or not any(piece.told for piece in self.pieces):
+        if self.ended:
+            raise RewardsPendingError(
+                "the test has ended without a single reward, so there is nothing to recommend from."
+            )
+        if not any(piece.told for piece in self.pieces):
             raise RewardsPendingError(
                 "no reward has been reported yet, so there is nothing to recommend from; "
                 "ask() for variants and tell() their rewards first."
@@ -182,8 +187,12 @@ class Judgement:
                 f"a verdict needs the first {int(first.segment.rounds[0]):,} visits; "
                 f"{first.handed:,} have been assigned."
             )
+        begun = sum(piece.handed for piece in self.pieces[: self.pieces.index(first)])
+        which = f"the first {first.handed:,}"
+        if begun:  # nothing came of earlier ones, which were given up
+            which = f"{first.handed:,} from visit {begun + 1:,} on"
         raise RewardsPendingError(
-            f"no visit can be judged yet: {first.waiting:,} of the first {first.handed:,} still "
+            f"no visit can be judged yet: {first.waiting:,} of {which} still "
             "wait for their rewards. Report them, or say that they will never come: forget() or "
             "finish() in a session; a live experiment gives them up when its reward_window closes, "
             "or without one when it is stopped."
@@ -279,9 +288,10 @@ class Judgement:
 
     def _state_so_far(self) -> State:
         """The state with what further mature pieces brought; policies that wait use whole ones."""
-        if self.policy.waits and self.state.played[0]:
-            return self.state
-        fresh = [piece for piece in self.judged() if not piece.observed]
+        early = self.policy.waits and self.state.played[0] > 0
+        fresh = [
+            piece for piece in self.judged() if not piece.observed and (piece.complete or not early)
+        ]
         return state_after(self.policy, self.state, fresh)
 
 

@@ -109,6 +109,8 @@ def _settings(
 ) -> Settings:
     """Settings from what users give; options that are None have their usual value."""
     given = {key: value for key, value in options.items() if value is not None}
+    if not given.get("min_share", True):  # 0 for all is none at all
+        del given["min_share"]
     return Settings(
         arms=ArmSet.one_hot(arms) if isinstance(arms, (list, tuple)) else arms,  # type: ignore[arg-type]  # checked there
         policy=policy,

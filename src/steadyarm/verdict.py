@@ -145,12 +145,13 @@ class Verdict:
 
     @property
     def sure(self) -> bool:
-        """Whether the recommended variant is the declared winner, and the test is healthy.
+        """Whether the recommended variant is the declared winner: healthy, and no caution.
 
         In at most one minus `level` of all tests a variant is declared the winner that is not
         the best of all, equal ones included: docs/inference.md proves it.
         """
-        return self.plausible == (self.name,) and not self.others and not self.unhealthy
+        alone = self.plausible == (self.name,) and not self.others
+        return alone and not self.unhealthy and not self.caution
 
     @property
     def row(self) -> int:

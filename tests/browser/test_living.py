@@ -107,7 +107,7 @@ def test_the_overview_comes_alive_with_the_first_experiment(empty: Site, visitor
     assert stayed(page)
 
 
-def test_the_leaderboard_gets_its_file_with_the_first_reward(
+def test_the_leaderboard_gets_its_file_with_the_first_verdict(
     visitor: Visitor, shop: Site, name: str
 ) -> None:
     page, _ = visitor(shop)
@@ -118,6 +118,8 @@ def test_the_leaderboard_gets_its_file_with_the_first_reward(
         file = page.get_by_role("link", name="CSV", exact=True)
         expect(file).to_have_count(0)
         send_traffic(api, name, "early", 50, {"old": 0.0, "new": 1.0})
+        expect(file).to_have_count(0)  # no segment is complete yet
+        send_traffic(api, name, "later", 150, {"old": 0.0, "new": 1.0})
         expect(file).to_have_count(1)
     assert stayed(page)
 

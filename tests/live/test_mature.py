@@ -148,3 +148,83 @@ def test_pending_rewards_are_not_missing_ones(policy: sa.Policy[Any]) -> None:
     assert verdict.unhealthy.startswith("Not healthy: do not decide yet. B misses")
     assert not verdict.sure
     assert "not healthy, do not decide yet. B misses" in look_at(live).headline
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI(), sa.Uniform()], ids=repr)
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_variant_without_a_reward_is_unknown_not_zero(
+    policy: sa.Policy[Any], direction: Any
+) -> None:
+    """All of C's rewards get lost: its value is unknown, and those of the others are right."""
+    clock, rng = Clock(), np.random.default_rng(3)
+    live = create(
+        arms=["A", "B", "C"], policy=policy, budget=900, direction=direction, clock=clock, seed=4
+    )
+    for i in range(900):
+        shown = live.ask(f"u{i}")
+        if shown.name != "C":
+            live.tell(shown, 10.0 + (shown.name == "B") + float(rng.normal()))
+    live.stop()
+    verdict = live.recommend()
+    assert verdict.name == ("B" if direction == "maximize" else "A")
+    assert not verdict.sure
+    assert "C" in verdict.plausible
+    low, high = verdict.intervals.T
+    assert (low[:2] < [10, 11]).all()
+    assert (high[:2] > [10, 11]).all()
+    assert (high - low)[:2].max() < 3
+    assert low[2] < -100
+    assert high[2] > 100
+    assert live.replay().agrees
+
+
+def test_rewards_that_came_too_late_keep_a_verdict_from_being_sure() -> None:
+    clock, rng = Clock(), np.random.default_rng(1)
+    live = create(
+        arms=["A", "B"], budget=2000, clock=clock, reward_window="1h", missing="zero", seed=2
+    )
+    for hour in range(100):
+        clock.now = START + hour * 7200
+        asked = [live.ask(f"{hour} {i}") for i in range(20)]
+        bought = [one for one in asked if rng.random() < 0.5]
+        live.tell_many((one, 1.0) for one in bought if one.name == "A" or rng.random() < 0.5)
+        clock.now += 5400
+        live.tell_many((one, 1.0) for one in bought if one.name == "B")  # too late
+    clock.pass_(2 * DAY)
+    verdict = live.recommend()
+    assert "came too late" in verdict.unhealthy
+    assert not verdict.sure
+    assert "not healthy" in look_at(live).headline
+
+
+def test_what_ended_without_a_reward_says_so() -> None:
+    for policy in (sa.Steady(), sa.Peace(), sa.TopTwoThompson()):
+        session = sa.Session(policy, sa.ArmSet.one_hot(["A", "B"]), 60)
+        session.ask()
+        session.finish()
+        with pytest.raises(sa.RewardsPendingError, match="ended without a single reward"):
+            session.recommend()
+
+
+def test_a_policy_of_epochs_is_judged_with_its_last_epoch() -> None:
+    clock = Clock()
+    live = create(
+        policy=sa.SequentialHalving(), budget=240, clock=clock, reward_window="1h", missing="zero"
+    )
+    done = 0
+    while done < 240:
+        for one in live.ask_many([f"{done + i}" for i in range(240 - done)]):
+            if isinstance(one, sa.LiveAssignment):
+                done += 1
+                live.tell(one, float(done % 2))
+        clock.pass_(7200)
+        live.refresh()
+        if live.status().observed == live.status().segments:
+            break
+    before = live.recommend()
+    live.refresh()
+    np.testing.assert_array_equal(before.estimates, live.recommend().estimates)
+
+
+def test_no_share_for_all_is_none_at_all() -> None:
+    assert create(min_share=0).settings.min_share == {}

@@ -81,16 +81,17 @@ def headline(told: Told) -> str:
             if told.ended
             else f"Waiting for the first of {status.budget:,} visits to {K:,} variants."
         )
-    if told.verdict is None:
-        return f"{_progress(told)}: {told.obstacle}"
     if unhealthy := _unhealthy(told):
         return f"{_progress(told)}: {unhealthy}"
+    stop = "Stop the test when no more rewards will come: then all are judged."
+    if told.verdict is None:
+        return f"{_progress(told)}: {told.obstacle}{f' {stop}' if told.needs_stop else ''}"
     sentences = [f"{_progress(told)}, {_standing(told, told.verdict)}", told.verdict.reach]
     if told.ended and told.until is not None:
         until = f"{told.until.day} {told.until:%b, %H:%M}"
         sentences.append(f"Rewards may still come until {until} UTC.")
     if told.needs_stop:
-        sentences.append("Stop the test when no more rewards will come: then all are judged.")
+        sentences.append(stop)
     if told.drift is not None:
         sentences.append(_drifted(told.drift, told.by_day))
     return " ".join(sentence for sentence in sentences if sentence)
@@ -98,9 +99,9 @@ def headline(told: Told) -> str:
 
 def announcement(told: Told) -> str:
     """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
-    if told.verdict is None:
-        return ""
-    return _unhealthy(told) or _standing(told, told.verdict)
+    if unhealthy := _unhealthy(told):
+        return unhealthy
+    return "" if told.verdict is None else _standing(told, told.verdict)
 
 
 def since(report: DriftReport, moved: Floats) -> date:
@@ -128,7 +129,7 @@ def _progress(told: Told) -> str:
 
 def _standing(told: Told, verdict: Verdict) -> str:
     name, K = told.labels[verdict.name], told.size
-    final = told.settled
+    final = told.settled and not verdict.caution
     unknown = not np.isfinite(verdict.intervals[verdict.row]).all()
     if unknown and not np.isfinite(verdict.gap_intervals).all():
         few = "that is too little to tell" if final else "it is too early to tell"
@@ -140,7 +141,10 @@ def _standing(told: Told, verdict: Verdict) -> str:
     others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
     rivals = [told.labels[one] for one in others]
-    return _sure(name, rivals, verdict.others, K - len(dropped), final) + gone
+    said = _sure(name, rivals, verdict.others, K - len(dropped), final) + gone
+    return (
+        said.replace("is the best;", "is the best of those measured to the end;") if gone else said
+    )
 
 
 def _sure(name: str, others: list[str], more: int, K: int, final: bool) -> str:

@@ -75,9 +75,17 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         by_day = drift is not None
         drift = _alarmed(drift, judgement, level)
     health = health_of(whole, snapshot, days) if whole.pieces else None
+    if verdict is not None and health is not None:
+        verdict = replace(verdict, unhealthy=health.unhealthy)
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else moment(open_until)
-    needs_stop = left <= 0 and until is None and not whole.ended and settings.missing != "fail"
+    stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in whole.pieces)
+    needs_stop = (
+        (left <= 0 or (stuck and settings.window is None))
+        and until is None
+        and not whole.ended
+        and settings.missing != "fail"
+    )
     shown = _shown(settings, status, verdict)
     look = Look(
         name=experiment.name,
@@ -166,24 +174,27 @@ def _judged(
     settings: Settings, snapshot: Snapshot, now: int, level: float
 ) -> tuple[Judgement | None, Verdict | None, str]:
     """The judgement and its verdict, or why there is none."""
-    if not any(tally.told for _, tally in snapshot.segments):
-        return None, None, "no reward has come yet, so nobody leads."
     try:
         judgement = judge(settings, snapshot, now)
     except RewardsPendingError as error:
         return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
     if not judgement.judged():
-        return None, None, _too_early(settings, snapshot)
+        if not any(tally.told for _, tally in snapshot.segments):
+            return None, None, "no reward has come yet, so nobody leads."
+        return None, None, _too_early(settings, snapshot, judgement)
     return judgement, _within(judgement.recommend(level), settings), ""
 
 
-def _too_early(settings: Settings, snapshot: Snapshot) -> str:
+def _too_early(settings: Settings, snapshot: Snapshot, judgement: Judgement) -> str:
     """Why no visit can be judged yet, and from when on some can be."""
-    record, tally = snapshot.segments[0]
+    open_ones = {p.index for p in judgement.pieces if not (p.observed or p.complete)}
+    record, tally = next(
+        (pair for pair in snapshot.segments if pair[0].index in open_ones), snapshot.segments[0]
+    )
     if tally.told == tally.handed_out < record.rounds:
         return f"the first verdict comes after {record.rounds:,} visits."
-    waiting = f"{tally.handed_out - tally.told:,} of the first {tally.handed_out:,} visits"
-    text = f"no visit can be judged yet, since {waiting} still wait for their rewards"
+    waiting = f"{tally.handed_out - tally.told:,} of {tally.handed_out:,} visits"
+    text = f"no visit can be judged yet, since {waiting} at the beginning wait for their rewards"
     if settings.window is None or settings.missing == "fail" or tally.last is None:
         return f"{text}."
     return (

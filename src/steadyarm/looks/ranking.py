@@ -49,7 +49,8 @@ def standing_of(look: Look, k: int) -> Standing:
             return "leads"
         others = {names[j] for j in range(len(names)) if j != k and not _dropped(look, verdict, j)}
         alone = bool(others) and others.isdisjoint(verdict.plausible) and not verdict.others
-        return "best" if alone and look.light != "fail" else "ahead"
+        good = look.light != "fail" and not verdict.caution
+        return "best" if alone and good else "ahead"
     if _dropped(look, verdict, k):
         return "dropped"
     if names[k] not in verdict.plausible:
