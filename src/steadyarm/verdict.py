@@ -233,7 +233,16 @@ class Verdict:
                 f"{self.level:.0%}."
             )
         return " ".join(
-            filter(None, (self.unhealthy, f"{self.name}: {value} after {count}.", rest, self.reach))
+            filter(
+                None,
+                (
+                    self.unhealthy,
+                    f"{self.name}: {value} after {count}.",
+                    rest,
+                    self.reach,
+                    self.caution,
+                ),
+            )
         )
 
     @property

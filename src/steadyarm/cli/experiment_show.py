@@ -160,8 +160,6 @@ def print_verdict(verdict: Verdict, settings: Settings) -> None:
         )
         print(f"\n{verdict.missing:,} {have} missing: {MISSING[settings.missing]}.")
     print(f"\nIntervals: {verdict.method}. {verdict.assumption}")
-    if verdict.caution:
-        print(textwrap.fill(verdict.caution, WIDTH))
 
 
 def print_drift(report: DriftReport) -> None:
