@@ -13,8 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.fingerprint import first_difference, stored
 
 BLAS = {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "2"}
@@ -64,10 +62,10 @@ def test_another_blas_gives_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_numpy_and_the_c_library_without_vectors_give_the_same_bits(tmp_path: Path) -> None:
-    features = _dispatched()
-    if not features:
-        pytest.skip("this NumPy has one kind of code only")
-    found = _fingerprints(tmp_path, SOME, NPY_DISABLE_CPU_FEATURES=features, **SLOW_LIBM)
+    variables = dict(SLOW_LIBM)
+    if features := _dispatched():  # NumPy refuses to start with an empty list
+        variables["NPY_DISABLE_CPU_FEATURES"] = features
+    found = _fingerprints(tmp_path, SOME, **variables)
     assert first_difference(found, stored()) is None
 
 

@@ -40,7 +40,7 @@ from steadyarm.verdict import (
     verdict_of,
 )
 
-__all__ = ["EARLY", "Judgement", "level_of_end", "level_of_looks", "state_after"]
+__all__ = ["Judgement", "level_of_looks", "state_after"]
 
 ON_THE_WAY = 0.2  # of the error probability: what looks before the end may spend; the end the rest
 
@@ -127,7 +127,7 @@ class Judgement:
         watched = self.policy.unbiased and not self.final if anytime is None else anytime
         used = level
         if anytime is None and self.policy.unbiased:
-            used = level_of_looks(level) if watched else level_of_end(level)
+            used = level_of_looks(level) if watched else _level_of_end(level)
         if reward_range is not None and anytime is False:
             raise InvalidInputError(
                 "reward_range is used by intervals that hold at all looks only; leave it out, or "
@@ -135,8 +135,8 @@ class Judgement:
             )
         if reward_range is not None:
             check_range(reward_range, self.least, self.largest, self.direction)
-        judged = self.judged()
-        self._check_enough(judged)
+        self._check_enough(self.judged())
+        mature = {piece.index for piece in self.mature}
         visits = sum(int(piece.assigned.sum()) for piece in self.mature)
         zeros = sum(piece.zeros for piece in self.mature)
         missing = sum(int(piece.missing.sum()) for piece in self.mature) + zeros
@@ -148,9 +148,8 @@ class Judgement:
             used,
             watched,
             reward_range if watched else None,
-            as_policy=not missing and self._same_rewards(),
+            as_policy=not missing and all(p.index in mature for p in self.pieces if p.observed),
         )
-        mature = {piece.index for piece in self.mature}
         last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
         return replace(
             verdict,
@@ -197,11 +196,6 @@ class Judgement:
             "finish() in a session; a live experiment gives them up when its reward_window closes, "
             "or without one when it is stopped."
         )
-
-    def _same_rewards(self) -> bool:
-        """Whether all that the policy has observed is judged."""
-        mature = {piece.index for piece in self.mature}
-        return all(piece.index in mature for piece in self.pieces if piece.observed)
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
@@ -300,7 +294,7 @@ def level_of_looks(level: float) -> float:
     return 1 - ON_THE_WAY * (1 - level)
 
 
-def level_of_end(level: float) -> float:
+def _level_of_end(level: float) -> float:
     """The level of the intervals at the end, so that they and all looks before hold together."""
     return 1 - (1 - ON_THE_WAY) * (1 - level)
 

@@ -17,7 +17,7 @@ from steadyarm.ledger import OpenSegment
 from steadyarm.settings import Settings
 from steadyarm.storages.records import DaySums, Lease, Snapshot
 
-__all__ = ["health_of", "is_spent", "judge", "judge_days", "rewards_until", "status_of"]
+__all__ = ["health_of", "judge", "judge_days", "rewards_until", "status_of"]
 
 
 def judge(settings: Settings, snapshot: Snapshot, now: int, strict: bool = True) -> Judgement:
@@ -133,14 +133,14 @@ def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, d
     }
     stopped = snapshot.experiment.state in ("stopped", "archived")
     waiting = any(tally.told < tally.handed_out for _, tally in snapshot.segments)
-    ended = stopped or is_spent(settings, snapshot)
+    ended = stopped or _is_spent(settings, snapshot)
     if waiting and settings.window is None and settings.missing != "fail":
         ended = stopped
     ended = ended and rewards_until(settings, snapshot, now) is None
     return ended, {index: done or ended for index, done in over.items()}
 
 
-def is_spent(settings: Settings, snapshot: Snapshot) -> bool:
+def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
     """Whether the whole budget was assigned."""
     return sum(tally.handed_out for _, tally in snapshot.segments) >= settings.budget
 
@@ -157,7 +157,7 @@ def _judgement(
         state_of(settings, snapshot.experiment.policy_state),
         tuple(pieces),
         ended,
-        is_spent(settings, snapshot),
+        _is_spent(settings, snapshot),
     )
 
 
