@@ -37,15 +37,19 @@ __all__ = [
     "VERSION_TABLE",
     "AnyRow",
     "assignments",
+    "audit",
+    "corrections",
     "dump",
     "experiment_of",
     "experiments",
     "leases",
+    "marks",
     "metadata",
     "rewards",
     "segment_of",
     "segment_row",
     "segments",
+    "sessions",
     "tallies",
     "tally_of",
     "tokens",
@@ -58,7 +62,8 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
-REVISIONS = ("0001", "0002", "0003", "0004")  # oldest first; here, so that opening needs no Alembic
+# Oldest first; here, so that opening needs no Alembic.
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 
 metadata = MetaData()
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER by itself
@@ -121,7 +126,8 @@ segments = Table(
 )
 
 # Workers add to tallies of their own shard, so that they do not queue; sums go over all shards.
-# `day` is that of the assignments, `waited` and `late` are as in `DaySums`.
+# `day` is that of the assignments, `waited` and `late` are as in `DaySums`;
+# `excluded` of the assigned count nowhere else.
 tallies = Table(
     f"{PREFIX}tallies",
     metadata,
@@ -137,6 +143,7 @@ tallies = Table(
     _column("last", BigInteger, null=True),
     _count("waited"),
     _count("late"),
+    _count("excluded"),
 )
 
 # `repeat` is 0 if units are sticky and number + 1 if not: one unique index serves both.
@@ -150,6 +157,7 @@ assignments = Table(
     _column("arm", Integer),
     _column("probability", Double),
     _column("created", BigInteger),
+    _column("excluded", BigInteger, null=True),  # by which entry of the audit log
     UniqueConstraint("key", "unit", "repeat", name=f"{PREFIX}assignments_unit"),
     sqlite_with_rowid=False,
 )
@@ -160,7 +168,8 @@ rewards = Table(
     _key("key"),
     _key("number"),
     _column("reward", Double),
-    _column("created", BigInteger),
+    _column("created", BigInteger),  # when it arrived
+    _column("at", BigInteger, null=True),  # when it happened; NULL: when it arrived
     sqlite_with_rowid=False,
 )
 
@@ -190,6 +199,54 @@ tokens = Table(
     _column("scope", Text),
     _column("created", BigInteger),
     UniqueConstraint("hash", name=f"{PREFIX}tokens_hash"),
+)
+
+# Who is signed in to the dashboard: hashes of the cookie's id and of the token.
+sessions = Table(
+    f"{PREFIX}sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _column("token", Text),
+    _column("created", BigInteger),
+    _column("expires", BigInteger),
+)
+
+# Single facts of the storage: "closed" (when its first token was made), "heartbeat" (its clock).
+marks = Table(
+    f"{PREFIX}marks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    _column("value", BigInteger),
+    _column("note", Text, null=True),
+)
+
+# Who did what, when; a trigger of the database refuses to change or delete a row. No units here:
+# they are erased on request.
+audit = Table(
+    f"{PREFIX}audit",
+    metadata,
+    Column("id", serial, primary_key=True),
+    _column("created", BigInteger),
+    _column("author", Text),
+    _column("action", Text),
+    _column("experiment", Text, null=True),
+    _column("detail", Text),
+    sqlite_autoincrement=True,
+)
+
+# What an entry of the audit log changed, assignment by assignment. `closed`: the policy had
+# observed the segment before.
+corrections = Table(
+    f"{PREFIX}corrections",
+    metadata,
+    _key("key"),
+    _key("entry"),
+    _key("number"),
+    _column("kind", Text),
+    Column("metric", Text, nullable=False, server_default="reward"),
+    _column("before", Double, null=True),
+    _column("after", Double, null=True),
+    _column("closed", Boolean),
 )
 
 
