@@ -17,7 +17,10 @@ from steadyarm.storages.records import (
 )
 
 __all__ = [
+    "LATEST",
+    "At",
     "LiveAssignment",
+    "Reported",
     "Status",
     "id_of",
     "instant",
@@ -53,6 +56,13 @@ class LiveAssignment:
     probability: float
     created: datetime
     new: bool
+
+
+# When something happened: a time, microseconds since 1970, or how long ago; None for just now.
+At = datetime | int | timedelta | None
+
+# The reward of an assignment, of its id or of a unit; and when it happened.
+Reported = tuple[LiveAssignment | str, float] | tuple[LiveAssignment | str, float, At]
 
 
 @dataclass(frozen=True)

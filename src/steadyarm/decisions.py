@@ -44,13 +44,13 @@ def state_of(settings: Settings, stored: Any) -> State:
 
 
 def is_over(settings: Settings, part: Progress, now: int) -> bool:
-    """Whether all of a segment's rewards are in, or given up because their window has closed."""
+    """Whether all of a segment's rewards are in, or given up because none may arrive any more."""
     if part.assigned < part.rounds or part.last is None:
         return False
     if part.told == part.assigned:
         return True
-    window = settings.window
-    return window is not None and settings.missing != "fail" and now > part.last + window
+    patience = settings.patience
+    return patience is not None and settings.missing != "fail" and now > part.last + patience
 
 
 def progress_of(record: SegmentRecord, tally: Tally) -> Progress:

@@ -14,7 +14,7 @@ from steadyarm.arms import CONSTANT, ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.factors import factors_of
 from steadyarm.policies import POLICIES, Policy
-from steadyarm.settings import UNITS, Settings
+from steadyarm.settings import UNITS, Settings, usual_grace
 
 __all__ = ["arms_of", "description_of", "toml_of"]
 
@@ -47,6 +47,8 @@ def description_of(settings: Settings) -> dict[str, Any]:
         found["reward_range"] = list(settings.reward_range)
     if settings.reward_window is not None:
         found["reward_window"] = _window(settings.reward_window)
+        if settings.reward_grace != usual_grace(settings.reward_window):
+            found["reward_grace"] = _window(settings.reward_grace or 0.0)
     if settings.control:
         found["control"] = dict(settings.control)
     if settings.min_share:

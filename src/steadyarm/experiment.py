@@ -7,16 +7,17 @@ The facade resolves and checks what it is given, the storage keeps it, `handing`
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 from steadyarm.advance import hand_over, open_segment
 from steadyarm.answers import (
+    At,
     LiveAssignment,
+    Reported,
     Status,
     id_of,
     instant,
@@ -44,12 +45,19 @@ from steadyarm.policies import Policy
 from steadyarm.replay import Replay, replay
 from steadyarm.settings import Settings, microseconds
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import Assigned, ExperimentRecord, ExperimentState, Target
+from steadyarm.storages.records import (
+    SKEW,
+    Assigned,
+    Event,
+    ExperimentRecord,
+    ExperimentState,
+    Target,
+)
 from steadyarm.transfer import export_experiment
 from steadyarm.validation import finite_number, whole_number
 from steadyarm.verdict import Verdict
 
-__all__ = ["LONGEST", "LONGEST_LEASE", "Experiment"]
+__all__ = ["LONGEST", "LONGEST_LEASE", "OWN_CLOCK", "Experiment"]
 
 log = logging.getLogger("steadyarm")
 
@@ -57,6 +65,8 @@ GRACE = microseconds(60)  # in which the use of a local lease may be reported af
 LONGEST_LEASE = 3600  # seconds
 LOOK = microseconds(1)  # how often windows are looked at
 LONGEST = 512  # characters of a unit
+SECOND = microseconds(1)
+OWN_CLOCK = "given"  # in the config of experiments that were created with a clock
 
 
 class Experiment:
@@ -74,13 +84,14 @@ class Experiment:
         storage: Storage,
         record: ExperimentRecord,
         policy: Policy[Any] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.storage = storage
         self.name, self.key, self.tag = record.name, record.key, record.tag
         self.settings = Settings.from_dict(record.config, policy)
         self.created = moment(record.created)
-        self._clock = clock
+        self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
+        self._warned = False  # that the clock given is wrong
         self._handing = Handing(storage, self.key, self.settings)
         self._look = 0
 
@@ -108,8 +119,28 @@ class Experiment:
         return self.storage.find(self.name).state
 
     def now(self) -> int:
-        """The time as the storage keeps it."""
-        return microseconds(self._clock())
+        """The time by the storage's clock, or by the one that the experiment was created with.
+
+        A clock that somebody else comes with is compared with the storage's: if they differ by
+        more than a second it is not used, since it would close windows for all.
+        """
+        if self._clock is None:
+            return self.storage.now()
+        own = microseconds(self._clock())
+        if self._simulated:
+            return own
+        now = self.storage.now()
+        if abs(own - now) <= SECOND:
+            return own
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "the clock given for experiment %r differs from the storage's by %.0f s; the "
+                "storage's is used.",
+                self.name,
+                abs(own - now) / SECOND,
+            )
+        return now
 
     # Handing out
 
@@ -188,39 +219,54 @@ class Experiment:
 
     # Rewards
 
-    def tell(self, assignment: LiveAssignment | str, reward: float) -> None:
+    def tell(
+        self,
+        assignment: LiveAssignment | str,
+        reward: float,
+        at: At = None,
+    ) -> None:
         """The reward of an assignment, of its id, or of a unit; late and out of order is fine.
 
         The same reward told again changes nothing; another one is refused.
+
+        at : when it happened, if not just now: a datetime with its time zone, microseconds since
+            1970, or a timedelta for how long ago; see `Settings.reward_grace` for how late it may
+            be told
         """
-        (outcome,) = self.tell_many([(assignment, reward)])
+        (outcome,) = self.tell_many([(assignment, reward, at)])
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
     def tell_many(
-        self, rewards: Iterable[tuple[LiveAssignment | str, float]]
+        self,
+        rewards: Iterable[Reported],
     ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
         """Rewards of many assignments, or of their ids or units, in one transaction.
 
-        Says for each whether it was stored or was there already; where it was refused the error
-        stands in its place, and the others are stored.
+        A third value, if there is one, is when the reward happened, as in `tell`. Says for each
+        whether it was stored or was there already; where it was refused the error stands in its
+        place, and the others are stored.
         """
         answers: list[Literal["stored", "repeated"] | SteadyArmError | None] = []
-        good: list[tuple[Target, float]] = []
+        good: list[Event] = []
         given = [
-            (target.id if isinstance(target, LiveAssignment) else target, reward)
-            for target, reward in rewards
+            (event[0].id if isinstance(event[0], LiveAssignment) else event[0], *event[1:])
+            for event in rewards
         ]
-        for target, reward in given:
+        now = self.now()
+        for target, reward, *at in given:
             try:
-                good.append((self._target(target), self.settings.check_reward(reward)))
+                event = self._target(target), self.settings.check_reward(reward)
+                known = at and at[0] is not None
+                good.append((*event, _when(at[0], now)) if known else event)
                 answers.append(None)
             except (InvalidInputError, UnknownAssignmentError) as error:
                 answers.append(error)
         # Where nothing may be missing a late reward is better than none.
         window = None if self.settings.missing == "fail" else self.settings.window
-        outcomes = iter(self.storage.reward(self.key, good, window, self.now()) if good else ())
-        for i, (target, reward) in enumerate(given):
+        grace = self.settings.grace
+        outcomes = iter(self.storage.reward(self.key, good, window, now, grace) if good else ())
+        for i, (target, reward, *_) in enumerate(given):
             if answers[i] is None:
                 answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
         if "stored" in answers:
@@ -251,8 +297,8 @@ class Experiment:
     def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
         """The best variant on mature visits, with intervals.
 
-        A visit is mature when its reward window has closed, or its reward and those of all visits
-        before it are in. Nothing pending counts as zero.
+        A visit is mature when its reward window and the grace after it have ended, or its reward
+        and those of all visits before it are in. Nothing pending counts as zero.
 
         Parameters
         ----------
@@ -381,3 +427,16 @@ class Experiment:
             moment(found.created),
             found.new,
         )
+
+
+def _when(at: Any, now: int) -> int:
+    """When a reward happened; what lies in the future is refused, a wrong clock's little is not."""
+    if isinstance(at, timedelta):
+        return now - max(0, at // timedelta(microseconds=1))
+    when = instant(at, now + SKEW)
+    if when < now + SKEW:
+        return min(when, now)
+    raise InvalidInputError(
+        f"the reward is said to happen at {shortened(at)}, which lies in the future; check `at`, "
+        "and the clock of whoever reports it."
+    )

@@ -71,15 +71,15 @@ def health_of(judgement: Judgement, snapshot: Snapshot, days: Iterable[DaySums])
 
 
 def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | None:
-    """When the last window closes in which a missing reward may still come; None if none may.
+    """Until when a missing reward may still arrive: window and grace; None if none may.
 
     Without a window nobody knows, and where nothing may be missing no window counts.
     """
-    window = settings.window
-    if window is None or settings.missing == "fail":
+    patience = settings.patience
+    if patience is None or settings.missing == "fail":
         return None
     ends = (
-        tally.last + window
+        tally.last + patience
         for record, tally in snapshot.segments
         if record.closed is None and tally.last is not None and tally.told < tally.handed_out
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.decisions import first_state
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
-from steadyarm.experiment import Experiment
+from steadyarm.experiment import OWN_CLOCK, Experiment
 from steadyarm.policies import Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.settings import NEVER_MATURE, Missing, Settings, Sticky, microseconds
@@ -36,8 +35,10 @@ __all__ = [
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-OPTIONS = ("seed", "direction", "reward_range", "reward_window", "missing", "sticky")
-DESCRIBED = ("arms", "policy", "budget", *OPTIONS, "control", "min_share")
+DESCRIBED = (
+    *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
+    *("reward_grace", "missing", "sticky", "control", "min_share"),
+)
 
 
 def create_experiment(
@@ -51,13 +52,14 @@ def create_experiment(
     direction: Direction = "maximize",
     reward_range: tuple[float, float] | None = None,
     reward_window: float | str | timedelta | None = None,
+    reward_grace: float | str | timedelta | None = None,
     missing: Missing | None = None,
     sticky: Sticky = "unit",
     control: Mapping[str, float] | None = None,
     min_share: Mapping[str, float] | float | None = None,
     load_if_exists: bool = False,
     start: bool = True,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> Experiment:
     """A new live test in a storage.
 
@@ -70,10 +72,12 @@ def create_experiment(
     storage : a URL such as "sqlite:///tests.db" or "postgresql+psycopg://me@host/tests"; by default
         what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
     seed : makes all draws reproducible; drawn and stored if it is not given
-    direction, reward_range, reward_window, missing, sticky, control, min_share : see `Settings`
+    direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share : see
+        `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
-    clock : seconds since 1970
+    clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
+        default the storage's clock counts, for all processes alike
 
     Examples
     --------
@@ -93,6 +97,7 @@ def create_experiment(
         "direction": direction,
         "reward_range": reward_range,
         "reward_window": reward_window,
+        "reward_grace": reward_grace,
         "missing": missing,
         "sticky": sticky,
         "control": control,
@@ -126,7 +131,7 @@ def _create(
     load_if_exists: bool,
     any_seed: bool,
     start: bool,
-    clock: Callable[[], float],
+    clock: Callable[[], float] | None,
 ) -> Experiment:
     _checked(name)
     with _opened(storage) as opened:
@@ -135,9 +140,9 @@ def _create(
                 name,
                 "".join(secrets.choice(LETTERS) for _ in range(8)),
                 "running" if start else "draft",
-                settings.to_dict(),
+                settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
                 first_state(settings),
-                microseconds(clock()),
+                opened.now() if clock is None else microseconds(clock()),
             )
         except ExperimentExistsError:
             if not load_if_exists:
@@ -153,7 +158,7 @@ def load_experiment(
     storage: str | Storage | None = None,
     *,
     policy: Policy[Any] | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> Experiment:
     """The live test of that name; a policy of your own is given again."""
     with _opened(storage) as opened:
@@ -166,7 +171,7 @@ def import_experiment(
     name: str | None = None,
     *,
     policy: Policy[Any] | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> Experiment:
     """Take an exported experiment into a storage, rows and segments and all, or nothing.
 
@@ -186,7 +191,7 @@ def create_from_description(
     *,
     load_if_exists: bool = False,
     start: bool = True,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> Experiment:
     """A new live test from plain values, as TOML and JSON have them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from steadyarm.errors import (
+    InvalidInputError,
     RepeatedRewardError,
     RewardTooLateError,
     SteadyArmError,
@@ -32,11 +33,17 @@ def told(
             f"{target!r} has the reward {outcome.told!r} already, {reward!r} is another; the first "
             "one counts."
         )
+    if outcome.status == "early":
+        return InvalidInputError(
+            f"the reward of {target!r} is said to have happened before its assignment; check `at`, "
+            "and the clock of whoever reported it, and tell it again."
+        )
     if settings.reward_window is None:
         return RewardTooLateError(
             f"the rewards around {target!r} are closed already; this one came too late to count."
         )
     return RewardTooLateError(
-        f"the reward of {target!r} came after its window of {settings.reward_window:g} "
-        f"seconds; what was missing then counts as missing={settings.missing!r} says."
+        f"the reward of {target!r} happened after its window of {settings.reward_window:g} "
+        f"seconds, or arrived more than {settings.reward_grace:g} seconds after it; what was "
+        f"missing then counts as missing={settings.missing!r} says."
     )

@@ -134,8 +134,11 @@ def _count(
                     f"place {place_of(row.number)} shows {names[row.arm]} with probability "
                     f"{row.probability!r}; the draw is {names[arm]} with {probability!r}"
                 )
-            if late and row.rewarded is not None and row.rewarded - row.created > late:
-                found(f"the reward of place {place_of(row.number)} came after its window")
+            if late is not None and row.rewarded is not None:
+                if row.rewarded - row.created > late:
+                    found(f"the reward of place {place_of(row.number)} came after its window")
+                elif (row.received or row.rewarded) - row.created > late + settings.grace:
+                    found(f"the reward of place {place_of(row.number)} arrived after its grace")
             if settings.sticky == "unit":
                 if row.unit in units:
                     found(f"unit {row.unit!r} has two assignments")

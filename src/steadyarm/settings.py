@@ -34,6 +34,7 @@ __all__ = [
     "Settings",
     "Sticky",
     "microseconds",
+    "usual_grace",
     "variants_in",
 ]
 
@@ -42,6 +43,7 @@ Sticky = Literal["unit", "none"]
 
 LARGEST = 1e100  # rewards; squares of larger ones could not be added up
 SECOND = 1_000_000
+LONGEST_GRACE = 7 * 86400.0  # seconds, unless more is asked for
 FEW = 10  # rounds of a variant, on average, below which a budget is small
 NEVER_MATURE = (
     "without a reward_window nobody knows when a reward will not come any more, so that visits "
@@ -63,8 +65,11 @@ class Settings:
     seed : makes the whole test reproducible
     direction : "maximize" or "minimize" the reward
     reward_range : (least, largest) reward that can occur; others are refused
-    reward_window : how long after its assignment a reward counts; None for ever. Seconds, a
-        timedelta, or text such as "90m", "12h", "7d"; kept in seconds
+    reward_window : how long after its assignment a reward may happen to count; None for ever.
+        Seconds, a timedelta, or text such as "90m", "12h", "7d"; kept in seconds
+    reward_grace : how long after its window a reward that happened in time may still arrive, such
+        as from a buffer after an outage; segments are handed to the policy, and visits judged,
+        only after it. By default the window again, at most seven days; 0 for none
     missing : what a reward that never came counts as: "zero", such as a click that did not happen;
         "drop", as the mean of the same variant's rewards around it, right if rewards get lost
         whatever they are; "fail", no verdict without it. May be left out only where large rewards
@@ -86,6 +91,7 @@ class Settings:
     sticky: Sticky = "unit"
     control: Mapping[str, float] = field(default_factory=dict)
     min_share: Mapping[str, float] = field(default_factory=dict)
+    reward_grace: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -105,6 +111,16 @@ class Settings:
         if whole_number(self.seed, "seed") >= 2**63:
             raise InvalidInputError(f"seed is {self.seed}; expected a number below 2**63.")
         window = None if self.reward_window is None else _seconds(self.reward_window)
+        if self.reward_grace is None:
+            grace = None if window is None else usual_grace(window)
+        else:
+            grace = _seconds(self.reward_grace, "reward_grace", least=0)
+            if window is None:
+                raise InvalidInputError(
+                    f"reward_grace is {self.reward_grace!r}, but there is no reward_window that it "
+                    "could follow; give reward_window, or leave reward_grace out."
+                )
+        object.__setattr__(self, "reward_grace", grace)
         floors = self.min_share
         if isinstance(floors, (int, float)) and self.arms.large:
             floors = _no_floors(floors, self.arms)
@@ -179,6 +195,16 @@ class Settings:
         """The reward window in microseconds."""
         return None if self.reward_window is None else round(self.reward_window * SECOND)
 
+    @property
+    def grace(self) -> int:
+        """How long after its window a reward may still arrive, in microseconds."""
+        return round((self.reward_grace or 0) * SECOND)
+
+    @property
+    def patience(self) -> int | None:
+        """How long after its assignment a reward may arrive, in microseconds; None for ever."""
+        return None if self.window is None else self.window + self.grace
+
     def cautions(self) -> list[str]:
         """What these settings may bring about that nobody wants, in sentences.
 
@@ -219,12 +245,16 @@ class Settings:
             "sticky": self.sticky,
             "control": dict(self.control),
             "min_share": dict(self.min_share),
+            "reward_grace": self.reward_grace,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], policy: Policy[Any] | None = None) -> Self:
         """The settings that `to_dict` wrote; a policy of your own is given again."""
         values = dict(data)
+        values.pop("clock", None)  # of the experiment, see `lifecycle`
+        if values.get("reward_window") is not None:
+            values.setdefault("reward_grace", 0.0)  # of a release that knew none
         if policy is None:
             if (name := values["policy"].get("name")) not in POLICIES:
                 raise InvalidInputError(
@@ -245,6 +275,11 @@ class Settings:
 def variants_in(config: Mapping[str, Any]) -> int:
     """How many variants `Settings.to_dict` wrote down, without making them."""
     return len(names_in(config["arms"]))
+
+
+def usual_grace(window: float) -> float:
+    """How long after its window a reward may still arrive if nothing is said; seconds."""
+    return min(window, LONGEST_GRACE)
 
 
 def microseconds(moment: float) -> int:
@@ -334,7 +369,7 @@ def _range(given: Any, missing: Missing) -> tuple[float, float] | None:
     return low, high
 
 
-def _seconds(given: Any) -> float:
+def _seconds(given: Any, what: str = "reward_window", least: float | None = None) -> float:
     value: Any = given
     if isinstance(given, timedelta):
         value = given.total_seconds()
@@ -343,13 +378,14 @@ def _seconds(given: Any) -> float:
     elif isinstance(given, str):
         value = math.nan
     try:
-        seconds = finite_number(value, "reward_window")
+        seconds = finite_number(value, what)
     except InvalidInputError:
         seconds = math.nan
-    if not 0 < seconds < 1e10:
+    if not (0 < seconds < 1e10 or seconds == least):
         raise InvalidInputError(
-            f"reward_window is {given!r}; expected a time above 0: seconds, a timedelta, or text "
-            'such as "90m", "12h", "7d".'
+            f"{what} is {given!r}; expected a time {'above' if least is None else 'from'} 0"
+            f"{'' if least is None else ' on'}: seconds, a timedelta, or text such as "
+            '"90m", "12h", "7d".'
         )
     return seconds
 

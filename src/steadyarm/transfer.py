@@ -46,7 +46,8 @@ __all__ = [
 ]
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
-COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at")
+COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at")
+TIMES = ("timestamp", "rewarded_at", "received_at")
 FORMAT = 1
 
 Counts = dict[int, list[int]]  # rows and rewards by segment
@@ -132,11 +133,12 @@ def write_parquet(
         "probability": pa.float64(),
         "reward": pa.float64(),
         "rewarded_at": pa.timestamp("us", tz="UTC"),
+        "received_at": pa.timestamp("us", tz="UTC"),
     } | dict.fromkeys(("segment", "block", "position", "policy_version"), pa.int64())
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
     with parquet.ParquetWriter(path, schema) as writer:
         for rows in _tables(experiment, until, counts):
-            times = {name: list(map(_moment, rows[name])) for name in ("timestamp", "rewarded_at")}
+            times = {name: list(map(_moment, rows[name])) for name in TIMES}
             writer.write_table(pa.table(rows | times, schema=schema))
 
 
@@ -193,9 +195,8 @@ def _tables(
             "segment": [index for index, _ in places],
             "position": [position for _, position in places],
             "id": [id_of(experiment.tag, row.number, row.unit) for row in page],
-            "rewarded_at": [
-                None if row.rewarded is None else moment(row.rewarded).isoformat() for row in page
-            ],
+            "rewarded_at": [_iso(row.rewarded) for row in page],
+            "received_at": [_iso(row.received or row.rewarded) for row in page],
         }
         for name in ("block", "policy_version", "probabilities"):
             values[name] = [segments[index][name] for index, _ in places]
@@ -223,6 +224,10 @@ def _count(page: Iterable[LogRow], counts: Counts) -> None:
 def _is_before(row: LogRow, ends: Mapping[int, int]) -> bool:
     index, position = place_of(row.number)
     return position < ends.get(index, 0)
+
+
+def _iso(when: int | None) -> str | None:
+    return None if when is None else moment(when).isoformat()
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -300,6 +305,8 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
             if ticket is None or ticket[1] != check_of(row["unit"] or ""):
                 raise ValueError(f"{row['id']!r} is no id of this experiment and unit")
             told = row["reward"] not in (None, "")
+            rewarded = _time(row["rewarded_at"]) if told else None
+            received = _time(row["received_at"]) if told and row.get("received_at") else rewarded
             batch.append(
                 LogRow(
                     ticket[0],
@@ -308,7 +315,8 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
                     float(row["probability"]),
                     _time(row["timestamp"]),
                     float(row["reward"]) if told else None,
-                    _time(row["rewarded_at"]) if told else None,
+                    rewarded,
+                    None if received == rewarded else received,
                 )
             )
         except SteadyArmError:

@@ -24,7 +24,7 @@ NOBODY = "http://127.0.0.1:9"
 
 
 def told(target: str, reward: float = 1.0) -> Told:
-    return Told("assignment", target, reward)
+    return Told("assignment", target, reward, 1_700_000_000.0)
 
 
 def test_the_file_keeps_the_first_reward_of_each(tmp_path: Path) -> None:

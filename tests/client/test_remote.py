@@ -212,7 +212,9 @@ def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
         given = shop.ask_many(units)
         assert [one.unit for one in given if isinstance(one, sa.LiveAssignment)] == units
         assert shop.tell_many([(unit, 1.0) for unit in units[:30]]) == ["stored"] * 30
-        buffer.keep(client.url, "shop", [Told("unit", unit, 1.0) for unit in units[30:]])
+        buffer.keep(
+            client.url, "shop", [Told("unit", unit, 1.0, time.time()) for unit in units[30:]]
+        )
         client.flush()
         assert (client.pending, client.rejected) == (0, 0)
         drawn = client.create("drawn", ["A", "B"], budget=500, sticky="none", missing="drop")

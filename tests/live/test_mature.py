@@ -30,6 +30,7 @@ def shop(
         seed=seed,
         clock=clock,
         reward_window=window * DAY,
+        reward_grace=0,
         **{"missing": "zero", "reward_range": (0, 1)} | settings,
     )
     due: list[tuple[float, sa.LiveAssignment]] = []
@@ -87,7 +88,7 @@ def test_a_look_says_how_far_it_reaches() -> None:
 
 def test_every_look_is_a_prefix_of_the_test() -> None:
     clock = Clock()
-    live = create(budget=600, clock=clock, reward_window="1d", missing="zero")
+    live = create(budget=600, clock=clock, reward_window="1d", reward_grace=0, missing="zero")
     answers = [live.ask(f"u{i}") for i in range(300)]
     segments = live.storage.snapshot(live.key, everything=True).segments
     first = segments[0][0].rounds
@@ -125,7 +126,13 @@ def test_pending_rewards_are_not_missing_ones(policy: sa.Policy[Any]) -> None:
     """One variant's rewards take two days: while they are under way that is no attrition."""
     clock = Clock()
     live = create(
-        arms=["A", "B"], policy=policy, budget=2000, clock=clock, reward_window="3d", missing="drop"
+        arms=["A", "B"],
+        policy=policy,
+        budget=2000,
+        clock=clock,
+        reward_window="3d",
+        reward_grace=0,
+        missing="drop",
     )
     late = []
     for hour in range(100):
@@ -181,7 +188,13 @@ def test_a_variant_without_a_reward_is_unknown_not_zero(
 def test_rewards_that_came_too_late_keep_a_verdict_from_being_sure() -> None:
     clock, rng = Clock(), np.random.default_rng(1)
     live = create(
-        arms=["A", "B"], budget=2000, clock=clock, reward_window="1h", missing="zero", seed=2
+        arms=["A", "B"],
+        budget=2000,
+        clock=clock,
+        reward_window="1h",
+        reward_grace=0,
+        missing="zero",
+        seed=2,
     )
     for hour in range(100):
         clock.now = START + hour * 7200
@@ -209,7 +222,12 @@ def test_what_ended_without_a_reward_says_so() -> None:
 def test_a_policy_of_epochs_is_judged_with_its_last_epoch() -> None:
     clock = Clock()
     live = create(
-        policy=sa.SequentialHalving(), budget=240, clock=clock, reward_window="1h", missing="zero"
+        policy=sa.SequentialHalving(),
+        budget=240,
+        clock=clock,
+        reward_window="1h",
+        reward_grace=0,
+        missing="zero",
     )
     done = 0
     while done < 240:

@@ -127,7 +127,12 @@ def test_replay_agrees_whatever_is_missing(policy: sa.Policy[Any], rewards: floa
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str) -> None:
     clock = Clock()
-    rules: dict[str, Any] = {"seed": 2**60 + 7, "clock": clock, "reward_window": "1h"}
+    rules: dict[str, Any] = {
+        "seed": 2**60 + 7,
+        "clock": clock,
+        "reward_window": "1h",
+        "reward_grace": 0,
+    }
     live = played(arms=["plain", 'comma, "quote"', "Ü 試"], **rules)
     clock.pass_(7200)
     path = live.export(tmp_path / f"log{suffix}")

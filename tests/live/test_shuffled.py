@@ -120,7 +120,13 @@ def test_a_plan_beyond_the_budget_is_cut_alike() -> None:
         session = sa.Session(EqualSplit(), AB, 101, seed=seed)
         clock = Clock()
         live = create(
-            arms=AB, policy=EqualSplit(), budget=101, seed=seed, reward_window=60, clock=clock
+            arms=AB,
+            policy=EqualSplit(),
+            budget=101,
+            seed=seed,
+            reward_window=60,
+            reward_grace=0,
+            clock=clock,
         )
         for i in range(100):
             mine, stored = session.ask(), live.ask(f"u{i}")

@@ -11,7 +11,7 @@ import pytest
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks import CHECKS, Open, run_checks
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import DaySums, Decision, Handed, Lease, Outcome, Summary, Target
+from steadyarm.storages.records import DaySums, Decision, Event, Handed, Lease, Outcome, Summary
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
@@ -56,16 +56,20 @@ class AnyVersion(MemoryStorage):
 
 class NoWindow(MemoryStorage):
     def reward(
-        self, key: int, rewards: Sequence[tuple[Target, float]], window: int | None, now: int
+        self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
     ) -> tuple[Outcome, ...]:
         return super().reward(key, rewards, None, now)
 
 
+class NoEventTime(MemoryStorage):
+    def reward(self, key: int, rewards: Sequence[Event], *rest: Any, **more: Any) -> Any:
+        return super().reward(key, [event[:2] for event in rewards], *rest, **more)
+
+
 class Rounding(MemoryStorage):
-    def reward(
-        self, key: int, rewards: Sequence[tuple[Target, float]], *rest: Any
-    ) -> tuple[Outcome, ...]:
-        return super().reward(key, [(who, round(value, 9)) for who, value in rewards], *rest)
+    def reward(self, key: int, rewards: Sequence[Event], *rest: Any, **more: Any) -> Any:
+        rounded = [(event[0], round(event[1], 9), *event[2:]) for event in rewards]
+        return super().reward(key, rounded, *rest, **more)
 
 
 class DayOfLast(MemoryStorage):
@@ -91,7 +95,8 @@ class OldSummaries(MemoryStorage):
 
 
 @pytest.mark.parametrize(
-    "broken", [NeverAhead, AnyVersion, NoWindow, Rounding, DayOfLast, NeverLate, OldSummaries]
+    "broken",
+    [NeverAhead, AnyVersion, NoWindow, NoEventTime, Rounding, DayOfLast, NeverLate, OldSummaries],
 )
 def test_checks_notice(broken: type[Storage]) -> None:
     with pytest.raises(AssertionError):

@@ -40,7 +40,8 @@ A whole test, from a file test.toml:
   arms = ["now", "one page", "guest first"]   # or a table [arms], as for steadyarm plan
   budget = 20_000                             # steadyarm plan says how many are needed
   policy = "steady"
-  reward_window = "2d"                        # what comes later does not count
+  reward_window = "2d"                        # what happens later does not count
+  reward_grace = "1d"                         # it may arrive so much later; usually as the window
   missing = "zero"                            # no purchase is a reward of 0
   control = { now = 0.2 }                     # always a fifth
 
@@ -131,6 +132,12 @@ def add_parser(commands: Any) -> None:
         nargs="+",
         metavar="UNIT|ID REWARD",
         help="whose reward, and the number; - reads standard input",
+    )
+    tell.add_argument(
+        "--at",
+        metavar="TIME",
+        help="when the rewards happened, such as 2025-01-31T12:00:00Z, if not just now; from "
+        "standard input a column at says it",
     )
     recommend = add("recommend", _recommend, "the best variant so far, with intervals")
     looks = recommend.add_mutually_exclusive_group()

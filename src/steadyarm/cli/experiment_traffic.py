@@ -7,6 +7,7 @@ import csv
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from steadyarm.cli.experiment_show import print_json, print_table
@@ -59,7 +60,7 @@ def ask(args: argparse.Namespace) -> None:
 def tell(args: argparse.Namespace) -> None:
     """Store rewards, and print which were new."""
     bulk = args.rewards == ["-"]
-    rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards), 0)
+    rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards, args.at), 0)
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         answers: list[Any] = _in_batches(rewards, experiment.tell_many)
@@ -76,7 +77,7 @@ def tell(args: argparse.Namespace) -> None:
         parts = [f"{count[status]:,} {status}" for status in ("stored", "repeated", "refused")]
         skipped = f"; {without:,} lines without a reward left out" if without else ""
         print(f"{', '.join(parts)}{skipped}")
-    _refuse([target for target, _ in rewards], answers, "rewards were refused")
+    _refuse([event[0] for event in rewards], answers, "rewards were refused")
 
 
 def read_units(lines: Any) -> list[str]:
@@ -104,18 +105,20 @@ def read_units(lines: Any) -> list[str]:
     return found
 
 
-def read_rewards(lines: Any) -> tuple[list[tuple[str, Any]], int]:
-    """Ids or units with their rewards, and how many lines had none.
+def read_rewards(lines: Any) -> tuple[list[tuple[str, Any, datetime | None]], int]:
+    """Ids or units with their rewards and when these happened, and how many lines had none.
 
-    Two columns, or CSV with a header that names reward and one of id, assignment and unit.
+    Two columns, or CSV with a header that names reward, one of id, assignment and unit, and perhaps
+    at (or rewarded_at, as exports do).
 
     Examples
     --------
     >>> read_rewards(["visitor 1,1", "visitor 2,"])
-    ([('visitor 1', 1.0)], 1)
+    ([('visitor 1', 1.0, None)], 1)
     """
     rows = list(_rows(lines))
     target, reward, headed = 0, 1, bool(rows) and "reward" in rows[0][1]
+    at: int | None = None
     if headed:
         names = rows.pop(0)[1]
         known = [name for name in TARGETS if name in names]
@@ -125,7 +128,9 @@ def read_rewards(lines: Any) -> tuple[list[tuple[str, Any]], int]:
                 f"{', '.join(TARGETS)}."
             )
         target, reward = names.index(known[0]), names.index("reward")
-    found, without = [], 0
+        at = next((names.index(name) for name in ("at", "rewarded_at") if name in names), None)
+    found: list[tuple[str, Any, datetime | None]] = []
+    without = 0
     for line, row in rows:
         if not headed and len(row) != 2:
             raise InvalidInputError(
@@ -136,7 +141,9 @@ def read_rewards(lines: Any) -> tuple[list[tuple[str, Any]], int]:
         if value == "":
             without += 1
         else:
-            found.append((_cell(row, target, line), _number(value)))
+            when = "" if at is None else _cell(row, at, line)
+            event = _cell(row, target, line), _number(value)
+            found.append((*event, _time(when, line) if when else None))
     return found, without
 
 
@@ -160,13 +167,28 @@ def _cell(row: list[str], column: int, line: int) -> str:
     return row[column]
 
 
-def _pairs(words: Sequence[str]) -> list[tuple[str, Any]]:
+def _pairs(words: Sequence[str], at: str | None) -> list[tuple[str, Any, datetime | None]]:
     if len(words) % 2:
         raise InvalidInputError(
             f"{words[-1]!r} stands alone; expected pairs of an id or a unit and its reward, or - "
             "to read them from standard input."
         )
-    return [(words[i], _number(words[i + 1])) for i in range(0, len(words), 2)]
+    when = None if at is None else _time(at)
+    return [(words[i], _number(words[i + 1]), when) for i in range(0, len(words), 2)]
+
+
+def _time(text: str, line: int | None = None) -> datetime:
+    where = "--at" if line is None else f"at in line {line}"
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        when = None
+    if when is None or when.tzinfo is None:
+        raise InvalidInputError(
+            f"{where} is {text!r}; expected a time with its time zone, such as "
+            "2025-01-31T12:00:00Z."
+        )
+    return when
 
 
 def _number(text: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from steadyarm.errors import (
 )
 from steadyarm.validation import whole_number
 
-__all__ = ["Kept", "RewardBuffer", "Told"]
+__all__ = ["Kept", "RewardBuffer", "Told", "time_text"]
 
 MARK = 0x53415257  # "SARW": says that a file is one of these
 WAIT = 5.0  # seconds for another process that writes
@@ -47,15 +46,19 @@ CREATE TABLE IF NOT EXISTS rewards (
 
 @dataclass(frozen=True)
 class Told:
-    """One reward, and whose it is: an assignment's by its id, or a unit's."""
+    """One reward, and whose it is: an assignment's by its id, or a unit's.
+
+    at : when it happened, by the clock of this machine, in seconds since 1970
+    """
 
     kind: Literal["assignment", "unit"]
     target: str
     reward: float
+    at: float
 
     def to_dict(self) -> dict[str, str | float]:
         """As the service takes it."""
-        return {self.kind: self.target, "reward": self.reward}
+        return {self.kind: self.target, "reward": self.reward, "at": time_text(self.at)}
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,6 @@ class Kept:
     number: int
     experiment: str
     told: Told
-    kept: float
 
 
 class RewardBuffer:
@@ -103,7 +105,7 @@ class RewardBuffer:
         does. So it does not matter in which order rewards of different assignments are sent. What
         is refused, also since too many wait, has the error in its place, and the others are kept.
         """
-        now, outcomes = time.time(), list[Outcome | SteadyArmError]()
+        outcomes = list[Outcome | SteadyArmError]()
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
             left = self.limit - db.execute("SELECT count(*) FROM rewards").fetchone()[0]
@@ -115,7 +117,7 @@ class RewardBuffer:
                         db.execute(
                             "INSERT INTO rewards (service, experiment, kind, target, reward, kept) "
                             "VALUES (?, ?, ?, ?, ?, ?)",
-                            (service, experiment, told.kind, told.target, told.reward, now),
+                            (service, experiment, told.kind, told.target, told.reward, told.at),
                         )
                     outcomes.append("kept")
                 except SteadyArmError as error:
@@ -161,7 +163,7 @@ class RewardBuffer:
                 "WHERE service = ? ORDER BY number LIMIT ?",
                 (service, most),
             ).fetchall()
-        found = [Kept(row[0], row[1], Told(row[2], row[3], row[4]), row[5]) for row in rows]
+        found = [Kept(row[0], row[1], Told(*row[2:])) for row in rows]
         same = [kept.experiment == found[0].experiment for kept in found]
         return found[: same.index(False)] if False in same else found
 
@@ -208,12 +210,16 @@ class RewardBuffer:
             ) from None
 
 
+def time_text(seconds: float) -> str:
+    """A time as the service reads it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
 def _line(kept: Kept, error: SteadyArmError) -> str:
     return json.dumps(
         {
             "experiment": kept.experiment,
             **kept.told.to_dict(),
-            "told": datetime.fromtimestamp(kept.kept, UTC).isoformat(),
             "error": type(error).__name__,
             "reason": str(error),
         },

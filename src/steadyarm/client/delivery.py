@@ -9,7 +9,7 @@ from functools import partial
 from threading import Event, Lock, Thread
 from typing import TypeVar
 
-from steadyarm.client.buffer import Kept, RewardBuffer, Told
+from steadyarm.client.buffer import Kept, RewardBuffer, Told, time_text
 from steadyarm.client.forks import forget_after_fork
 from steadyarm.client.problems import ServiceDownError, TooLargeError
 from steadyarm.client.reading import Outcome, outcome_in, results_in, understood
@@ -37,7 +37,7 @@ def send_rewards(
 def _send(
     transport: Transport, experiment: str, rewards: Sequence[Told]
 ) -> list[Outcome | SteadyArmError]:
-    body = {"rewards": [told.to_dict() for told in rewards]}
+    body = {"rewards": [told.to_dict() for told in rewards], "sent": time_text(time.time())}
     answer = transport.call(
         "POST", "experiments", experiment, "rewards:batch", body=body, within=PATIENCE
     )

@@ -7,9 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from steadyarm.answers import LiveAssignment, shortened
+from steadyarm.answers import At, LiveAssignment, shortened
 from steadyarm.client.forks import forget_after_fork
 from steadyarm.client.places import Memory
 from steadyarm.client.problems import DOWN
@@ -164,7 +165,7 @@ class LocalExperiment:
                 if not self._asking[name]:
                     del self._asking[name]
 
-    def tell(self, assignment: LiveAssignment | str, reward: float) -> None:
+    def tell(self, assignment: LiveAssignment | str, reward: float, at: At = None) -> None:
         """The reward of an assignment, of its id, or of a unit; sent by the thread.
 
         It follows the report of its assignment. What the service does not take is logged and
@@ -178,7 +179,7 @@ class LocalExperiment:
         if outside:
             self.remote.tell(assignment, value)  # of a default arm: counted there; or of no kind
             return
-        self._worker.queue(assignment, value)
+        self._worker.queue(assignment, value, datetime.now(UTC) if at is None else at)
 
     def flush(self) -> None:
         """Report and tell now; ServiceError if the service is down, and then nothing is lost."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadyarm.answers import LiveAssignment, Status
-from steadyarm.client.buffer import Told
+from steadyarm.answers import At, LiveAssignment, Reported, Status
+from steadyarm.client.buffer import Told, time_text
 from steadyarm.client.delivery import BATCH, in_halves, send_rewards
 from steadyarm.client.fallback import Fallback, UnitsOutside
 from steadyarm.client.problems import TooLargeError
@@ -182,20 +183,26 @@ class RemoteExperiment:
 
     # Rewards
 
-    def tell(self, assignment: LiveAssignment | str, reward: float) -> None:
+    def tell(
+        self,
+        assignment: LiveAssignment | str,
+        reward: float,
+        at: At = None,
+    ) -> None:
         """The reward of an assignment, of its id, or of a unit; the same told again is fine.
 
         If the service is down the reward is kept in the client's buffer, if it has one. The reward
         of a default arm is ignored, and counted; so is that of a unit which was shown it last.
+
+        at : when it happened, if not just now, as in `Experiment.tell`; the service is told when in
+            any case, so that a reward which waits in the buffer counts by when it happened
         """
-        (outcome,) = self._telling.tell([(assignment, reward)], self._tell_one, self.outside)
+        (outcome,) = self._telling.tell([(assignment, reward, at)], self._tell_one, self.outside)
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
-    def tell_many(
-        self, rewards: Iterable[tuple[LiveAssignment | str, float]]
-    ) -> list[Outcome | SteadyArmError]:
-        """Rewards of many assignments, in their order.
+    def tell_many(self, rewards: Iterable[Reported]) -> list[Outcome | SteadyArmError]:
+        """Rewards of many assignments, in their order; a third value is when each happened.
 
         Says for each whether it was "stored", there already ("repeated"), "kept" until the service
         is back, or "ignored" as that of a default arm; an error stands in the place of one refused.
@@ -208,15 +215,14 @@ class RemoteExperiment:
             for outcome in self._telling.tell(part, self._tell_part, self.outside)
         ]
 
-    def tell_checked(
-        self, rewards: Sequence[tuple[LiveAssignment | str, float]]
-    ) -> list[Outcome | SteadyArmError]:
+    def tell_checked(self, rewards: Sequence[Reported]) -> list[Outcome | SteadyArmError]:
         """Rewards, at most a batch, that were found to be of the test when they were told."""
         return self._telling.tell(rewards, self._tell_part)
 
     def _tell_one(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
         (told,) = rewards
-        return [understood(outcome_in, self.call("POST", "rewards", body=told.to_dict()))]
+        body = told.to_dict() | {"sent": time_text(time.time())}
+        return [understood(outcome_in, self.call("POST", "rewards", body=body))]
 
     def _tell_part(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
         return send_rewards(self.client.transport, self.name, rewards)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from steadyarm.answers import LiveAssignment, shortened, ticket_in
+from steadyarm.answers import LATEST, At, LiveAssignment, Reported, instant, shortened, ticket_in
 from steadyarm.client.buffer import Told
 from steadyarm.client.problems import DOWN
 from steadyarm.client.reading import Outcome
@@ -34,7 +36,7 @@ class Telling:
 
     def tell(
         self,
-        rewards: Sequence[tuple[LiveAssignment | str, float]],
+        rewards: Sequence[Reported],
         send: Send,
         outside: Container[str] = (),
     ) -> list[Outcome | SteadyArmError]:
@@ -44,9 +46,9 @@ class Telling:
         """
         outcomes: list[Outcome | SteadyArmError | None] = []
         sending: list[Told] = []
-        for target, reward in rewards:
+        for target, reward, *at in rewards:
             try:
-                told = self._told(target, reward)
+                told = self._told(target, reward, at[0] if at else None)
                 outcomes.append(self._here(told, outside))
             except SteadyArmError as error:
                 outcomes.append(error)
@@ -72,10 +74,15 @@ class Telling:
                 pass
         return self._client.keep(self._name, rewards)
 
-    def _told(self, target: LiveAssignment | str, reward: float) -> Told:
+    def _told(self, target: LiveAssignment | str, reward: float, at: At) -> Told:
         value = finite_number(reward, "the reward")
+        when = time.time()
+        if isinstance(at, timedelta):
+            when -= at.total_seconds()
+        elif at is not None:
+            when = instant(at, LATEST) / 1e6
         if isinstance(target, LiveAssignment):
-            return Told("assignment", target.id, value)
+            return Told("assignment", target.id, value, when)
         if not isinstance(target, str):
             raise InvalidInputError(
                 f"the reward is of {target!r}; expected what ask() gave, its id, or a unit."
@@ -89,4 +96,4 @@ class Telling:
             ) from None
         # The service, too, takes a "unit" in the form of this experiment's ids for an id.
         known = self.tag is not None and ticket_in(target, self.tag) is not None
-        return Told("assignment" if known else "unit", target, value)
+        return Told("assignment" if known else "unit", target, value, when)

@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from steadyarm.answers import LiveAssignment
+from steadyarm.answers import At, LiveAssignment, Reported
 from steadyarm.client.delivery import BATCH, in_halves
 from steadyarm.client.places import Memory, Place, Places
 from steadyarm.client.problems import TooLargeError
@@ -61,7 +61,7 @@ class Worker:
         self.asked = True  # since the last lease: an idle process needs no new one
         self.threshold = 0  # positions that should be ready: what a moment needs, not more, for
         # leases ahead of their use let the policy decide on old rewards
-        self._rewards: list[tuple[LiveAssignment | str, float]] = []
+        self._rewards: list[Reported] = []
         self._void: OrderedDict[str, None] = OrderedDict()
         self._turn, self._awake, self._stopped = Lock(), Event(), False
         self._not_before, self._looked = 0.0, time.monotonic()
@@ -87,7 +87,7 @@ class Worker:
         with self._turn:
             pass
 
-    def queue(self, target: LiveAssignment | str, reward: float) -> None:
+    def queue(self, target: LiveAssignment | str, reward: float, at: At) -> None:
         """Send a reward, after the report of its assignment."""
         with self.lock:
             if len(self._rewards) >= WAITING:
@@ -95,7 +95,7 @@ class Worker:
                     f"{WAITING} rewards wait for the service already; this one was not kept. "
                     "Tell it again when the service is back."
                 )
-            self._rewards.append((target, reward))
+            self._rewards.append((target, reward, at))
 
     def work(self, closing: bool = False) -> None:
         """One round; raises if the service is down, and then nothing is lost."""
@@ -217,7 +217,7 @@ class Worker:
             self.memory.forget(mine)
             log.warning("an assignment does not count: %s", answer)
 
-    def _tell(self, rewards: list[tuple[LiveAssignment | str, float]]) -> None:
+    def _tell(self, rewards: list[Reported]) -> None:
         """Send rewards and take out what was answered to."""
         while rewards:
             part = rewards[:BATCH]

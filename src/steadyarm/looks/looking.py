@@ -195,10 +195,10 @@ def _too_early(settings: Settings, snapshot: Snapshot, judgement: Judgement) -> 
         return f"the first verdict comes after {record.rounds:,} visits."
     waiting = f"{tally.handed_out - tally.told:,} of {tally.handed_out:,} visits"
     text = f"no visit can be judged yet, since {waiting} at the beginning wait for their rewards"
-    if settings.window is None or settings.missing == "fail" or tally.last is None:
+    if settings.patience is None or settings.missing == "fail" or tally.last is None:
         return f"{text}."
     return (
-        f"{text}; they may come until {moment(tally.last + settings.window):%A %d %b, %H:%M} UTC."
+        f"{text}; they may come until {moment(tally.last + settings.patience):%A %d %b, %H:%M} UTC."
     )
 
 

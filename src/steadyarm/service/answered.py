@@ -120,6 +120,9 @@ class SettingsAnswer(Answered):
     reward_window: float | None = Field(
         description="seconds after an assignment in which its reward counts; null for ever"
     )
+    reward_grace: float | None = Field(
+        description="seconds after its window in which a reward may still arrive; null without one"
+    )
     missing: Literal["zero", "drop", "fail"] = Field(
         description="what a reward that never came counts as; fail for no verdict without it"
     )

@@ -87,6 +87,11 @@ class NewExperiment(Asked):
         description="seconds after an assignment in which its reward counts, or a text such "
         "as 90m, 12h, 7d",
     )
+    reward_grace: float | str | None = Field(
+        None,
+        description="seconds after its window in which a reward that happened in time may still "
+        "arrive, or a text such as 90m, 12h, 7d; by default the window again, at most seven days",
+    )
     missing: Literal["zero", "drop", "fail"] | None = Field(
         None,
         description="zero, drop or fail: what a reward that never comes counts as; may be left out "
@@ -129,12 +134,25 @@ class NewAssignments(Asked):
     )
 
 
+SENT = (
+    "a time such as 2025-01-31T12:00:00Z: when the request was sent by the sender's clock, which "
+    "then need not agree with the service's; without it every at is taken as it is"
+)
+
+
 class NewReward(Asked):
     """The reward of an assignment, by its id or its unit."""
 
     assignment: Id | None = Field(None, description="the id that the assignment was answered with")
     unit: Unit | None = Field(None, description=TEXT)
     reward: float = Field(description="a number: what the assignment brought")
+    at: str | None = Field(
+        None,
+        description="a time such as 2025-01-31T12:00:00Z: when it happened, if not just now; it "
+        "counts by this time if it arrives within the reward_grace",
+        json_schema_extra={"format": "date-time"},
+    )
+    sent: str | None = Field(None, description=SENT, json_schema_extra={"format": "date-time"})
 
     @model_validator(mode="after")
     def _one_of_them(self) -> NewReward:
@@ -154,6 +172,7 @@ class NewRewards(Asked):
     rewards: list[Annotated[Any, WithJsonSchema({"$ref": "#/components/schemas/NewReward"})]] = (
         Field(description="a list of rewards; where one is wrong an error is answered in its place")
     )
+    sent: str | None = Field(None, description=SENT, json_schema_extra={"format": "date-time"})
 
 
 class NewLease(Asked):

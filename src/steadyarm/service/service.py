@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
-from steadyarm.answers import LiveAssignment
+from steadyarm.answers import LiveAssignment, Reported
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
@@ -61,8 +61,8 @@ class Live:
         self.asks: Batcher[str | None, LiveAssignment | SteadyArmError] = Batcher(
             self.ask, service.writers, metrics.asked.observe
         )
-        self.tells: Batcher[tuple[str, float], Literal["stored", "repeated"] | SteadyArmError] = (
-            Batcher(experiment.tell_many, service.writers, metrics.told.observe)
+        self.tells: Batcher[Reported, Literal["stored", "repeated"] | SteadyArmError] = Batcher(
+            experiment.tell_many, service.writers, metrics.told.observe
         )
 
     def ask(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from steadyarm.answers import LiveAssignment, shortened, ticket_in
+from steadyarm.answers import LATEST, At, LiveAssignment, instant, moment, shortened, ticket_in
 from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownAssignmentError
 from steadyarm.experiment import Experiment
 from steadyarm.facts import assignment_facts
@@ -58,7 +58,7 @@ async def reward(service: Service, request: Request) -> Response:
     name = request.path_params["name"]
     live = service.live.get(name) or await service.find(name)
     target = _target(live.experiment, told)
-    outcome = await live.tells.put((target, told.reward))
+    outcome = await live.tells.put((target, told.reward, _at(told, told.sent)))
     if isinstance(outcome, Exception):
         return answer_to(outcome, request.scope)
     if outcome == "stored":
@@ -68,18 +68,19 @@ async def reward(service: Service, request: Request) -> Response:
 
 async def reward_many(service: Service, request: Request) -> Response:
     """Many rewards, in one transaction."""
-    told = (await body_of(request, NewRewards, service.settings.max_body)).rewards
+    body = await body_of(request, NewRewards, service.settings.max_body)
+    told = body.rewards
     check_size(len(told), service.settings.max_batch, "rewards")
     experiment = await service.experiment(request)
     answers: list[dict[str, Any]] = [{} for _ in told]
-    good: list[tuple[str, float]] = []
+    good: list[tuple[str, float, At]] = []
     places: list[int] = []
     for i, entry in enumerate(told):
         try:
             one = checked(NewReward, entry)
-            good.append((_target(experiment, one), one.reward))
+            good.append((_target(experiment, one), one.reward, _at(one, one.sent or body.sent)))
             places.append(i)
-        except (RefusedError, UnknownAssignmentError) as error:
+        except (RefusedError, InvalidInputError, UnknownAssignmentError) as error:
             answers[i] = {"error": problem_of(error, request.scope["request_id"])}
     outcomes = await service.write(experiment.tell_many, good) if good else []
     for i, outcome in zip(places, outcomes, strict=True):
@@ -154,10 +155,18 @@ def _lease(request: Request) -> int:
     return int(text)
 
 
-def _moment(text: str) -> datetime:
+def _at(told: NewReward, sent: str | None) -> At:
+    """When a reward happened; how long ago, if its sender says when it was sent."""
+    if told.at is None:
+        return None
+    at = instant(_moment(told.at, "at"), LATEST)
+    return at if sent is None else moment(instant(_moment(sent, "sent"), LATEST)) - moment(at)
+
+
+def _moment(text: str, what: str = "created") -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInputError(
-            f"created is {shortened(text)}; expected a time such as 2025-01-31T12:00:00Z."
+            f"{what} is {shortened(text)}; expected a time such as 2025-01-31T12:00:00Z."
         ) from None

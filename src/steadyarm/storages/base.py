@@ -36,7 +36,10 @@ once: the new segment would give the new positions, and the rest of the supersed
 stranded. Only segments in blocks or drawn independently are superseded; a shuffled one plays its
 arms as planned only as a whole. A decision that does either is refused (InvalidInputError).
 
-Times are whole microseconds since 1970, given by the caller; storages read no clock.
+**Time.** Times are whole microseconds since 1970. A storage has one clock, `now`, which all of its
+processes share: the database's, or that of the machine. Callers read it and give times; no other
+method reads a clock. A reward carries when it happened (see `records.happened`), which is compared
+with the time of its assignment by the same clock.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ from steadyarm.storages.records import (
     Assigned,
     DaySums,
     Decision,
+    Event,
     ExperimentRecord,
     ExperimentState,
     Handed,
@@ -189,15 +193,17 @@ class Storage(ABC):
     def reward(
         self,
         key: int,
-        rewards: Sequence[tuple[Target, float]],
+        rewards: Sequence[Event],
         window: int | None,
         now: int,
+        grace: int = 0,
     ) -> tuple[Outcome, ...]:
         """Count rewards of targets (units only if they are sticky), one outcome each.
 
         WrongStateError if the experiment is archived.
 
-        window : microseconds after an assignment in which its reward counts; None for ever
+        window : microseconds after an assignment in which its reward must happen; None for ever
+        grace : microseconds after its window in which the reward may still arrive
         """
 
     # Reading
@@ -237,6 +243,10 @@ class Storage(ABC):
         """Forget a token; InvalidInputError if there is none of that name."""
 
     # The storage itself
+
+    @abstractmethod
+    def now(self) -> int:
+        """The time by the storage's clock, whatever the clock of this process says; cheap."""
 
     @abstractmethod
     def check(self) -> None:

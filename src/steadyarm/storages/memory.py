@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +26,7 @@ from steadyarm.storages.records import (
     Assigned,
     DaySums,
     Decision,
+    Event,
     ExperimentRecord,
     ExperimentState,
     Handed,
@@ -213,18 +215,20 @@ class MemoryStorage(Storage):
     def reward(
         self,
         key: int,
-        rewards: Sequence[tuple[Target, float]],
+        rewards: Sequence[Event],
         window: int | None,
         now: int,
+        grace: int = 0,
     ) -> tuple[Outcome, ...]:
         """See `Storage.reward`."""
-        told = [(target, finite_number(value, "the reward")) for target, value in rewards]
+        for event in rewards:
+            finite_number(event[1], "the reward")
         with self._at(key) as books:
             if books.record.state == "archived":
                 raise WrongStateError(
                     f"the experiment {books.record.name!r} is archived; it takes no rewards."
                 )
-            return tuple(books.reward(target, value, window, now) for target, value in told)
+            return tuple(books.reward(event, window, grace, now) for event in rewards)
 
     def days(self, key: int) -> tuple[DaySums, ...]:
         """See `Storage.days`."""
@@ -272,6 +276,10 @@ class MemoryStorage(Storage):
         with self._lock:
             if self._tokens.pop(name, None) is None:
                 raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
+
+    def now(self) -> int:
+        """See `Storage.now`: the clock of this process."""
+        return time.time_ns() // 1000
 
     def check(self) -> None:
         """See `Storage.check`."""

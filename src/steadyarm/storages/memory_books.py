@@ -13,6 +13,7 @@ from steadyarm.storages.counting import RunningDays, RunningTally, columns_of
 from steadyarm.storages.records import (
     Assigned,
     Decision,
+    Event,
     ExperimentRecord,
     Lease,
     LogRow,
@@ -23,6 +24,7 @@ from steadyarm.storages.records import (
     Tally,
     Target,
     check_of,
+    happened,
     number_of,
     place_of,
     room_ahead,
@@ -163,21 +165,25 @@ class Books:
                     yield row
             start = 0
 
-    def reward(self, target: Target, value: float, window: int | None, now: int) -> Outcome:
+    def reward(self, event: Event, window: int | None, grace: int, now: int) -> Outcome:
         """Count a reward, or say why not."""
+        target, value = event[0], event[1]
         row = self.find(target)
         if row is None:
             return Outcome("unknown")
         number, segment = row.number, place_of(row.number)[0]
         if row.reward is not None:
             return Outcome("repeated" if row.reward == value else "conflict", number, row.reward)
-        closed = segment not in self.unclosed
-        if closed or (window is not None and now - row.created > window):
+        closed, at = segment not in self.unclosed, happened(event, row.created, window, grace, now)
+        if at == "early":
+            return Outcome(at, number)
+        if closed or at == "late":
             self.days[segment].refuse(row.arm, row.created)
             return Outcome("closed" if closed else "late", number)
-        self.rows[number] = replace(row, reward=value, rewarded=now)
+        received = None if at == now else now
+        self.rows[number] = replace(row, reward=value, rewarded=at, received=received)
         self.sums[segment].tell(row.arm, value)
-        self.days[segment].tell(row.arm, row.created, value, now)
+        self.days[segment].tell(row.arm, row.created, value, at)
         return Outcome("stored", number)
 
     def take(self, wanted: int) -> list[int]:

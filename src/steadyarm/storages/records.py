@@ -16,9 +16,11 @@ from steadyarm.segments import Segment, SegmentStats
 __all__ = [
     "MOVES",
     "POSITIONS",
+    "SKEW",
     "Assigned",
     "DaySums",
     "Decision",
+    "Event",
     "ExperimentRecord",
     "ExperimentState",
     "Handed",
@@ -34,6 +36,7 @@ __all__ = [
     "Target",
     "TokenRecord",
     "check_of",
+    "happened",
     "number_of",
     "place_of",
     "room_ahead",
@@ -54,7 +57,11 @@ MOVES: dict[ExperimentState, tuple[ExperimentState, ...]] = {
 # An assignment: its number, its number and the check of its unit, or its unit.
 Target = int | tuple[int, str] | str
 
+# A reward: whose it is, its value and, if it did not happen just now, when it did.
+Event = tuple[Target, float] | tuple[Target, float, int]
+
 POSITIONS = 2**32  # positions a segment may have, so that a place is one 64-bit number
+SKEW = 300_000_000  # microseconds by which clocks of those who report rewards may differ from ours
 
 
 def number_of(segment: int, position: int) -> int:
@@ -79,6 +86,32 @@ def check_of(unit: str) -> str:
     ('41242f', 'eefedb')
     """
     return blake2b(unit.encode(errors="surrogatepass"), digest_size=3).hexdigest()
+
+
+def happened(
+    event: Event, created: int, window: int | None, grace: int, now: int
+) -> int | Literal["early", "late"]:
+    """When a reward of an assignment happened; or why it does not count.
+
+    It counts if it happened within the window after its assignment, and arrived within the grace
+    after that: its segment is not handed to the policy before.
+
+    Examples
+    --------
+    >>> happened(("visitor 1", 1.0, 130), created=100, window=50, grace=50, now=190)
+    130
+    >>> happened(("visitor 1", 1.0, 160), created=100, window=50, grace=50, now=190)
+    'late'
+    """
+    at = now
+    if len(event) == 3:
+        at = min(event[2], now)
+        if at < created - SKEW:
+            return "early"
+    at = max(at, created)
+    if window is not None and (at - created > window or now - created > window + grace):
+        return "late"
+    return at
 
 
 def room_ahead(left: int) -> int:
@@ -238,8 +271,8 @@ class DaySums:
     day : of the assignments, in days since 1970
     tally : of these assignments, their rewards included, whenever they came
     waited : milliseconds from assignments to their rewards, summed by arm
-    late : rewards of these assignments that came after their window, or after the segment was
-        closed, and were refused; by arm, and as often as they were told
+    late : rewards of these assignments that happened after their window or arrived after the
+        segment was closed, and were refused; by arm, and as often as they were told
     """
 
     segment: int
@@ -356,20 +389,29 @@ class Outcome:
     Attributes
     ----------
     status : "stored"; "repeated", the same value was there; "conflict", another value was there;
-        "unknown", there is no such assignment; "late", told after its window; "closed", its
-        segment was handed to the policy already
+        "unknown", there is no such assignment; "early", it happened before its assignment; "late",
+        it happened after its window, or arrived after the grace; "closed", its segment was handed
+        to the policy already
     number : of the assignment, None if unknown
     told : the value that was there, if any
     """
 
-    status: Literal["stored", "repeated", "conflict", "unknown", "late", "closed"]
+    status: Literal["stored", "repeated", "conflict", "unknown", "early", "late", "closed"]
     number: int | None = None
     told: float | None = None
 
 
 @dataclass(frozen=True)
 class LogRow:
-    """One assignment with its reward, as the log has it."""
+    """One assignment with its reward, as the log has it.
+
+    Attributes
+    ----------
+    created : when it was assigned
+    rewarded : when the reward happened
+    received : when the reward arrived; None if that was when it happened
+    excluded : by which entry of the audit log it was excluded; None if it counts
+    """
 
     number: int
     unit: str
@@ -378,6 +420,8 @@ class LogRow:
     created: int
     reward: float | None
     rewarded: int | None
+    received: int | None = None
+    excluded: int | None = None
 
     def assigned(self) -> Assigned:
         """The assignment as one that was there already."""

@@ -19,6 +19,7 @@ from steadyarm.storages.checks.bench import (
 )
 from steadyarm.storages.checks.looking import everything, tallied
 from steadyarm.storages.records import (
+    SKEW,
     ExperimentState,
     Outcome,
     Target,
@@ -111,6 +112,37 @@ def check_window(open_storage: Open) -> None:
     tallied(storage, key)
 
 
+def check_event_time(open_storage: Open) -> None:
+    """A reward counts by when it happened, if it arrives within the grace after its window."""
+    storage = open_storage()
+    key = running(storage, 9)
+    start = NOW + 10 * SKEW
+    assign(storage, key, ["a", "b", "c", "d", "e"], now=start)
+
+    def tell(unit: str, at: int, now: int) -> str:
+        (outcome,) = storage.reward(key, [(unit, 1.0, start + at)], 50, start + now, grace=30)
+        return outcome.status
+
+    assert tell("a", at=49, now=80) == "stored", "what happened in time and arrived in grace counts"
+    assert tell("b", at=51, now=60) == "late", "what happened after its window was counted"
+    assert tell("b", at=40, now=81) == "late", "what arrived after the grace was counted"
+    assert tell("c", at=-SKEW - 1, now=20) == "early", "it happened before its assignment"
+    assert tell("c", at=-SKEW, now=20) == "stored", "clocks may differ a little"
+    assert tell("d", at=500, now=30) == "stored", "nothing happens in the future: it happened now"
+    pair = [("e", 2.0, start + 60), ("e", 3.0, start + 45)]
+    got = storage.reward(key, pair, 50, start + 70, grace=30)
+    assert [o.status for o in got] == ["late", "stored"], "each is judged by its own time"
+    times = [(row.rewarded, row.received) for row in storage.log(key)]
+    assert times == [
+        (start + 49, start + 80),
+        (None, None),
+        (start, start + 20),
+        (start + 30, None),
+        (start + 45, start + 70),
+    ], "the log does not say when rewards happened and arrived"
+    tallied(storage, key)
+
+
 def check_exact_sums(open_storage: Open) -> None:
     """Sums are exact, whatever the order in which rewards come."""
     storage = open_storage()
@@ -184,6 +216,7 @@ CHECKS: tuple[Check, ...] = (
     check_outcomes,
     check_rewards_in_any_state,
     check_window,
+    check_event_time,
     check_exact_sums,
     check_closed_segments,
     check_tallies,

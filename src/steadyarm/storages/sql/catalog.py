@@ -191,11 +191,18 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
             "arm": row.arm,
             "probability": row.probability,
             "created": row.created,
+            "excluded": row.excluded,
         }
         for row in page
     ]
     told = [
-        {"key": key, "number": row.number, "reward": row.reward, "created": row.rewarded}
+        {
+            "key": key,
+            "number": row.number,
+            "reward": row.reward,
+            "created": row.rewarded if row.received is None else row.received,
+            "at": None if row.received is None else row.rewarded,
+        }
         for row in page
         if row.reward is not None
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, TextualSelect, bindparam, select, text
+from sqlalchemy import Connection, TextualSelect, bindparam, case, func, select, text
 
 from steadyarm.errors import UnknownExperimentError
 from steadyarm.storages.records import (
@@ -53,7 +53,9 @@ LOGGED = (  # what `log_row` reads, in the order of the text below
     assignments.c.probability,
     assignments.c.created,
     rewards.c.reward,
-    rewards.c.created.label("rewarded"),
+    func.coalesce(rewards.c.at, rewards.c.created).label("rewarded"),
+    case((rewards.c.at.is_not(None), rewards.c.created)).label("received"),
+    assignments.c.excluded,
 )
 
 
@@ -64,7 +66,8 @@ def _one_by_one(by: str, more: str = "") -> TextualSelect:
     """
     return text(
         f"""SELECT a.number, a.unit, a.arm, a.probability, a.created, r.reward,
-                   r.created AS rewarded
+                   coalesce(r.at, r.created) AS rewarded,
+                   CASE WHEN r.at IS NOT NULL THEN r.created END AS received, a.excluded
             FROM json_each(:values) AS wanted
             CROSS JOIN {assignments.name} AS a
             LEFT JOIN {rewards.name} AS r ON r.key = a.key AND r.number = a.number

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    case,
     cast,
     column,
     func,
@@ -71,7 +72,9 @@ def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
         found.c.probability,
         found.c.created,
         told.c.reward,
-        told.c.created.label("rewarded"),
+        func.coalesce(told.c.at, told.c.created).label("rewarded"),
+        case((told.c.at.is_not(None), told.c.created)).label("received"),
+        found.c.excluded,
     ).select_from(wanted.join(found, true()).outerjoin(told, true()))
 
 

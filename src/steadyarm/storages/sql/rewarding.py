@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select
 
 from steadyarm.errors import WrongStateError
 from steadyarm.storages.counting import day_of, waited_between
-from steadyarm.storages.records import (
-    Outcome,
-    Target,
-    place_of,
-)
+from steadyarm.storages.records import Event, Outcome, happened, place_of
 from steadyarm.storages.sql.lookups import by_targets, one_or_many, portions, state_of
 from steadyarm.storages.sql.many import insert_new
 from steadyarm.storages.sql.schema import AnyRow, rewards, segments
 from steadyarm.storages.sql.summing import More, Place, add
 
-__all__ = ["reward"]
+__all__ = ["Rule", "reward"]
 
 OPEN = (
     select(segments.c.index)
@@ -39,69 +36,95 @@ TOLD = select(rewards.c.number, rewards.c.reward).where(
 )
 
 
+class Rule(NamedTuple):
+    """When a reward counts: see `records.happened`."""
+
+    window: int | None
+    grace: int
+    now: int
+
+
+class New(NamedTuple):
+    """A reward that is not there yet: which one of those told, of which assignment, and when."""
+
+    place: int
+    row: AnyRow
+    value: float
+    at: int
+
+
 def reward(
     connection: Connection,
     key: int,
     sticky: bool,
     shard: int,
-    told: Sequence[tuple[Target, float]],
-    window: int | None,
-    now: int,
+    told: Sequence[Event],
+    rule: Rule,
 ) -> tuple[Outcome, ...]:
     """See `Storage.reward`."""
     if state_of(connection, key) == "archived":
         raise WrongStateError("the experiment is archived; it takes no rewards.")
-    rows = by_targets(connection, key, sticky, [target for target, _ in told])
+    rows = by_targets(connection, key, sticky, [event[0] for event in told])
     counted = {row.number: row.reward for row in rows if row is not None and row.reward is not None}
-    new: dict[int, tuple[AnyRow, float]] = {}
-    for row, (_, value) in zip(rows, told, strict=True):
-        if row is not None and row.number not in counted:
-            new.setdefault(row.number, (row, value))
-    indices = sorted({place_of(number)[0] for number in new})
-    opened = {
-        index
-        for portion in portions(indices)
-        for (index,) in connection.execute(OPEN, {"key": key, "indices": portion})
-    }
-    new = {
-        number: new[number]
-        for number in sorted(new)
-        if place_of(number)[0] in opened and not _late(new[number][0], window, now)
-    }
-    counted |= _insert(connection, key, new, now)
-    refused: list[AnyRow] = []
-    if len(new) < len(rows):
-        known = new.keys() | counted.keys()
-        refused = [row for row in rows if row is not None and row.number not in known]
-    add(connection, key, shard, _more(new, refused, now))
+    early: set[int] = set()  # places in `told`
+    refused: dict[int, AnyRow] = {}
+    new: dict[int, New] = {}
+    for i, (row, event) in enumerate(zip(rows, told, strict=True)):
+        if row is None or row.number in counted or row.number in new:
+            continue
+        at = happened(event, row.created, rule.window, rule.grace, rule.now)
+        if at == "early":
+            early.add(i)
+        elif at == "late":
+            refused[i] = row
+        else:
+            new[row.number] = New(i, row, float(event[1]), at)
+    opened = _opened(connection, key, [*new, *(row.number for row in refused.values())])
+    closed = [number for number in new if place_of(number)[0] not in opened]
+    refused |= {new[number].place: new.pop(number).row for number in closed}
+    counted |= _insert(connection, key, {number: new[number] for number in sorted(new)}, rule.now)
+    stored = {one.place: number for number, one in new.items() if number not in counted}
+    add(connection, key, shard, _more([new[number] for number in stored.values()], refused))
     outcomes = []
-    for row, (_, value) in zip(rows, told, strict=True):
+    for i, (row, event) in enumerate(zip(rows, told, strict=True)):
         if row is None:
             outcomes.append(Outcome("unknown"))
-        elif row.number in new:
-            counted[row.number] = new.pop(row.number)[1]
+        elif i in stored:
+            counted[row.number] = new[row.number].value
             outcomes.append(Outcome("stored", row.number))
         elif row.number in counted:
             there = counted[row.number]
-            same = there == value
+            same = there == event[1]
             outcomes.append(Outcome("repeated" if same else "conflict", row.number, there))
+        elif i in early:
+            outcomes.append(Outcome("early", row.number))
         else:
             late = place_of(row.number)[0] in opened
             outcomes.append(Outcome("late" if late else "closed", row.number))
     return tuple(outcomes)
 
 
-def _late(row: AnyRow, window: int | None, now: int) -> bool:
-    return window is not None and now - int(row.created) > window
+def _opened(connection: Connection, key: int, numbers: list[int]) -> set[int]:
+    """Segments of these assignments that are open; they stay so until the transaction ends."""
+    indices = sorted({place_of(number)[0] for number in numbers})
+    return {
+        index
+        for portion in portions(indices)
+        for (index,) in connection.execute(OPEN, {"key": key, "indices": portion})
+    }
 
 
-def _insert(
-    connection: Connection, key: int, new: dict[int, tuple[AnyRow, float]], now: int
-) -> dict[int, float]:
-    """Store rewards; those another process was faster with leave `new`, with its values given."""
+def _insert(connection: Connection, key: int, new: dict[int, New], now: int) -> dict[int, float]:
+    """Store rewards; gives the values of those that another process was faster with."""
     rows = [
-        {"key": key, "number": number, "reward": value, "created": now}
-        for number, (_, value) in new.items()
+        {
+            "key": key,
+            "number": number,
+            "reward": one.value,
+            "created": now,
+            "at": None if one.at == now else one.at,
+        }
+        for number, one in new.items()
     ]
     if not rows:
         return {}
@@ -109,26 +132,20 @@ def _insert(
         connection.execute(INSERT, one_or_many(rows))
         return {}
     stored = set(connection.execute(INSERT_NEW, {"rows": json.dumps(rows)}).scalars())
-    others = [number for number in new if number not in stored]
-    for number in others:
-        del new[number]
     found: dict[int, float] = {}
-    for portion in portions(others):
+    for portion in portions([number for number in new if number not in stored]):
         result = connection.execute(TOLD, {"key": key, "numbers": portion})
         found |= {row.number: row.reward for row in result}
     return found
 
 
-def _more(
-    new: dict[int, tuple[AnyRow, float]], refused: list[AnyRow], now: int
-) -> dict[Place, More]:
+def _more(new: list[New], refused: dict[int, AnyRow]) -> dict[Place, More]:
     """What is to be added where: rewards, and those that came too late."""
     found: defaultdict[Place, More] = defaultdict(More)
-    for number, (row, value) in new.items():
-        created = row.created
-        more = found[place_of(number)[0], row.arm, day_of(created)]
+    for _, row, value, at in new:
+        more = found[place_of(row.number)[0], row.arm, day_of(row.created)]
         more.values.append(value)
-        more.waited += waited_between(created, now)
-    for row in refused:
+        more.waited += waited_between(row.created, at)
+    for row in refused.values():
         found[place_of(row.number)[0], row.arm, day_of(row.created)].late += 1
     return found

@@ -17,6 +17,7 @@ from steadyarm.storages.records import (
     Assigned,
     DaySums,
     Decision,
+    Event,
     ExperimentRecord,
     ExperimentState,
     Handed,
@@ -32,6 +33,7 @@ from steadyarm.storages.records import (
 )
 from steadyarm.storages.sql import catalog, deciding, overview, places, rewarding
 from steadyarm.storages.sql.assigning import Assigner
+from steadyarm.storages.sql.clock import Clock
 from steadyarm.storages.sql.engine import Database
 from steadyarm.storages.sql.lookups import (
     PAGE,
@@ -58,6 +60,7 @@ class SQLStorage(Storage):
 
     def __init__(self, url: URL) -> None:
         self._database = Database(url)
+        self._clock = Clock(self._database)
         self._draws = Draws()
         self._known: dict[int, Facts] = {}
         self._configs: dict[int, Mapping[str, Any]] = {}
@@ -78,6 +81,15 @@ class SQLStorage(Storage):
             return work(connection)
 
         return self._database.read(checked)
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        """Write what traffic brings, and now and then what time it is."""
+
+        def kept(connection: Connection) -> T:
+            self._clock.keep(connection)
+            return work(connection)
+
+        return self._database.write(kept)
 
     def _facts(self, connection: Connection, key: int) -> Facts:
         if key not in self._known:
@@ -155,7 +167,7 @@ class SQLStorage(Storage):
             known = self._database.read(lambda c: self._assigner(c, key).existing(units))
             if all(unit in known for unit in units):
                 return Handed(tuple(known[unit] for unit in units), tuple(held))
-        return self._database.write(
+        return self._write(
             lambda c: self._assigner(c, key).assign(units, held, ahead, expires, now)
         )
 
@@ -187,15 +199,17 @@ class SQLStorage(Storage):
     def reward(
         self,
         key: int,
-        rewards: Sequence[tuple[Target, float]],
+        rewards: Sequence[Event],
         window: int | None,
         now: int,
+        grace: int = 0,
     ) -> tuple[Outcome, ...]:
         """See `Storage.reward`."""
-        told = [(target, finite_number(value, "the reward")) for target, value in rewards]
-        shard = self._database.shard
-        return self._database.write(
-            lambda c: rewarding.reward(c, key, self._facts(c, key).sticky, shard, told, window, now)
+        for event in rewards:
+            finite_number(event[1], "the reward")
+        shard, rule = self._database.shard, rewarding.Rule(window, grace, now)
+        return self._write(
+            lambda c: rewarding.reward(c, key, self._facts(c, key).sticky, shard, rewards, rule)
         )
 
     def days(self, key: int) -> tuple[DaySums, ...]:
@@ -236,6 +250,10 @@ class SQLStorage(Storage):
     def remove_token(self, name: str) -> None:
         """See `Storage.remove_token`."""
         self._database.write(lambda c: catalog.remove_token(c, name))
+
+    def now(self) -> int:
+        """See `Storage.now`."""
+        return self._clock.now()
 
     def check(self) -> None:
         """See `Storage.check`."""
