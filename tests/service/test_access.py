@@ -89,7 +89,7 @@ def test_tokens_count_soon_after_they_come_and_go(monkeypatch: pytest.MonkeyPatc
         time.sleep(0.5)
         assert client.get("/v1/experiments").status_code == 401
         assert client.get("/v1/experiments", headers=_bearer(token)).status_code == 200
-        storage.remove_token("one")
+        storage.remove_token("one", now=0)
         time.sleep(0.5)
         assert client.get("/v1/experiments").status_code == 200
 

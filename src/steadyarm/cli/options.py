@@ -1,11 +1,20 @@
-"""Options that several commands have, described once; they parse, and touch nothing."""
+"""Options that several commands have, described once, and who typed them; they touch nothing."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
 from pathlib import Path
 
-__all__ = ["add_format", "add_jobs", "add_level", "add_report", "add_seed", "add_storage"]
+__all__ = [
+    "add_format",
+    "add_jobs",
+    "add_level",
+    "add_report",
+    "add_seed",
+    "add_storage",
+    "typed_by",
+]
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -62,3 +71,11 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
         help="sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE (default: the environment "
         "variable STEADYARM_STORAGE, else sqlite:///steadyarm.db)",
     )
+
+
+def typed_by() -> str:
+    """The name of the operating system's user, for the audit log; empty where there is none."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # such as a container's user without a name
+        return ""

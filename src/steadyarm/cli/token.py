@@ -6,13 +6,15 @@ import argparse
 import json
 import re
 import sys
+import time
 from contextlib import closing
 from typing import Any
 
 from steadyarm.answers import moment
-from steadyarm.cli.options import add_format, add_storage
+from steadyarm.cli.options import add_format, add_storage, typed_by
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.facts import iso
+from steadyarm.settings import microseconds
 from steadyarm.storages import open_storage
 
 __all__ = ["add_parser"]
@@ -76,7 +78,7 @@ def run_create(args: argparse.Namespace) -> None:
     token, record = new_token(args.name, args.scope)
     with closing(open_storage(args.storage)) as storage:
         first = not storage.tokens()
-        storage.add_token(record)
+        storage.add_token(record, by=typed_by())
     print(token, flush=True)
     print("Keep the token: it is not shown again.", file=sys.stderr)
     if first:
@@ -106,6 +108,6 @@ def run_list(args: argparse.Namespace) -> None:
 def run_remove(args: argparse.Namespace) -> None:
     """Forget a token."""
     with closing(open_storage(args.storage)) as storage:
-        storage.remove_token(args.name)
+        storage.remove_token(args.name, now=microseconds(time.time()), by=typed_by())
         left = len(storage.tokens())
     print(f"The token {args.name} is refused within five seconds; {left} left.")

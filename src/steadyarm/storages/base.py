@@ -36,6 +36,10 @@ once: the new segment would give the new positions, and the rest of the supersed
 stranded. Only segments in blocks or drawn independently are superseded; a shuffled one plays its
 arms as planned only as a whole. A decision that does either is refused (InvalidInputError).
 
+**Audit log.** What operators change is noted in the same transaction: who, when and what. Entries
+are only ever appended, and become visible in the order of their ids, so whoever reads on after the
+last id seen misses none.
+
 **Time.** Times are whole microseconds since 1970. A storage has one clock, `now`, which all of its
 processes share: the database's, or that of the machine. Callers read it and give times; no other
 method reads a clock. A reward carries when it happened (see `records.happened`), which is compared
@@ -50,6 +54,7 @@ from typing import Any
 
 from steadyarm.storages.records import (
     Assigned,
+    AuditEntry,
     DaySums,
     Decision,
     Event,
@@ -231,16 +236,28 @@ class Storage(ABC):
     # Tokens of the service
 
     @abstractmethod
-    def add_token(self, token: TokenRecord) -> None:
-        """Keep a token; InvalidInputError if the name is taken."""
+    def add_token(self, token: TokenRecord, *, by: str = "") -> None:
+        """Keep a token; InvalidInputError if the name is taken.
+
+        The audit log gets an entry "token.created" of the token's time, by `by`.
+        """
 
     @abstractmethod
     def tokens(self) -> list[TokenRecord]:
         """All tokens, in the order of their creation."""
 
     @abstractmethod
-    def remove_token(self, name: str) -> None:
-        """Forget a token; InvalidInputError if there is none of that name."""
+    def remove_token(self, name: str, *, now: int, by: str = "") -> None:
+        """Forget a token; InvalidInputError if there is none of that name.
+
+        The audit log gets an entry "token.removed", by `by`.
+        """
+
+    # The audit log
+
+    @abstractmethod
+    def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
+        """The next entries of the audit log after an id, in the order of their ids."""
 
     # The storage itself
 

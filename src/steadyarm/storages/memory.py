@@ -14,16 +14,17 @@ from typing import Any
 
 from steadyarm.errors import (
     ExperimentExistsError,
-    InvalidInputError,
     UnknownExperimentError,
     WrongStateError,
 )
 from steadyarm.storages.base import Storage
 from steadyarm.storages.drawing import Draws
+from steadyarm.storages.memory_access import AccessBooks
 from steadyarm.storages.memory_books import Books
 from steadyarm.storages.records import (
     MOVES,
     Assigned,
+    AuditEntry,
     DaySums,
     Decision,
     Event,
@@ -61,7 +62,7 @@ class MemoryStorage(Storage):
         self._draws = Draws()
         self._books: dict[int, Books] = {}
         self._keys: dict[str, int] = {}
-        self._tokens: dict[str, TokenRecord] = {}
+        self._access = AccessBooks()
 
     def create(
         self,
@@ -257,25 +258,25 @@ class MemoryStorage(Storage):
             out = books.leases.values()
             return books.pieces((lease.id, number) for lease in out for number in books.left(lease))
 
-    def add_token(self, token: TokenRecord) -> None:
+    def add_token(self, token: TokenRecord, *, by: str = "") -> None:
         """See `Storage.add_token`."""
         with self._lock:
-            if token.name in self._tokens:
-                raise InvalidInputError(
-                    f"there is a token {token.name!r} already; remove it or take another name."
-                )
-            self._tokens[token.name] = token
+            self._access.add_token(token, by)
 
     def tokens(self) -> list[TokenRecord]:
         """See `Storage.tokens`."""
         with self._lock:
-            return list(self._tokens.values())
+            return list(self._access.tokens.values())
 
-    def remove_token(self, name: str) -> None:
+    def remove_token(self, name: str, *, now: int, by: str = "") -> None:
         """See `Storage.remove_token`."""
         with self._lock:
-            if self._tokens.pop(name, None) is None:
-                raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
+            self._access.remove_token(name, by, now)
+
+    def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
+        """See `Storage.audit`."""
+        with self._lock:
+            return self._access.audit(after, most)
 
     def now(self) -> int:
         """See `Storage.now`: the clock of this process."""

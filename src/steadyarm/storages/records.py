@@ -18,6 +18,7 @@ __all__ = [
     "POSITIONS",
     "SKEW",
     "Assigned",
+    "AuditEntry",
     "DaySums",
     "Decision",
     "Event",
@@ -436,3 +437,26 @@ class TokenRecord:
     hash: str
     scope: Scope
     created: int
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """One entry of the audit log: who did what, and when. Entries are never changed or deleted.
+
+    Attributes
+    ----------
+    id : counts upwards in the order in which entries were stored; some numbers may be missing
+    created : when
+    author : over HTTP the name of the token, on the command line the name of the user of the
+        operating system; empty if nobody was named
+    action : what was done, its object first, such as "token.created"
+    experiment : the name of the experiment; None for what concerns the whole storage
+    detail : further facts, JSON-like; no units, since these are erased on request, and no secrets
+    """
+
+    id: int
+    created: int
+    author: str
+    action: str
+    experiment: str | None
+    detail: Mapping[str, Any]

@@ -14,6 +14,7 @@ from itertools import chain
 
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks import (
+    access,
     days,
     decisions,
     experiments,
@@ -45,6 +46,7 @@ _TOPICS = (
     restoring,
     some_arms,
     upkeep,
+    access,
     racing,
 )
 

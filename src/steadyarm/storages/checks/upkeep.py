@@ -1,12 +1,8 @@
-"""Checks of the storage as a whole: large requests, several views of it, tokens."""
+"""Checks of the storage as a whole: large requests, several views of it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from steadyarm.errors import InvalidInputError
 from steadyarm.storages.checks.bench import (
-    NAMES,
     NOW,
     Check,
     Open,
@@ -14,16 +10,10 @@ from steadyarm.storages.checks.bench import (
     busy,
     decided,
     leased,
-    refused,
     running,
 )
 from steadyarm.storages.checks.looking import every, everything, numbers_of, tallied
-from steadyarm.storages.records import (
-    Decision,
-    Scope,
-    Target,
-    TokenRecord,
-)
+from steadyarm.storages.records import Decision, Target
 
 __all__ = ["CHECKS"]
 
@@ -73,28 +63,6 @@ def check_experiments_apart(open_storage: Open) -> None:
     assert everything(storage, one) == before, "work on one experiment changed another"
 
 
-def check_tokens(open_storage: Open) -> None:
-    """Tokens are kept by name, in the order of their creation."""
-    storage = open_storage()
-    assert storage.tokens() == [], "a fresh storage has tokens"
-    scopes: tuple[Scope, ...] = ("read", "write", "admin")
-    made = [
-        TokenRecord(name, f"{i:064x}", scopes[i % 3], NOW + i)
-        for i, name in enumerate(reversed(NAMES))
-    ]
-    for token in made:
-        storage.add_token(token)
-    taken = replace(made[1], hash="f" * 64)
-    refused(InvalidInputError, "a token's taken name", storage.add_token, taken)
-    assert open_storage().tokens() == made, "tokens are not kept as given, in order"
-    storage.remove_token(made[2].name)
-    gone = made[2].name
-    refused(InvalidInputError, "removing no token", storage.remove_token, gone)
-    assert storage.tokens() == [*made[:2], *made[3:]], "not that one token was removed"
-    storage.add_token(replace(made[2], created=NOW + 99))
-    assert [t.name for t in storage.tokens()][-1] == gone, "a removed name is not free again"
-
-
 def check_answers(open_storage: Open) -> None:
     """`check` returns on a storage that works, as often as it is asked."""
     storage = open_storage()
@@ -107,6 +75,5 @@ CHECKS: tuple[Check, ...] = (
     check_many_at_once,
     check_reopened,
     check_experiments_apart,
-    check_tokens,
     check_answers,
 )

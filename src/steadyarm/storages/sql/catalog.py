@@ -1,4 +1,4 @@
-"""Experiments as a whole: created, found, moved, restored. And tokens. Inside a transaction."""
+"""Experiments as a whole: created, found, moved, restored. Inside a transaction."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from steadyarm.errors import (
     ExperimentExistsError,
@@ -23,11 +22,10 @@ from steadyarm.storages.records import (
     ExperimentState,
     LogRow,
     Snapshot,
-    TokenRecord,
     number_of,
     place_of,
 )
-from steadyarm.storages.sql.many import insert_rows
+from steadyarm.storages.sql.many import if_free, insert_rows
 from steadyarm.storages.sql.places import keep, unused
 from steadyarm.storages.sql.schema import (
     assignments,
@@ -38,30 +36,17 @@ from steadyarm.storages.sql.schema import (
     segment_row,
     segments,
     tallies,
-    tokens,
 )
 
 __all__ = [
-    "add_token",
     "create",
     "find",
     "list_experiments",
-    "list_tokens",
     "move",
-    "remove_token",
     "restore",
 ]
 
-
-def _if_free(table: Any, returned: Any) -> dict[str, Any]:
-    """Inserts that give nothing back if a name is taken, whoever took it."""
-    return {
-        name: dialect.insert(table).on_conflict_do_nothing().returning(returned)
-        for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-    }
-
-
-CREATE = _if_free(experiments, experiments.c.key)
+CREATE = if_free(experiments, experiments.c.key)
 BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
 BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
 NAMES = select(experiments.c.name).order_by(experiments.c.name)
@@ -73,10 +58,6 @@ MOVE = (
 )
 
 SEGMENTS, TALLIES = insert(segments), insert(tallies)
-
-ADD_TOKEN = _if_free(tokens, tokens.c.name)
-TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.name)
-REMOVE_TOKEN = delete(tokens).where(tokens.c.name == bindparam("of_name"))
 
 
 def create(
@@ -235,29 +216,3 @@ def _tallies(
                     "last": tally.last,
                     "waited": sums.waited[column],
                 }
-
-
-def add_token(connection: Connection, token: TokenRecord) -> None:
-    """See `Storage.add_token`."""
-    row = {
-        "name": token.name,
-        "hash": token.hash,
-        "scope": token.scope,
-        "created": token.created,
-    }
-    if connection.execute(ADD_TOKEN[connection.dialect.name], row).scalar() is None:
-        raise InvalidInputError(f"there is a token {token.name!r} already; choose another name.")
-
-
-def list_tokens(connection: Connection) -> list[TokenRecord]:
-    """See `Storage.tokens`."""
-    return [
-        TokenRecord(row.name, row.hash, row.scope, row.created)
-        for row in connection.execute(TOKENS)
-    ]
-
-
-def remove_token(connection: Connection, name: str) -> None:
-    """See `Storage.remove_token`."""
-    if not connection.execute(REMOVE_TOKEN, {"of_name": name}).rowcount:
-        raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")

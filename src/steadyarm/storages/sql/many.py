@@ -1,4 +1,4 @@
-"""Many rows in one statement of PostgreSQL, as one JSON text.
+"""Inserts that stop at what is there; and many rows in one statement of PostgreSQL, as JSON.
 
 A statement is the same for any number of rows, so it is read and planned once. And it is planned
 well while the tables grow: with a list of values the server may settle for reading all of a table
@@ -23,11 +23,19 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import postgresql, sqlite
 
 from steadyarm.storages.sql.schema import assignments, rewards
 
-__all__ = ["insert_new", "insert_rows", "lookup"]
+__all__ = ["if_free", "insert_new", "insert_rows", "lookup"]
+
+
+def if_free(table: Table, returned: Column[Any]) -> dict[str, Any]:
+    """By dialect, inserts that give nothing back if a name is taken, whoever took it."""
+    return {
+        name: dialect.insert(table).on_conflict_do_nothing().returning(returned)
+        for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+    }
 
 
 def insert_rows(table: Table) -> postgresql.Insert:

@@ -15,6 +15,7 @@ from steadyarm.storages.base import Storage
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import (
     Assigned,
+    AuditEntry,
     DaySums,
     Decision,
     Event,
@@ -31,7 +32,7 @@ from steadyarm.storages.records import (
     Target,
     TokenRecord,
 )
-from steadyarm.storages.sql import catalog, deciding, overview, places, rewarding
+from steadyarm.storages.sql import access, catalog, deciding, overview, places, rewarding
 from steadyarm.storages.sql.assigning import Assigner
 from steadyarm.storages.sql.clock import Clock
 from steadyarm.storages.sql.engine import Database
@@ -239,17 +240,21 @@ class SQLStorage(Storage):
         """See `Storage.leases`."""
         return self._read(key, lambda c: places.leased(c, key))
 
-    def add_token(self, token: TokenRecord) -> None:
+    def add_token(self, token: TokenRecord, *, by: str = "") -> None:
         """See `Storage.add_token`."""
-        self._database.write(lambda c: catalog.add_token(c, token))
+        self._database.write(lambda c: access.add_token(c, token, by))
 
     def tokens(self) -> list[TokenRecord]:
         """See `Storage.tokens`."""
-        return self._database.read(catalog.list_tokens)
+        return self._database.read(access.list_tokens)
 
-    def remove_token(self, name: str) -> None:
+    def remove_token(self, name: str, *, now: int, by: str = "") -> None:
         """See `Storage.remove_token`."""
-        self._database.write(lambda c: catalog.remove_token(c, name))
+        self._database.write(lambda c: access.remove_token(c, name, by, now))
+
+    def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
+        """See `Storage.audit`."""
+        return self._database.read(lambda c: access.entries(c, after, most))
 
     def now(self) -> int:
         """See `Storage.now`."""

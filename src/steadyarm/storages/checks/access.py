@@ -1,0 +1,85 @@
+"""Checks of who may come in and who did what: tokens, the audit log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.storages.checks.bench import NAMES, NOW, Check, Open, gathered, refused
+from steadyarm.storages.records import AuditEntry, Scope, TokenRecord
+
+__all__ = ["CHECKS"]
+
+
+def check_tokens(open_storage: Open) -> None:
+    """Tokens are kept by name, in the order of their creation."""
+    storage = open_storage()
+    assert storage.tokens() == [], "a fresh storage has tokens"
+    scopes: tuple[Scope, ...] = ("read", "write", "admin")
+    made = [
+        TokenRecord(name, f"{i:064x}", scopes[i % 3], NOW + i)
+        for i, name in enumerate(reversed(NAMES))
+    ]
+    for token in made:
+        storage.add_token(token)
+    taken = replace(made[1], hash="f" * 64)
+    refused(InvalidInputError, "a token's taken name", storage.add_token, taken)
+    assert open_storage().tokens() == made, "tokens are not kept as given, in order"
+    storage.remove_token(made[2].name, now=NOW + 50)
+    gone = made[2].name
+    refused(InvalidInputError, "removing no token", storage.remove_token, gone, now=NOW + 51)
+    assert storage.tokens() == [*made[:2], *made[3:]], "not that one token was removed"
+    storage.add_token(replace(made[2], created=NOW + 99))
+    assert [t.name for t in storage.tokens()][-1] == gone, "a removed name is not free again"
+
+
+def check_audit(open_storage: Open) -> None:
+    """The audit log says who made and removed tokens, in pages; what was refused is not in it."""
+    storage = open_storage()
+    assert storage.audit() == [], "a fresh storage has an audit log"
+    hashes = [f"{i:064x}" for i in range(len(NAMES))]
+    for name, hash_ in zip(NAMES, hashes, strict=True):
+        storage.add_token(TokenRecord(name, hash_, "read", NOW), by="me")
+    taken = TokenRecord(NAMES[0], "f" * 64, "admin", NOW + 1)
+    refused(InvalidInputError, "a token's taken name", storage.add_token, taken, by="me")
+    storage.remove_token(NAMES[0], now=NOW + 2, by=NAMES[4])
+    refused(InvalidInputError, "removing no token", storage.remove_token, NAMES[0], now=NOW + 3)
+    storage.add_token(TokenRecord("nobody's", "e" * 64, "write", NOW + 4))
+    log = open_storage().audit()
+    assert [e.id for e in log] == sorted({e.id for e in log}), "ids do not count upwards"
+    assert log[0].id > 0, "the first id is not after 0"
+    made = ("token.created", None)
+    wanted = [
+        *(AuditEntry(0, NOW, "me", *made, {"name": name, "scope": "read"}) for name in NAMES),
+        AuditEntry(
+            0, NOW + 2, NAMES[4], "token.removed", None, {"name": NAMES[0], "scope": "read"}
+        ),
+        AuditEntry(0, NOW + 4, "", *made, {"name": "nobody's", "scope": "write"}),
+    ]
+    assert [replace(e, id=0) for e in log] == wanted, "the audit log is not what was done"
+    assert storage.audit(log[1].id, 3) == log[2:5], "not the next entries after an id"
+    assert storage.audit(log[-1].id) == [], "entries after the last"
+    assert all(hash_ not in repr(log) for hash_ in hashes), "the audit log tells hashes"
+
+
+def check_threads_audit(open_storage: Open) -> None:
+    """Whoever reads on after the last entry seen misses none, while others write."""
+    storages = [open_storage() for _ in range(3)]
+
+    def work(i: int) -> list[AuditEntry]:
+        storage, seen = storages[i % 3], list[AuditEntry]()
+        for turn in range(8):
+            if i % 2:
+                hash_ = f"{100 * i + turn:064x}"
+                storage.add_token(TokenRecord(f"{i} {turn}", hash_, "read", NOW), by=str(i))
+            seen += storage.audit(seen[-1].id if seen else 0)
+        return [*seen, *storage.audit(seen[-1].id if seen else 0)]
+
+    pages = gathered(lambda i: [work(i)], 6)
+    log = storages[0].audit()
+    assert len(log) == 24, f"24 tokens left {len(log)} entries"
+    for seen in pages:
+        assert seen == log[: len(seen)], "entries appeared before earlier ones"
+
+
+CHECKS: tuple[Check, ...] = (check_tokens, check_audit, check_threads_audit)
