@@ -24,7 +24,8 @@ def guarded() -> Iterator[tuple[InProcess, dict[str, str]]]:
     for scope in SCOPES:
         tokens[scope], record = auth.new_token(scope, scope)
         storage.add_token(record)
-    with in_process(storage) as client:
+    with pytest.MonkeyPatch.context() as patch, in_process(storage) as client:
+        patch.setattr(auth, "FAILURES", 10_000)  # tests here send many wrong tokens
         client.post("/v1/experiments", SHOP, headers=_bearer(tokens["admin"]))
         yield client, tokens
 
@@ -89,9 +90,12 @@ def test_tokens_count_soon_after_they_come_and_go(monkeypatch: pytest.MonkeyPatc
         time.sleep(0.5)
         assert client.get("/v1/experiments").status_code == 401
         assert client.get("/v1/experiments", headers=_bearer(token)).status_code == 200
-        storage.remove_token("one", now=0)
+        storage.remove_token("one", now=0, lock_out=True)
         time.sleep(0.5)
-        assert client.get("/v1/experiments").status_code == 200
+        for headers in ({}, _bearer(token)):
+            answer = client.get("/v1/experiments", headers=headers)
+            assert answer.status_code == 401  # once closed, never open again
+            assert "steadyarm token create" in answer.json()["hint"]
 
 
 def test_a_public_service_without_tokens_refuses_all() -> None:

@@ -106,7 +106,10 @@ def test_two_workers_and_tokens_by_the_command_line(
         assert {len(found) for found in ids.values()} == {1}
         metrics = httpx.get(url.replace("/v1/experiments", "/metrics"), headers=headers).text
         assert "steadyarm_assignments_total 50.0" in metrics
-        assert main(["token", "remove", "shop", *at]) == 0
+        assert main(["token", "remove", "shop", *at]) == 1
+        assert "--lock-out" in capsys.readouterr().err
+        assert main(["token", "remove", "shop", "--lock-out", *at]) == 0
+        assert "Nobody can use the service" in capsys.readouterr().err
         began = time.monotonic()
         while httpx.get(url, headers=headers).status_code == 200:
             assert time.monotonic() - began < 5
@@ -115,7 +118,7 @@ def test_two_workers_and_tokens_by_the_command_line(
         assert {httpx.get(url).status_code for _ in range(10)} == {401}  # public, no token left
         assert server.end()[0] == 0
     assert main(["token", "remove", "shop", *at]) == 1
-    assert "no tokens" in (main(["token", "list", *at]), capsys.readouterr().out)[1]
+    assert "no tokens any more" in (main(["token", "list", *at]), capsys.readouterr().out)[1]
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -9,9 +9,19 @@ from typing import Any
 import pytest
 
 from steadyarm.storages.base import Storage
-from steadyarm.storages.checks import CHECKS, Open, run_checks
+from steadyarm.storages.checks import CHECKS, Open, access, run_checks
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import DaySums, Decision, Event, Handed, Lease, Outcome, Summary
+from steadyarm.storages.records import (
+    DaySums,
+    Decision,
+    Event,
+    Handed,
+    Lease,
+    Outcome,
+    SessionRecord,
+    Summary,
+    TokenRecord,
+)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
@@ -101,6 +111,45 @@ class OldSummaries(MemoryStorage):
 def test_checks_notice(broken: type[Storage]) -> None:
     with pytest.raises(AssertionError):
         run_checks(lambda: _always(broken))
+
+
+class OpenWithoutTokens(MemoryStorage):
+    def closed(self) -> bool:
+        return bool(self.tokens())
+
+
+class AnyTokenGoes(MemoryStorage):
+    def remove_token(
+        self, name: str, *, now: int, by: str = "", lock_out: bool = False
+    ) -> TokenRecord:
+        return super().remove_token(name, now=now, by=by, lock_out=True)
+
+
+class SessionsStay(MemoryStorage):
+    def remove_session(self, id: str) -> None:
+        pass
+
+
+class NeverExpire(MemoryStorage):
+    def find_session(self, id: str, now: int) -> SessionRecord | None:
+        return super().find_session(id, 0)
+
+
+class Anonymous(MemoryStorage):
+    def add_token(self, token: TokenRecord, *, by: str = "") -> None:
+        super().add_token(token)
+
+
+@pytest.mark.parametrize(
+    "broken", [OpenWithoutTokens, AnyTokenGoes, SessionsStay, NeverExpire, Anonymous]
+)
+def test_checks_of_access_notice(broken: type[Storage]) -> None:
+    def check_all() -> None:
+        for check in access.CHECKS:
+            check(_always(broken))
+
+    with pytest.raises(AssertionError):
+        check_all()
 
 
 def test_checks_notice_what_is_not_shared() -> None:

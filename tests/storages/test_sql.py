@@ -8,22 +8,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from multiprocessing.synchronize import Barrier as ProcessBarrier
-from threading import Barrier, BrokenBarrierError, Thread
+from operator import methodcaller
+from threading import Barrier, BrokenBarrierError, Event, Thread
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import make_url
 
 from steadyarm.errors import (
     ExperimentExistsError,
+    InvalidInputError,
     StorageError,
 )
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import LogRow
 from steadyarm.storages.sql import engine as engine_module
+from steadyarm.storages.sql.access import note
 from steadyarm.storages.sql.storage import SQLStorage
 from tests.storages.databases import fresh_database, running_in
 
@@ -176,6 +179,36 @@ def test_a_deadlock_is_tried_again(postgres: str) -> None:
     assert [e.version for e in storage.experiments()] == [2, 2]
     assert len(tries) == 3
     storage.close()
+
+
+def test_audit_entries_become_visible_in_their_order(storage: SQLStorage) -> None:
+    noted, go_on = Event(), Event()
+
+    def slowly(connection: Connection) -> None:
+        note(connection, 1, "slow", "test")
+        noted.set()
+        assert go_on.wait(10)
+
+    slow = Thread(target=storage._database.write, args=(slowly,))
+    slow.start()
+    assert noted.wait(10)
+    quick = Thread(target=storage._database.write, args=(lambda c: note(c, 2, "quick", "test"),))
+    quick.start()
+    quick.join(0.2)
+    assert storage.audit() == []  # else somebody would read on after the second, and miss the first
+    go_on.set()
+    slow.join()
+    quick.join()
+    assert [entry.author for entry in storage.audit()] == ["slow", "quick"]
+
+
+def test_the_database_itself_keeps_the_audit_log(storage: SQLStorage) -> None:
+    storage._database.write(lambda c: note(c, 1, "me", "test"))
+    for words in ("DELETE FROM steadyarm_audit", "UPDATE steadyarm_audit SET author = 'you'"):
+        work = methodcaller("execute", text(words))
+        with pytest.raises((StorageError, InvalidInputError), match="append-only"):
+            storage._database.write(work)
+    assert [entry.author for entry in storage.audit()] == ["me"]
 
 
 def test_a_refused_call_is_not_tried_again(storage: SQLStorage) -> None:

@@ -19,7 +19,8 @@ POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 
 EPILOG = """\
 Every option may be given as an environment variable instead, such as STEADYARM_PORT=80 or
-STEADYARM_ACCESS_LOG=false. Without any token only this machine is served; see steadyarm token.
+STEADYARM_ACCESS_LOG=false. Before the first token only this machine is served, and no proxy on it;
+see steadyarm token. Behind a proxy, declare the names that people use with --allowed-host.
 People open / in a browser and sign in with a token, if there is one. The interface for programs is
 described at /openapi.json; /healthz, /readyz and /metrics are for monitoring.
 """
@@ -39,6 +40,14 @@ def add_parser(commands: Any) -> None:
         "--port", type=int, metavar="N", help="of that host (default: 8000); 0 for a free one"
     )
     add_storage(parser)
+    parser.add_argument(
+        "--allowed-host",
+        dest="allowed_hosts",
+        action="append",
+        metavar="NAME",
+        help="a name under which requests come, such as that of a proxy in front; may be repeated, "
+        "and others are then refused (default: all, but through a proxy only localhost)",
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="how many processes (default: 1)")
     parser.add_argument(
         "--max-body", type=int, metavar="BYTES", help="bytes a request may have (default: 1000000)"
@@ -84,6 +93,7 @@ def run(args: argparse.Namespace) -> None:
         host=args.host,
         port=args.port,
         storage=args.storage,
+        allowed_hosts=None if args.allowed_hosts is None else tuple(args.allowed_hosts),
         workers=args.workers,
         max_body=args.max_body,
         max_batch=args.max_batch,

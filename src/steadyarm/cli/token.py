@@ -27,8 +27,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "token",
         help="who may use the service",
-        description="Creates, lists and removes tokens of the service. Once there is one, every "
-        "request needs one; changes count within five seconds.",
+        description="Creates, lists and removes tokens of the service. Once there has been one, "
+        "every request needs one; changes count within five seconds.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     create = actions.add_parser(
@@ -54,9 +54,16 @@ def add_parser(commands: Any) -> None:
     remove = actions.add_parser(
         "remove",
         help="refuse a token from now on",
-        description="Forgets a token; the service refuses it within five seconds.",
+        description="Forgets a token and ends the sessions of people who signed in with it; the "
+        "service refuses it within five seconds.",
     )
     remove.add_argument("name", metavar="NAME", help="that the token was created with")
+    remove.add_argument(
+        "--lock-out",
+        action="store_true",
+        help="remove it even if it is the last one, or the last one with the scope admin: nobody "
+        "can then get in over HTTP, or change anything, until a token is created on this machine",
+    )
     remove.set_defaults(run=run_remove)
     for action in (create, listed, remove):
         add_storage(action)
@@ -77,18 +84,22 @@ def run_create(args: argparse.Namespace) -> None:
         )
     token, record = new_token(args.name, args.scope)
     with closing(open_storage(args.storage)) as storage:
-        first = not storage.tokens()
+        first = not storage.closed()
         storage.add_token(record, by=typed_by())
     print(token, flush=True)
     print("Keep the token: it is not shown again.", file=sys.stderr)
     if first:
-        print("It is the first; from now on every request needs a token.", file=sys.stderr)
+        print(
+            "It is the first; from now on every request needs a token, also when this one is "
+            "removed.",
+            file=sys.stderr,
+        )
 
 
 def run_list(args: argparse.Namespace) -> None:
     """Print names, scopes and dates."""
     with closing(open_storage(args.storage)) as storage:
-        tokens = storage.tokens()
+        tokens, closed = storage.tokens(), storage.closed()
     if args.format == "json":
         facts = [
             {"name": token.name, "scope": token.scope, "created": iso(moment(token.created))}
@@ -97,7 +108,10 @@ def run_list(args: argparse.Namespace) -> None:
         print(json.dumps({"tokens": facts}))
         return
     if not tokens:
-        print("There are no tokens; the service answers this machine only.")
+        if closed:
+            print("There are no tokens any more; the service lets nobody in until one is created.")
+        else:
+            print("There are no tokens yet; the service answers this machine only.")
         return
     width = max(len(token.name) for token in tokens)
     for token in tokens:
@@ -108,6 +122,9 @@ def run_list(args: argparse.Namespace) -> None:
 def run_remove(args: argparse.Namespace) -> None:
     """Forget a token."""
     with closing(open_storage(args.storage)) as storage:
-        storage.remove_token(args.name, now=microseconds(time.time()), by=typed_by())
-        left = len(storage.tokens())
-    print(f"The token {args.name} is refused within five seconds; {left} left.")
+        now = microseconds(time.time())
+        storage.remove_token(args.name, now=now, by=typed_by(), lock_out=args.lock_out)
+        left = storage.tokens()
+    print(f"The token {args.name} is refused within five seconds; {len(left)} left.")
+    if not left:
+        print("Nobody can use the service over HTTP until a token is created.", file=sys.stderr)

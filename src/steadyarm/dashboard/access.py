@@ -1,7 +1,10 @@
-"""Who looks at a page: people sign in with a token, and a signed cookie remembers it for a while.
+"""Who looks at a page: people sign in with a token, and a session remembers it for a while.
 
-The cookie holds the beginning of the token's hash and a random id, never the token or what it
-allows: that is looked up at every request, so a session ends when its token is removed.
+The browser has a cookie with a random id, and the storage a hash of that id with the hash of the
+token. Both are looked up at every request, so that a session ends for all workers at once when
+somebody signs out or the token is removed, whoever has copied the cookie. The cookie is signed,
+since keys for forms are bound to ids, also of people who have not signed in: no other site can make
+up an id and its key.
 
 The cookie is SameSite=Lax, not Strict: a link in a mail or a chat must not ask people to sign in
 who have done so. With Lax other sites can only make the browser follow links, which change
@@ -16,20 +19,20 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from itsdangerous import BadData, Signer, URLSafeTimedSerializer
+from itsdangerous import BadData, Signer, URLSafeSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope as Asked
 
-from steadyarm.service.auth import RANKS, Guard, header_of
+from steadyarm.service.auth import RANKS, hash_of, header_of
 from steadyarm.service.problems import RefusedError
-from steadyarm.service.settings import ServiceSettings
-from steadyarm.storages.records import Scope, TokenRecord
+from steadyarm.service.service import Service
+from steadyarm.settings import microseconds
+from steadyarm.storages.records import Scope, SessionRecord, TokenRecord
 
 __all__ = ["LASTS", "Access", "Session", "Viewer", "check_origin"]
 
 LASTS = 12 * 60 * 60  # seconds that somebody stays signed in
-MARK = 32  # characters of a token's hash, 128 bits
 SIGNED: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
 
 
@@ -71,47 +74,50 @@ class Session:
     Attributes
     ----------
     id : random; keys for forms are bound to it
-    mark : the beginning of the token's hash; None without a token
     new : whether the browser does not know it yet
     """
 
     id: str
-    mark: str | None = None
     new: bool = True
 
 
 class Access:
     """Tells viewers by their cookies."""
 
-    def __init__(self, guard: Guard, settings: ServiceSettings) -> None:
-        secret = settings.secret or secrets.token_urlsafe(32)
-        self._guard, self._settings = guard, settings
-        self._cookies = URLSafeTimedSerializer(secret, "steadyarm.session", signer_kwargs=SIGNED)
+    def __init__(self, service: Service) -> None:
+        secret = service.settings.secret or secrets.token_urlsafe(32)
+        self._service, self._guard, self._settings = service, service.guard, service.settings
+        self._cookies = URLSafeSerializer(secret, "steadyarm.session-id", signer_kwargs=SIGNED)
         self._keys = Signer(secret, "steadyarm.csrf", **SIGNED)
 
     def session(self, scope: Asked) -> Session:
         """The session of a request; a new one if it has none, or a forged one."""
         cookie = Request(scope).cookies.get(self._name(scope), "")
         try:
-            (id_, mark), signed = self._cookies.loads(cookie, return_timestamp=True)
+            return Session(str(self._cookies.loads(cookie)), new=False)
         except BadData:
-            return Session(secrets.token_urlsafe(16))
-        if time.time() - signed.timestamp() >= LASTS:
-            mark = None
-        return Session(id_, mark, new=False)
+            return _new_session()
 
-    def viewer(self, scope: Asked, session: Session) -> Viewer:
-        """Who a session belongs to; whoever is on this machine may do all if there are no tokens.
+    async def viewer(self, scope: Asked, session: Session) -> Viewer:
+        """Who a session belongs to; whoever is on this machine may do all before the first token.
 
-        RefusedError if there are no tokens and the request comes from elsewhere.
+        RefusedError if there has been no token and the request comes from elsewhere, or if no token
+        is left.
         """
         if self._guard.open:
-            self._guard.check_local(scope)
+            self._guard.check_direct(scope)
             return Viewer(None, "admin", self._key(session))
-        token = None if session.mark is None else self._guard.with_hash(session.mark)
+        self._guard.check_any_left()
+        token = None if session.new else await self._token(session)
         if token is None:
             return self.nobody(session)
         return Viewer(token.name, token.scope, self._key(session))
+
+    async def _token(self, session: Session) -> TokenRecord | None:
+        now = microseconds(time.time())
+        find = self._service.storage.find_session
+        found = await self._service.glance(find, hash_of(session.id), now)
+        return None if found is None else self._guard.with_hash(found.token)
 
     def nobody(self, session: Session) -> Viewer:
         """Somebody who has not signed in."""
@@ -121,22 +127,26 @@ class Access:
         """Whether a key for forms is that of the session."""
         return self._keys.verify_signature(session.id, key)
 
-    def remember(self, response: Response, scope: Asked, session: Session) -> None:
-        """Send the session to the browser."""
-        response.set_cookie(
-            self._name(scope),
-            self._cookies.dumps((session.id, session.mark)),
-            max_age=None if session.mark is None else LASTS,
-            **self._manner(scope),
-        )
+    def remember(
+        self, response: Response, scope: Asked, session: Session, lasts: int | None = None
+    ) -> None:
+        """Send the session to the browser, for that many seconds, or until it is closed."""
+        cookie = self._cookies.dumps(session.id)
+        response.set_cookie(self._name(scope), str(cookie), max_age=lasts, **self._manner(scope))
 
-    def sign_in(self, response: Response, scope: Asked, token: TokenRecord) -> None:
-        """Begin another session, so that one which somebody else may know ends here."""
-        session = Session(secrets.token_urlsafe(16), token.hash[:MARK])
-        self.remember(response, scope, session)
+    async def sign_in(self, response: Response, scope: Asked, token: TokenRecord) -> None:
+        """Begin another session, so that one which somebody else may know ends here.
 
-    def forget(self, response: Response, scope: Asked) -> None:
-        """End the session in this browser."""
+        InvalidInputError if the token was removed meanwhile.
+        """
+        session, now = _new_session(), microseconds(time.time())
+        record = SessionRecord(hash_of(session.id), token.hash, now, now + microseconds(LASTS))
+        await self._service.write(self._service.storage.add_session, record)
+        self.remember(response, scope, session, LASTS)
+
+    async def sign_out(self, response: Response, scope: Asked, session: Session) -> None:
+        """End the session, in this browser and wherever else its cookie is."""
+        await self._service.write(self._service.storage.remove_session, hash_of(session.id))
         response.delete_cookie(self._name(scope), **self._manner(scope))
 
     def _key(self, session: Session) -> str:
@@ -153,6 +163,10 @@ class Access:
         # Browsers keep cookies by host alone, so services on other ports need other names; the
         # prefix makes them refuse cookies that came by http or from a neighbouring host.
         return ("__Host-" if self._secure(scope) else "") + f"steadyarm-{self._settings.port}"
+
+
+def _new_session() -> Session:
+    return Session(secrets.token_urlsafe(32))
 
 
 def check_origin(scope: Asked) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from fastapi import FastAPI
 from starlette.responses import Response
 from starlette.types import Scope
@@ -13,6 +15,7 @@ from steadyarm.dashboard.problems import problem_page
 from steadyarm.dashboard.responses import dress
 from steadyarm.dashboard.signing import sign_in_pages
 from steadyarm.dashboard.static import static
+from steadyarm.errors import StorageError
 from steadyarm.service import app as service_app
 from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError, answer_to
@@ -24,7 +27,7 @@ __all__ = ["create_app"]
 
 # The first that fits counts.
 PAGES: tuple[Page, ...] = (
-    Page("GET", "/static/{file}", static, None),
+    Page("GET", "/static/{file}", static, None, asks_who=False),
     *actions.PAGES,
     *creating.PAGES,
     *pages.PAGES,
@@ -35,20 +38,19 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Fas
     """The service with the dashboard on a storage, which it closes in the end."""
     app = service_app.create_app(storage, settings, _refused)
     service: Service = app.state.service
-    access = app.state.access = Access(service.guard, service.settings)
+    access = app.state.access = Access(service)
     found = (*sign_in_pages(access), *PAGES)
     app.router.routes.extend(GuardedPage(service, access, page) for page in found)
     return app
 
 
-def _refused(error: Exception, scope: Scope) -> Response:
+async def _refused(error: Exception, scope: Scope) -> Response:
     """A page where no route fits, for people; programs get what the service alone answers."""
     if scope["path"].startswith("/v1/") or "text/html" not in header_of(scope, b"accept"):
         return answer_to(error, scope)
     access: Access = scope["app"].state.access
     session = access.session(scope)
-    try:
-        viewer = access.viewer(scope, session)
-    except RefusedError:
-        viewer = access.nobody(session)
+    viewer = access.nobody(session)
+    with suppress(RefusedError, StorageError):
+        viewer = await access.viewer(scope, session)
     return dress(problem_page(error, scope, viewer))

@@ -33,12 +33,14 @@ class Page:
     Attributes
     ----------
     scope : that a viewer needs; None if anybody may come
+    asks_who : whether it matters who comes; if not, the storage is not asked
     """
 
     method: str
     path: str
     handler: Handler
     scope: Scope | None
+    asks_who: bool = True
 
 
 class GuardedPage(Route):
@@ -59,7 +61,8 @@ class GuardedPage(Route):
         session = self._access.session(scope)
         viewer = self._access.nobody(session)
         try:
-            viewer = self._viewer(scope, session)
+            if self.page.asks_who:
+                viewer = await self._viewer(scope, session)
             response = await self._allowed(Request(scope, receive), session, viewer)
         except Exception as error:  # foreseen or not: a page that tells it, never a stack trace
             response = problem_page(error, scope, viewer)
@@ -67,9 +70,9 @@ class GuardedPage(Route):
             self._access.remember(response, scope, session)
         await dress(response)(scope, receive, send)
 
-    def _viewer(self, scope: Asked, session: Session) -> Viewer:
+    async def _viewer(self, scope: Asked, session: Session) -> Viewer:
         try:
-            viewer = self._access.viewer(scope, session)
+            viewer = await self._access.viewer(scope, session)
         except RefusedError:
             if self.page.scope is not None:
                 raise

@@ -37,7 +37,7 @@ def problem_page(error: Exception, scope: Scope, viewer: Viewer) -> Response:
     """A page that tells an error; a problem in JSON if a script asked."""
     if wants_json(scope):
         return answer_to(error, scope)
-    headers = error.headers if isinstance(error, HTTPException) else None
+    headers = error.headers if isinstance(error, (HTTPException, RefusedError)) else None
     if isinstance(error, HTTPException):  # of the router
         kind = GENERIC.get(error.status_code, "not-found")
         error = RefusedError(kind, "The address may be mistyped, or the page has moved.")

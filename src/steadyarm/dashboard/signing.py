@@ -10,6 +10,8 @@ from steadyarm.dashboard.forms import form_of
 from steadyarm.dashboard.guarding import Page
 from steadyarm.dashboard.rendering import render
 from steadyarm.dashboard.responses import local_path, see_other
+from steadyarm.errors import InvalidInputError
+from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
 
 __all__ = ["sign_in_pages"]
@@ -32,19 +34,22 @@ def sign_in_pages(access: Access) -> tuple[Page, ...]:
         path = local_path(form.text("next", "/"))
         if _is_needless(service, request, viewer):
             return see_other(path)
-        token = form.text("token").strip()
-        found = service.guard.find(token)
-        if found is None:
-            error = WRONG if token else EMPTY
-            return render("sign_in.html", viewer, 403, path=path, error=error)
+        token, response = form.text("token").strip(), see_other(path)
+        if not token:
+            return render("sign_in.html", viewer, 403, path=path, error=EMPTY)
+        try:
+            found = service.guard.find(token, request.scope)
+            await access.sign_in(response, request.scope, found)
+        except (RefusedError, InvalidInputError) as error:
+            if isinstance(error, RefusedError) and error.kind != "unauthorized":
+                raise
+            return render("sign_in.html", viewer, 403, path=path, error=WRONG)
         request.scope["token"] = found.name  # for the access log
-        response = see_other(path)
-        access.sign_in(response, request.scope, found)
         return response
 
     async def sign_out(service: Service, request: Request, viewer: Viewer) -> Response:
         response = see_other("/sign-in")
-        access.forget(response, request.scope)
+        await access.sign_out(response, request.scope, access.session(request.scope))
         return response
 
     return (
@@ -56,6 +61,7 @@ def sign_in_pages(access: Access) -> tuple[Page, ...]:
 
 def _is_needless(service: Service, request: Request, viewer: Viewer) -> bool:
     if service.guard.open:
-        service.guard.check_local(request.scope)
+        service.guard.check_direct(request.scope)
         return True
+    service.guard.check_any_left()
     return viewer.signed_in

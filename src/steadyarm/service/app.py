@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import steadyarm
-from steadyarm.service.border import Border
+from steadyarm.service.border import Border, Refused
 from steadyarm.service.openapi import document
 from steadyarm.service.problems import answer_to
 from steadyarm.service.routes import ROUTES, Route
@@ -24,8 +24,6 @@ from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
 
 __all__ = ["Endpoint", "create_app"]
-
-Refused = Callable[[Exception, Scope], Response]
 
 
 class Endpoint(APIRoute):
@@ -72,22 +70,27 @@ class App(FastAPI):
         """See FastAPI; its own layers are for dependencies and tracing, which are not used here."""
 
         async def refused(request: Request, error: Exception) -> Response:
-            return self._refused(error, request.scope)
+            return await self._refused(error, request.scope)
 
         handlers = {HTTPException: refused}
-        return Border(ExceptionMiddleware(self.router, handlers=handlers), self.state.service)
+        inner = ExceptionMiddleware(self.router, handlers=handlers)
+        return Border(inner, self.state.service, self._refused)
+
+
+async def _told(error: Exception, scope: Scope) -> Response:
+    return answer_to(error, scope)
 
 
 def create_app(
     storage: Storage,
     settings: ServiceSettings | None = None,
-    refused: Refused = answer_to,
+    refused: Refused = _told,
 ) -> FastAPI:
     """The service on a storage, which it closes in the end.
 
     Parameters
     ----------
-    refused : answers what no route takes
+    refused : answers what no route takes, and requests under the name of another host
     """
     service = Service(storage, settings or ServiceSettings())
 

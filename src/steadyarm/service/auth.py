@@ -1,10 +1,21 @@
-"""Tokens: who may do what. Each is 32 random bytes, of which only a hash is kept."""
+"""Who may come in: tokens, and where requests come from.
+
+A token is 32 random bytes, of which only a hash is kept. A service whose storage has never had a
+token serves this machine without one, but only programs that connect directly: what came through a
+proxy, or under another name than that of this machine, may come from anywhere. Once there has been
+a token, every request needs one, for ever.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
+import logging
+import re
 import secrets
 import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from steadyarm.service.problems import RefusedError
@@ -13,10 +24,33 @@ from steadyarm.settings import microseconds
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Scope, TokenRecord
 
-__all__ = ["RANKS", "RELOAD", "Guard", "hash_of", "header_of", "new_token"]
+__all__ = ["RANKS", "RELOAD", "Failures", "Guard", "hash_of", "header_of", "new_token"]
+
+log = logging.getLogger("steadyarm.service")
 
 RELOAD = 2.0  # seconds; a token that was removed is refused within five
 RANKS: dict[Scope, int] = {"read": 1, "write": 2, "admin": 3}
+CREATE = "steadyarm token create --name NAME --scope admin"
+
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\\\[\]]+)(?::[0-9]*)?")
+FREE = ("/healthz", "/readyz")  # load balancers ask for them by an address
+# What proxies, load balancers and content delivery networks add to requests that they pass on.
+FORWARDING = frozenset(
+    (
+        *(b"forwarded", b"via", b"cdn-loop", b"client-ip", b"true-client-ip", b"x-client-ip"),
+        *(b"x-real-ip", b"x-cluster-client-ip", b"x-remote-ip", b"x-remote-addr", b"x-proxy-user"),
+        *(b"cf-connecting-ip", b"cf-connecting-ipv6", b"cf-ray", b"fastly-client-ip"),
+        *(b"fly-client-ip", b"x-appengine-user-ip", b"x-azure-clientip", b"x-azure-ref"),
+        *(b"x-amz-cf-id", b"x-scheme", b"x-url-scheme", b"x-original-host", b"x-original-url"),
+        *(b"x-original-forwarded-for", b"x-original-proto", b"x-proxyuser-ip", b"x-nginx-proxy"),
+        *(b"proxy-connection", b"front-end-https", b"x-arr-ssl", b"x-arr-log-id"),
+    )
+)
+FORWARDING_PREFIXES = (b"x-forwarded", b"x-envoy-", b"tailscale-", b"x-vercel-", b"x-goog-iap-")
+
+FAILURES = 20  # tokens that are not known, from one address
+MINUTE = 60.0  # seconds in which that many may come
+ADDRESSES = 4096  # of which failures are remembered
 
 
 def new_token(name: str, scope: Scope) -> tuple[str, TokenRecord]:
@@ -33,35 +67,39 @@ def hash_of(token: str) -> str:
 class Guard:
     """Lets requests pass, by the tokens that the storage had some seconds ago.
 
-    Without any token it lets all pass that come from this machine; never any, if the service can
-    be reached from elsewhere.
+    As long as the storage has never had a token, it lets pass what comes directly from this
+    machine; nothing at all if the service can be reached from elsewhere.
     """
 
-    def __init__(self, storage: Storage, public: bool) -> None:
+    def __init__(self, storage: Storage, public: bool, allowed_hosts: Iterable[str] = ()) -> None:
         self._storage, self._public = storage, public
+        self._allowed = frozenset(map(_plain, allowed_hosts))
         self._tokens: dict[str, TokenRecord] = {}
+        self._closed: bool | None = None  # not known yet
+        self._failures = Failures()
 
     def reload(self) -> None:
         """Look at the tokens again; if the storage does not answer, the old ones stay."""
+        closed = self._storage.closed()
         self._tokens = {token.hash: token for token in self._storage.tokens()}
+        # What was closed once stays closed here, even if somebody puts another database in place.
+        self._closed = bool(self._closed or closed or self._tokens)
 
     @property
     def open(self) -> bool:
-        """Whether there are no tokens."""
-        return not self._tokens
+        """Whether there has never been a token."""
+        return self._closed is False
 
     def check(self, scope: Any, needed: Scope) -> str | None:
         """The name of the token that allows a request; RefusedError if none does."""
-        if not self._tokens:
-            self.check_local(scope)
+        if self.open:
+            self.check_direct(scope)
             return None
-        header = header_of(scope, b"authorization")
-        kind, _, token = header.partition(" ")
+        self.check_any_left()
+        kind, _, token = header_of(scope, b"authorization").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise RefusedError("unauthorized", "The request has no token.")
-        found = self.find(token)
-        if found is None:
-            raise RefusedError("unauthorized", "The token is not known, or was removed.")
+        found = self.find(token, scope)
         if RANKS[found.scope] < RANKS[needed]:
             raise RefusedError(
                 "forbidden",
@@ -70,35 +108,110 @@ class Guard:
             )
         return found.name
 
-    def find(self, token: str) -> TokenRecord | None:
-        """What is kept of a token; None if it is not known, or was removed."""
+    def find(self, token: str, scope: Any) -> TokenRecord:
+        """What is kept of a token that came with a request; RefusedError if it is not known."""
         # Found by hash: how long that takes says nothing about tokens, for hashes of guesses are
         # as good as random.
-        return self._tokens.get(hash_of(token.strip()))
+        found = self._tokens.get(hash_of(token.strip()))
+        if found is not None:  # always passes: behind a proxy, all share the address of one
+            return found
+        if wait := self._failures.add(_peer(scope)):
+            raise RefusedError(
+                "too-many-failures",
+                f"More than {FAILURES} tokens that are not known came from this address within "
+                "a minute, and this one is not known either.",
+                f"Check the token; another one can be tried in {wait} s.",
+                {"Retry-After": str(wait)},
+            )
+        raise RefusedError("unauthorized", "The token is not known, or was removed.")
 
-    def with_hash(self, beginning: str) -> TokenRecord | None:
-        """The token whose hash begins so; None if there is none any more."""
-        return next(
-            (token for token in self._tokens.values() if token.hash.startswith(beginning)), None
-        )
+    def with_hash(self, wanted: str) -> TokenRecord | None:
+        """The token with that hash; None if there is none any more."""
+        return self._tokens.get(wanted)
 
-    def check_local(self, scope: Any) -> None:
-        """Let pass what comes from this machine, as long as there are no tokens."""
+    def check_any_left(self) -> None:
+        """Refuse everybody if the tokens there were have all been removed."""
+        if not self._tokens:
+            raise RefusedError(
+                "unauthorized",
+                "All tokens of this service have been removed, so nobody is let in.",
+                f"Create one where the storage is, with: {CREATE}",
+            )
+
+    def check_direct(self, scope: Any) -> None:
+        """As long as there has never been a token, let pass what comes from this machine."""
         if self._public:
             raise RefusedError(
                 "unauthorized",
                 "There is no token, and the service can be reached from elsewhere.",
-                "Create one with: steadyarm token create --name NAME --scope admin",
+                f"Create one with: {CREATE}",
             )
-        # A page of another site, open in a browser on this machine, must not get in.
-        origin = header_of(scope, b"origin")
-        for host in (header_of(scope, b"host"), origin.partition("://")[2] if origin else None):
-            if host is not None and not is_loopback(_without_port(host)):
-                raise RefusedError(
-                    "forbidden",
-                    "Without tokens only this machine is served, under a name such as localhost.",
-                    "Create a token with: steadyarm token create --name NAME --scope admin",
-                )
+        if reason := _why_not_direct(scope):
+            raise RefusedError(
+                "forbidden",
+                "Without tokens only programs on this machine are served, which connect directly "
+                f"and by a name such as localhost; {reason}.",
+                f"Create a token with: {CREATE}",
+            )
+
+    def check_host(self, scope: Any) -> None:
+        """Refuse requests under a name that is not declared; undeclared, those from a proxy."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        host = _host(hosts[0].decode("latin-1")) if len(hosts) == 1 else ""
+        if self._allowed:
+            if host in self._allowed:
+                return
+        elif is_loopback(host) or not _forwarding(scope):
+            return
+        if scope["path"] in FREE:
+            return
+        shown = f"the name {host!r}" if host else "no name, or no proper one"
+        raise RefusedError(
+            "misdirected",
+            f"The request has {shown} in its Host header, which this service is not declared to "
+            "have" + ("." if self._allowed else ", and came through a proxy."),
+            f"Declare it with: steadyarm serve --allowed-host {host or 'NAME'} (or in "
+            "STEADYARM_ALLOWED_HOSTS, names separated by commas), and let the proxy pass the "
+            "Host header on.",
+        )
+
+
+class Failures:
+    """Counts tokens that were not known, by the address that they came from.
+
+    An address may have sent some within a minute, further ones must wait for its end. Of many
+    addresses the latest are remembered, so memory is bounded. Each worker counts for itself.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()  # since when, how many
+        self._logged = -MINUTE
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def add(self, address: str) -> int:
+        """Count one; 0 if there were not too many yet, else the seconds to wait."""
+        now, network = self._clock(), _network(address)
+        since, count = self._seen.pop(network, (now, 0))
+        if now - since >= MINUTE:
+            since, count = now, 0
+        count += 1
+        self._seen[network] = since, count
+        if len(self._seen) > ADDRESSES:
+            self._seen.popitem(last=False)
+        if count <= FAILURES:
+            return 0
+        if now - self._logged >= MINUTE:
+            self._logged = now
+            log.warning(
+                "more than %d tokens that are not known came from %s within a minute; "
+                "further ones are answered with 429",
+                FAILURES,
+                network or "an unknown address",
+            )
+        return max(1, round(since + MINUTE - now))
 
 
 def header_of(scope: Any, wanted: bytes) -> str:
@@ -109,7 +222,54 @@ def header_of(scope: Any, wanted: bytes) -> str:
     return ""
 
 
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0][1:]
-    return host.partition(":")[0]
+def _why_not_direct(scope: Any) -> str:
+    """What shows that a request may come from elsewhere; empty if nothing does."""
+    if name := _forwarding(scope):
+        return f"this request came through a proxy, which added the header {name}"
+    if scope["http_version"] == "1.0":
+        return "this request came over HTTP/1.0, as proxies send it"
+    if not is_loopback(_peer(scope)):
+        return "this request came from another machine"
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1 or not is_loopback(_host(hosts[0])):
+        return "this request has another name in its Host header"
+    # A page of another site, open in a browser on this machine, must not get in.
+    origin = header_of(scope, b"origin")
+    if origin and not is_loopback(_host(origin.partition("://")[2])):
+        return "this request was sent by a page of another site"
+    return ""
+
+
+def _forwarding(scope: Any) -> str:
+    """The first header that a proxy added; empty if there is none."""
+    for name, _ in scope["headers"]:
+        if name in FORWARDING or name.startswith(FORWARDING_PREFIXES):
+            return str(name, "latin-1")
+    return ""
+
+
+def _peer(scope: Any) -> str:
+    """The address at the other end of the connection; empty if it is not known."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port; empty if it is not proper."""
+    found = HOST.fullmatch(header)
+    return _plain(found[1]) if found else ""
+
+
+def _plain(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _network(address: str) -> str:
+    """Whom an address belongs to: of IPv6 one subscriber has at least 2⁶⁴."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    if found.version == 4:
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))

@@ -6,22 +6,28 @@ import itertools
 import re
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
 
-__all__ = ["Border"]
+__all__ = ["Border", "Refused"]
+
+Refused = Callable[[Exception, Scope], Awaitable[Response]]
 
 SANE = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
 
 
 class Border:
-    """Gives requests an id, counts them and writes the access log."""
+    """Gives requests an id, counts them, writes the access log, refuses names of other hosts."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._metrics, self._log = app, service.metrics, service.access_log
+    def __init__(self, app: ASGIApp, service: Service, refused: Refused) -> None:
+        self._app, self._refused, self._guard = app, refused, service.guard
+        self._metrics, self._log = service.metrics, service.access_log
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,7 +48,13 @@ class Border:
             await send(message)
 
         try:
-            await self._app(scope, receive, answer)
+            try:
+                self._guard.check_host(scope)
+            except RefusedError as error:
+                response = await self._refused(error, scope)
+                await response(scope, receive, answer)
+            else:
+                await self._app(scope, receive, answer)
         finally:
             seconds = time.perf_counter() - began
             route = scope.get("route")

@@ -39,7 +39,9 @@ KINDS: dict[str, tuple[int, str]] = {
     "reward-too-late": (409, "The reward came too late"),
     "lease-expired": (409, "The lease has run out"),
     "too-large": (413, "The request is too large"),
+    "misdirected": (421, "The service does not have this name"),
     "invalid-input": (422, "A value is not accepted"),
+    "too-many-failures": (429, "Too many tokens were not known"),
     "internal": (500, "The service failed"),
     "not-installed": (501, "The server lacks an optional part"),
     "storage-unavailable": (503, "The storage does not answer"),
@@ -79,9 +81,15 @@ GENERIC = {404: "not-found", 405: "method-not-allowed"}
 class RefusedError(Exception):
     """What the service itself refuses, by its kind."""
 
-    def __init__(self, kind: str, detail: str, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(detail)
-        self.kind, self.hint = kind, hint
+        self.kind, self.hint, self.headers = kind, hint, headers
 
 
 def problem_of(error: Exception, request_id: str) -> dict[str, Any]:
@@ -110,9 +118,8 @@ def problem_of(error: Exception, request_id: str) -> dict[str, Any]:
 
 def answer_to(error: Exception, scope: Scope) -> Response:
     """The answer that tells an error."""
-    headers: Mapping[str, str] | None = None
+    headers = error.headers if isinstance(error, (HTTPException, RefusedError)) else None
     if isinstance(error, HTTPException):  # of the router
-        headers = error.headers
         error = RefusedError(
             GENERIC.get(error.status_code, "not-found"),
             f"There is no {scope['method']} of {shortened(scope['path'])}.",

@@ -85,7 +85,7 @@ class Service:
 
     def __init__(self, storage: Storage, settings: ServiceSettings) -> None:
         self.storage, self.settings = storage, settings
-        self.guard = Guard(storage, settings.public)
+        self.guard = Guard(storage, settings.public, settings.allowed_hosts)
         self.metrics = Metrics(storage)
         self.access_log = AccessLog(settings.log_format) if settings.access_log else None
         self.warming = Warming(settings.warm)

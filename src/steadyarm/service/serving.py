@@ -73,15 +73,15 @@ def serve(settings: ServiceSettings, create: str = SERVICE) -> None:
 def _serve(settings: ServiceSettings, create: str) -> None:
     storage = open_storage(settings.storage)
     try:
-        tokens = len(storage.tokens())
-        _check(settings, storage, tokens)
+        closed, tokens = storage.closed(), len(storage.tokens())
+        _check(settings, storage, closed, tokens)
         listening = _bind(settings)
     except BaseException:
         storage.close()
         raise
     with listening:
         settings = replace(settings, port=listening.getsockname()[1])
-        greeting = _greeting(settings, storage, tokens)
+        greeting = _greeting(settings, storage, closed, tokens)
         if settings.workers > 1:
             storage.close()  # each worker opens its own
         print(greeting, flush=True)
@@ -173,12 +173,13 @@ def _spare_the_collector() -> None:
     gc.set_threshold(*COLLECT)
 
 
-def _check(settings: ServiceSettings, storage: Storage, tokens: int) -> None:
+def _check(settings: ServiceSettings, storage: Storage, closed: bool, tokens: int) -> None:
     if settings.public and not tokens:
+        why = "all tokens have been removed" if closed else "there is no token yet"
+        alone = "" if closed else ", or serve this machine alone with --host 127.0.0.1"
         raise InvalidInputError(
-            f"--host is {settings.host}, which others can reach, and there is no token yet, so all "
-            "could do everything; create one with: steadyarm token create --name NAME --scope "
-            "admin, or serve this machine alone with --host 127.0.0.1."
+            f"--host is {settings.host}, which others can reach, and {why}, so nobody would be let "
+            f"in; create one with: steadyarm token create --name NAME --scope admin{alone}."
         )
     if isinstance(storage, MemoryStorage) and settings.workers > 1:
         raise InvalidInputError(
@@ -208,13 +209,17 @@ def _bind(settings: ServiceSettings) -> socket.socket:
     return listening
 
 
-def _greeting(settings: ServiceSettings, storage: Storage, tokens: int) -> str:
+def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens: int) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    who = (
-        f"{tokens} token{'s' * (tokens != 1)} may come in"
-        if tokens
-        else "no tokens, so whoever is on this machine may do everything"
-    )
+    if tokens:
+        who = f"{tokens} token{'s' * (tokens != 1)} may come in"
+    elif closed:
+        who = (
+            "all tokens have been removed, so nobody may come in; create one with: steadyarm token "
+            "create --name NAME --scope admin"
+        )
+    else:
+        who = "no tokens, so whoever connects directly from this machine may do everything"
     workers = f"{settings.workers} worker{'s' * (settings.workers != 1)}"
     return (
         f"SteadyArm serves http://{host}:{settings.port} with {workers}.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -15,6 +16,7 @@ __all__ = ["LogFormat", "ServiceSettings", "is_loopback"]
 LogFormat = Literal["text", "json"]
 PREFIX = "STEADYARM_"
 SECRET = 16  # characters that a secret has at least
+HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -36,6 +38,8 @@ class ServiceSettings:
     warm : whether it is ready only when numerical code is compiled or loaded
     secret : signs the cookies of people who signed in; None for a new one at every start, after
         which they sign in again
+    allowed_hosts : names under which requests come, as in their Host header, without ports; others
+        are refused. Without any, all names count, but through a proxy only those of this machine
     https : whether people come by https, through a proxy, so that cookies need not travel open
     """
 
@@ -51,6 +55,7 @@ class ServiceSettings:
     access_log: bool = True
     warm: bool = True
     secret: str | None = field(default=None, repr=False)
+    allowed_hosts: tuple[str, ...] = ()
     https: bool = False
 
     def __post_init__(self) -> None:
@@ -61,6 +66,12 @@ class ServiceSettings:
             raise InvalidInputError(f"port is {self.port}; expected 0 to 65535, 0 for a free one.")
         if self.log_format not in get_args(LogFormat):
             raise InvalidInputError(f"log_format is {self.log_format!r}; expected text or json.")
+        for host in self.allowed_hosts:
+            if not _is_host(host):
+                raise InvalidInputError(
+                    f"allowed_hosts has {host!r}; expected names of hosts without scheme and port, "
+                    "such as experiments.example.org, or addresses such as 10.0.0.7."
+                )
         if self.secret is not None and len(self.secret) < SECRET:
             raise InvalidInputError(
                 f"secret has {len(self.secret)} characters; expected at least {SECRET}, at random, "
@@ -81,7 +92,9 @@ class ServiceSettings:
         """As variables, for the workers."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
-            PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None
+            PREFIX + name.upper(): ",".join(value) if isinstance(value, tuple) else str(value)
+            for name, value in values.items()
+            if value is not None
         }
 
     @classmethod
@@ -112,11 +125,21 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_host(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return HOST.fullmatch(text) is not None
+    return True
+
+
 def _value(name: str, text: str, default: Any) -> Any:
     if isinstance(default, bool):
         if text.lower() not in TRUE + FALSE:
             raise InvalidInputError(f"{name} is {text!r}; expected true or false.")
         return text.lower() in TRUE
+    if isinstance(default, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
     if isinstance(default, int):
         try:
             return int(text)

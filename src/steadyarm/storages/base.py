@@ -36,6 +36,12 @@ once: the new segment would give the new positions, and the rest of the supersed
 stranded. Only segments in blocks or drawn independently are superseded; a shuffled one plays its
 arms as planned only as a whole. A decision that does either is refused (InvalidInputError).
 
+**Tokens and sessions.** A storage is open until its first token is added, and closed for ever after
+that, also when all tokens are removed: a service on it then lets nobody in. The last token, and the
+last one with the scope admin, is removed only by a caller who says that this is meant; of two who
+remove the last two at once, one is refused. A session ends when it is removed or expires, or with
+its token.
+
 **Audit log.** What operators change is noted in the same transaction: who, when and what. Entries
 are only ever appended, and become visible in the order of their ids, so whoever reads on after the
 last id seen misses none.
@@ -66,6 +72,7 @@ from steadyarm.storages.records import (
     Outcome,
     Progress,
     SegmentRecord,
+    SessionRecord,
     Snapshot,
     Summary,
     Target,
@@ -233,11 +240,15 @@ class Storage(ABC):
     def leases(self, key: int) -> tuple[Lease, ...]:
         """Leases that are out, expired or not; without what was released."""
 
-    # Tokens of the service
+    # Tokens of the service, and sessions of people
+
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether there is a token or has ever been one."""
 
     @abstractmethod
     def add_token(self, token: TokenRecord, *, by: str = "") -> None:
-        """Keep a token; InvalidInputError if the name is taken.
+        """Keep a token and close the storage; InvalidInputError if the name is taken.
 
         The audit log gets an entry "token.created" of the token's time, by `by`.
         """
@@ -247,11 +258,30 @@ class Storage(ABC):
         """All tokens, in the order of their creation."""
 
     @abstractmethod
-    def remove_token(self, name: str, *, now: int, by: str = "") -> None:
-        """Forget a token; InvalidInputError if there is none of that name.
+    def remove_token(
+        self, name: str, *, now: int, by: str = "", lock_out: bool = False
+    ) -> TokenRecord:
+        """Forget a token and end its sessions; what was kept of it.
 
-        The audit log gets an entry "token.removed", by `by`.
+        InvalidInputError if there is none of that name; or if no token would be left, or none with
+        the scope admin where there was one, unless `lock_out` is true. The audit log gets an entry
+        "token.removed", by `by`.
         """
+
+    @abstractmethod
+    def add_session(self, session: SessionRecord) -> None:
+        """Keep a session, and forget those that have expired when it was created.
+
+        InvalidInputError if there is no token with the session's hash.
+        """
+
+    @abstractmethod
+    def find_session(self, id: str, now: int) -> SessionRecord | None:
+        """The session with the hash of that id; None if it has ended or expired."""
+
+    @abstractmethod
+    def remove_session(self, id: str) -> None:
+        """End a session, if there is one with the hash of that id."""
 
     # The audit log
 

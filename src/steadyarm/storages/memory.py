@@ -36,6 +36,7 @@ from steadyarm.storages.records import (
     Outcome,
     Progress,
     SegmentRecord,
+    SessionRecord,
     Snapshot,
     Summary,
     Target,
@@ -258,6 +259,11 @@ class MemoryStorage(Storage):
             out = books.leases.values()
             return books.pieces((lease.id, number) for lease in out for number in books.left(lease))
 
+    def closed(self) -> bool:
+        """See `Storage.closed`."""
+        with self._lock:
+            return self._access.closed
+
     def add_token(self, token: TokenRecord, *, by: str = "") -> None:
         """See `Storage.add_token`."""
         with self._lock:
@@ -268,10 +274,27 @@ class MemoryStorage(Storage):
         with self._lock:
             return list(self._access.tokens.values())
 
-    def remove_token(self, name: str, *, now: int, by: str = "") -> None:
+    def remove_token(
+        self, name: str, *, now: int, by: str = "", lock_out: bool = False
+    ) -> TokenRecord:
         """See `Storage.remove_token`."""
         with self._lock:
-            self._access.remove_token(name, by, now)
+            return self._access.remove_token(name, by, now, lock_out)
+
+    def add_session(self, session: SessionRecord) -> None:
+        """See `Storage.add_session`."""
+        with self._lock:
+            self._access.add_session(session)
+
+    def find_session(self, id: str, now: int) -> SessionRecord | None:
+        """See `Storage.find_session`."""
+        with self._lock:
+            return self._access.find_session(id, now)
+
+    def remove_session(self, id: str) -> None:
+        """See `Storage.remove_session`."""
+        with self._lock:
+            self._access.sessions.pop(id, None)
 
     def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
         """See `Storage.audit`."""

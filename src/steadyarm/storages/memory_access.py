@@ -1,4 +1,4 @@
-"""Tokens and the audit log in memory; whoever uses them takes care of locks."""
+"""Tokens, sessions and the audit log in memory; whoever uses them takes care of locks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.storages.records import AuditEntry, TokenRecord
+from steadyarm.storages.records import AuditEntry, SessionRecord, TokenRecord, removable
 
 __all__ = ["AccessBooks"]
 
@@ -17,12 +17,16 @@ class AccessBooks:
 
     Attributes
     ----------
+    closed : whether there is a token or has ever been one
     tokens : by name
+    sessions : by the hash of their id
     entries : the audit log
     """
 
     def __init__(self) -> None:
+        self.closed = False
         self.tokens: dict[str, TokenRecord] = {}
+        self.sessions: dict[str, SessionRecord] = {}
         self.entries: list[AuditEntry] = []
 
     def add_token(self, token: TokenRecord, by: str) -> None:
@@ -32,15 +36,31 @@ class AccessBooks:
                 f"there is a token {token.name!r} already; remove it or take another name."
             )
         self.tokens[token.name] = token
+        self.closed = True
         detail = {"name": token.name, "scope": token.scope}
         self.note(token.created, by, "token.created", detail=detail)
 
-    def remove_token(self, name: str, by: str, now: int) -> None:
+    def remove_token(self, name: str, by: str, now: int, lock_out: bool) -> TokenRecord:
         """See `Storage.remove_token`."""
-        token = self.tokens.pop(name, None)
-        if token is None:
-            raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
+        token = removable(name, self.tokens.values(), lock_out)
+        del self.tokens[name]
+        self.sessions = {
+            id_: session for id_, session in self.sessions.items() if session.token != token.hash
+        }
         self.note(now, by, "token.removed", detail={"name": name, "scope": token.scope})
+        return token
+
+    def add_session(self, session: SessionRecord) -> None:
+        """See `Storage.add_session`."""
+        if all(token.hash != session.token for token in self.tokens.values()):
+            raise InvalidInputError("the token of the session was removed; use another one.")
+        kept = {id_: s for id_, s in self.sessions.items() if s.expires > session.created}
+        self.sessions = kept | {session.id: session}
+
+    def find_session(self, id: str, now: int) -> SessionRecord | None:
+        """See `Storage.find_session`."""
+        session = self.sessions.get(id)
+        return session if session is not None and session.expires > now else None
 
     def note(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Progress",
     "Scope",
     "SegmentRecord",
+    "SessionRecord",
     "Snapshot",
     "Summary",
     "Tally",
@@ -40,6 +42,7 @@ __all__ = [
     "happened",
     "number_of",
     "place_of",
+    "removable",
     "room_ahead",
 ]
 
@@ -437,6 +440,45 @@ class TokenRecord:
     hash: str
     scope: Scope
     created: int
+
+
+def removable(name: str, kept: Iterable[TokenRecord], lock_out: bool) -> TokenRecord:
+    """The token of that name; refused if nobody could come in without it, unless that is meant."""
+    others = {token.name: token for token in kept}
+    token = others.pop(name, None)
+    if token is None:
+        raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
+    if lock_out or any(other.scope == "admin" for other in others.values()):
+        return token
+    if not others:
+        which, follows = "the last one", "nobody could use the service over HTTP"
+    elif token.scope == "admin":
+        which = "the last one with the scope admin"
+        follows = "nobody could create or change experiments over HTTP"
+    else:
+        return token
+    raise InvalidInputError(
+        f"the token {name!r} is {which}; without it {follows} until somebody creates another one "
+        "on a machine with access to the storage. Create another one with the scope admin first; "
+        "or, if that is what you want, remove it with --lock-out (in Python, lock_out=True)."
+    )
+
+
+@dataclass(frozen=True)
+class SessionRecord:
+    """Somebody who has signed in to the dashboard.
+
+    Attributes
+    ----------
+    id : a hash of the id in the cookie
+    token : the hash of the token that was used
+    expires : when it ends, if nobody ends it before
+    """
+
+    id: str
+    token: str
+    created: int
+    expires: int
 
 
 @dataclass(frozen=True)

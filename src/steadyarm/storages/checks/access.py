@@ -1,12 +1,21 @@
-"""Checks of who may come in and who did what: tokens, the audit log."""
+"""Checks of who may come in and who did what: tokens, sessions, the audit log."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.storages.checks.bench import NAMES, NOW, Check, Open, gathered, refused
-from steadyarm.storages.records import AuditEntry, Scope, TokenRecord
+from steadyarm.storages.checks.bench import (
+    HOUR,
+    NAMES,
+    NOW,
+    Check,
+    Open,
+    gathered,
+    refused,
+    together,
+)
+from steadyarm.storages.records import AuditEntry, Scope, SessionRecord, TokenRecord
 
 __all__ = ["CHECKS"]
 
@@ -31,6 +40,86 @@ def check_tokens(open_storage: Open) -> None:
     assert storage.tokens() == [*made[:2], *made[3:]], "not that one token was removed"
     storage.add_token(replace(made[2], created=NOW + 99))
     assert [t.name for t in storage.tokens()][-1] == gone, "a removed name is not free again"
+
+
+def _token(name: str, scope: Scope = "admin") -> TokenRecord:
+    return TokenRecord(name, f"hash of {name}", scope, NOW)
+
+
+def check_closed(open_storage: Open) -> None:
+    """A storage that has ever had a token stays closed, whatever becomes of the token."""
+    storage, other = open_storage(), open_storage()
+    assert not storage.closed(), "a fresh storage is closed"
+    storage.add_token(_token("first"))
+    assert other.closed(), "a storage with a token is open"
+    storage.remove_token("first", now=NOW, lock_out=True)
+    assert storage.tokens() == []
+    assert storage.closed(), "removing the last token opened the storage"
+    assert other.closed(), "removing the last token opened the storage for others"
+    assert open_storage().closed(), "a storage is open when it is opened again"
+
+
+def check_last_token(open_storage: Open) -> None:
+    """Without `lock_out` neither the last token nor the last admin goes; others do."""
+    storage = open_storage()
+    for token in (_token("a"), _token("b"), _token("reader", "read")):
+        storage.add_token(token)
+    assert storage.remove_token("a", now=NOW) == _token("a"), "not the token that was removed"
+    told = refused(InvalidInputError, "the last admin", storage.remove_token, "b", now=NOW)
+    assert "admin" in told
+    assert [t.name for t in storage.tokens()] == ["b", "reader"], "refused, and yet removed"
+    assert [e.action for e in storage.audit()][3:] == ["token.removed"], "refused, and yet noted"
+    storage.remove_token("reader", now=NOW)
+    refused(InvalidInputError, "the last token", storage.remove_token, "b", now=NOW)
+    storage.add_token(_token("reader", "read"))
+    storage.remove_token("b", now=NOW, lock_out=True)
+    refused(InvalidInputError, "the last token", storage.remove_token, "reader", now=NOW)
+    storage.remove_token("reader", now=NOW, lock_out=True)
+    assert storage.tokens() == []
+
+
+def check_threads_last_token(open_storage: Open) -> None:
+    """Of many who remove the last admins at once, one is refused."""
+    storages = [open_storage() for _ in range(3)]
+
+    def remove(i: int) -> bool:
+        try:
+            storages[i].remove_token(str(i), now=NOW)
+        except InvalidInputError:
+            return False
+        return True
+
+    for _ in range(3):
+        for i in range(3):
+            if str(i) not in [t.name for t in storages[0].tokens()]:
+                storages[0].add_token(_token(str(i)))
+        gone = together(remove, 3)
+        assert sum(gone) == 2, f"{sum(gone)} of the last 3 admins were removed"
+
+
+def check_sessions(open_storage: Open) -> None:
+    """A session ends when it is removed or expires, or with its token, for all at once."""
+    storage, other = open_storage(), open_storage()
+    for token in (_token("a"), _token("b")):
+        storage.add_token(token)
+    made = [SessionRecord(f"s{i}", f"hash of {'ab'[i % 2]}", NOW, NOW + HOUR) for i in range(6)]
+    for session in made:
+        storage.add_session(session)
+    assert [other.find_session(s.id, NOW) for s in made] == made, "sessions are not kept as given"
+    assert other.find_session("unknown", NOW) is None, "a session that never was"
+    assert other.find_session("s0", NOW + HOUR - 1) == made[0], "a session ends too early"
+    assert other.find_session("s0", NOW + HOUR) is None, "a session does not expire"
+    other.remove_session("s0")
+    other.remove_session("s0")
+    assert storage.find_session("s0", NOW) is None, "a session goes on after it was removed"
+    other.remove_token("b", now=NOW)
+    left = [s.id for s in made if storage.find_session(s.id, NOW)]
+    assert left == ["s2", "s4"], "not all sessions of a removed token ended, and no others"
+    refused(InvalidInputError, "a session without a token", storage.add_session, made[1])
+    late = replace(made[0], created=NOW + 2 * HOUR, expires=NOW + 3 * HOUR)
+    storage.add_session(late)
+    assert other.find_session("s2", NOW) is None, "expired sessions are kept for ever"
+    assert other.find_session("s0", NOW + 2 * HOUR) == late
 
 
 def check_audit(open_storage: Open) -> None:
@@ -82,4 +171,12 @@ def check_threads_audit(open_storage: Open) -> None:
         assert seen == log[: len(seen)], "entries appeared before earlier ones"
 
 
-CHECKS: tuple[Check, ...] = (check_tokens, check_audit, check_threads_audit)
+CHECKS: tuple[Check, ...] = (
+    check_tokens,
+    check_closed,
+    check_last_token,
+    check_threads_last_token,
+    check_sessions,
+    check_audit,
+    check_threads_audit,
+)

@@ -27,6 +27,7 @@ from steadyarm.storages.records import (
     Outcome,
     Progress,
     SegmentRecord,
+    SessionRecord,
     Snapshot,
     Summary,
     Target,
@@ -240,6 +241,10 @@ class SQLStorage(Storage):
         """See `Storage.leases`."""
         return self._read(key, lambda c: places.leased(c, key))
 
+    def closed(self) -> bool:
+        """See `Storage.closed`."""
+        return self._database.look(access.closed)
+
     def add_token(self, token: TokenRecord, *, by: str = "") -> None:
         """See `Storage.add_token`."""
         self._database.write(lambda c: access.add_token(c, token, by))
@@ -248,9 +253,23 @@ class SQLStorage(Storage):
         """See `Storage.tokens`."""
         return self._database.read(access.list_tokens)
 
-    def remove_token(self, name: str, *, now: int, by: str = "") -> None:
+    def remove_token(
+        self, name: str, *, now: int, by: str = "", lock_out: bool = False
+    ) -> TokenRecord:
         """See `Storage.remove_token`."""
-        self._database.write(lambda c: access.remove_token(c, name, by, now))
+        return self._database.write(lambda c: access.remove_token(c, name, by, now, lock_out))
+
+    def add_session(self, session: SessionRecord) -> None:
+        """See `Storage.add_session`."""
+        self._database.write(lambda c: access.add_session(c, session))
+
+    def find_session(self, id: str, now: int) -> SessionRecord | None:
+        """See `Storage.find_session`."""
+        return self._database.look(lambda c: access.find_session(c, id, now))
+
+    def remove_session(self, id: str) -> None:
+        """See `Storage.remove_session`."""
+        self._database.write(lambda c: access.remove_session(c, id))
 
     def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
         """See `Storage.audit`."""
