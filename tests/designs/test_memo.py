@@ -129,3 +129,18 @@ def test_threads_agree() -> None:
 def test_arm_sets_are_told_apart() -> None:
     (one, masks), (other, _) = problem(9, 5, 0), problem(9, 5, 1)
     assert not np.allclose(designs_for(one, masks).weights, designs_for(other, masks).weights)
+
+
+@pytest.mark.parametrize("kind", ["xy", "g"])
+def test_many_arms_that_share_nothing_are_not_solved(kind: Kind) -> None:
+    arms = ArmSet.one_hot([f"{k}" for k in range(600)])
+    masks = np.ones((3, 600), dtype=bool)
+    masks[1, 7:] = False
+    masks[2, 1:] = False
+    found = designs_for(arms, masks, kind)
+    order = found.index
+    assert np.array_equal(found.weights[order[0]], np.full(600, 1 / 600))
+    assert np.array_equal(found.weights[order[1], :7], np.full(7, 1 / 7))
+    times = {"xy": 2.0, "g": 1.0}[kind]
+    last = {"xy": 0.0, "g": 1.0}[kind]
+    assert found.values[order].tolist() == [600 * times, 7 * times, last]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs.active import solve_pairs, solve_volume
 from steadyarm.designs.frank_wolfe import frank_wolfe_on
-from steadyarm.designs.g_optimal import own_span
+from steadyarm.designs.g_optimal import LARGE, independent_arms, own_span
 from steadyarm.designs.nested import forget_large_designs
 from steadyarm.designs.solve import whiten
 from steadyarm.errors import InvalidInputError
@@ -149,8 +149,12 @@ def _distinct(
 def _solve(
     arms: ArmSet, masks: NDArray[np.bool_], kind: Kind, solver: Solver
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    X, _ = whiten(arms.coordinates)
     weights, values = np.zeros(masks.shape), np.zeros(len(masks))
+    if solver == "exact" and arms.size * arms.rank > LARGE and arms.rank == arms.size:
+        for row, mask in enumerate(masks):  # nothing is to be solved, as in `g_optimal`
+            weights[row], values[row] = _independent(mask, kind)
+        return weights, values
+    X, _ = whiten(arms.coordinates)
     for row, mask in enumerate(masks):
         if kind == "xy":
             design = (
@@ -169,6 +173,15 @@ def _solve(
             weights[row, mask] = design.weights
         values[row] = design.value
     return weights, values
+
+
+def _independent(mask: NDArray[np.bool_], kind: Kind) -> tuple[NDArray[np.float64], float]:
+    """The design of a subset of many arms none of which tells anything about another."""
+    chosen = np.flatnonzero(mask)
+    if kind == "xy" and chosen.size == 1:  # nothing to compare
+        return np.full(mask.size, 1.0 / mask.size), 0.0
+    design = independent_arms(mask.size, chosen, 2.0 if kind == "xy" else 1.0)
+    return design.weights, design.value
 
 
 def _remember(
