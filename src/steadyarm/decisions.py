@@ -11,13 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from steadyarm.errors import BudgetSpentError, RewardsPendingError
+from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.judgement import state_after
 from steadyarm.ledger import OpenSegment, part_of, why_it_waits
 from steadyarm.policies import State
-from steadyarm.segments import Segment
+from steadyarm.segments import Segment, drawn_together
 from steadyarm.settings import Settings
-from steadyarm.storages.records import Decision, Progress, SegmentRecord, Snapshot, Tally
+from steadyarm.storages.drawing import KEPT
+from steadyarm.storages.records import (
+    POSITIONS,
+    Decision,
+    Progress,
+    SegmentRecord,
+    Snapshot,
+    Tally,
+)
 
 __all__ = [
     "decide",
@@ -31,10 +39,35 @@ __all__ = [
 ]
 
 
-def first_state(settings: Settings) -> dict[str, Any]:
-    """What is stored of the policy before the first segment."""
+def first_state(settings: Settings, servable: bool = False) -> dict[str, Any]:
+    """What is stored of the policy before the first segment.
+
+    servable : refuse a budget that no storage can hand out
+    """
     start = settings.policy.start(settings.arms, settings.budget, trials=1, seed=settings.seed)
+    if servable:
+        _check_servable(settings, settings.policy.next_segment(start))
     return {"state": start.to_dict(), "rounds": 0}
+
+
+def _check_servable(settings: Settings, first: Segment | None) -> None:
+    policy, budget = settings.policy.name, settings.budget
+    if budget > POSITIONS:
+        raise InvalidInputError(
+            f"budget is {budget:,}; expected at most {POSITIONS:,}, since a segment may be as long "
+            "as the budget and its positions are counted in 32 bits. Run several tests one after "
+            "the other instead."
+        )
+    if first is None or first.trials != 1:
+        return
+    together = drawn_together(first)
+    most = KEPT // np.min_scalar_type(first.columns - 1).itemsize
+    if together > most:
+        raise InvalidInputError(
+            f"budget is {budget:,}, of which {policy} puts {together:,} assignments into one "
+            f"random order, which is drawn as a whole and kept in memory; at most {most:,} can be. "
+            "Choose a smaller budget, or a policy with shorter blocks, such as Steady()."
+        )
 
 
 def state_of(settings: Settings, stored: Any) -> State:

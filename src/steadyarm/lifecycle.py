@@ -141,7 +141,7 @@ def _create(
                 "".join(secrets.choice(LETTERS) for _ in range(8)),
                 "running" if start else "draft",
                 settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
-                first_state(settings),
+                first_state(settings, servable=True),
                 opened.now() if clock is None else microseconds(clock()),
             )
         except ExperimentExistsError:

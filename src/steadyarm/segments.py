@@ -8,18 +8,31 @@ A segment has a column for every arm, or, of a large set, for those that it play
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["Direction", "Order", "Segment", "SegmentStats", "arms_between", "columns_between"]
+__all__ = [
+    "Columns",
+    "Direction",
+    "Order",
+    "Segment",
+    "SegmentStats",
+    "arms_between",
+    "columns_between",
+    "compact_columns",
+    "drawn_together",
+]
 
 Order = Literal["iid", "shuffled", "blocks"]
 Direction = Literal["maximize", "minimize"]
+TOGETHER = 64  # blocks whose numbers of plays are computed at once
+Columns = NDArray[np.unsignedinteger[Any]]  # of as few bytes as they need
 
 
 @dataclass(frozen=True)
@@ -243,21 +256,27 @@ def columns_between(
     >>> columns_between(fair, seed=7, index=0, start=1, stop=3).tolist()
     [1, 0]
     """
+    return compact_columns(segment, seed, index, start, stop).astype(np.int64)
+
+
+def compact_columns(segment: Segment, seed: int, index: int, start: int, stop: int) -> Columns:
+    """The same in the smallest whole numbers that hold a column; an array of its own, no view."""
     if segment.trials != 1:
         raise InvalidInputError(
             f"the segment is a batch of {segment.trials} trials; a live segment is a batch of 1."
         )
-    key = _sequence(seed, index).generate_state(2, np.uint64)
+    kind = _smallest(segment)
     if segment.order == "blocks":
-        first, last = start // segment.block, -(-stop // segment.block)
-        blocks = [_block_columns(segment, seed, index, b) for b in range(first, last)]
-        return np.concatenate([*blocks, []]).astype(np.int64)[start - first * segment.block :][
-            : stop - start
-        ]
+        drawn, length = np.empty(max(stop - start, 0), dtype=kind), segment.block
+        for block, whole in _blocks(segment, seed, index, start // length, -(-stop // length)):
+            first, last = max(start, block * length), min(stop, (block + 1) * length)
+            drawn[first - start : last - start] = whole[first - block * length :][: last - first]
+        return drawn
+    key = _sequence(seed, index).generate_state(2, np.uint64)
     if segment.order == "shuffled":
-        planned = np.repeat(np.arange(segment.weights.shape[1]), segment.counts[0])
-        order = np.random.Generator(np.random.Philox(key=key)).permutation(planned)
-        return order[start:stop]
+        planned = np.repeat(np.arange(segment.columns, dtype=kind), segment.counts[0])
+        np.random.Generator(np.random.Philox(key=key)).shuffle(planned)
+        return planned if len(planned) == stop - start else planned[start:stop].copy()
     # Philox makes four numbers per step of its counter: jump to start's step, drop those before it.
     step, skip = divmod(start, 4)
     generator = np.random.Generator(np.random.Philox(key=key, counter=step))
@@ -265,17 +284,53 @@ def columns_between(
     cumulative = np.cumsum(segment.weights[0])
     arms = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
     last = np.flatnonzero(segment.weights[0])[-1]  # rounding may point beyond the last arm
-    return np.asarray(np.minimum(arms, last), dtype=np.int64)
+    columns: Columns = np.minimum(arms, last).astype(kind)
+    return columns
 
 
-def _block_columns(segment: Segment, seed: int, index: int, block: int) -> NDArray[np.int64]:
-    """One block by systematic sampling with a random start, in random order."""
-    generator = np.random.Generator(np.random.Philox(_sequence(seed, index, block)))
+def drawn_together(segment: Segment) -> int:
+    """How many positions of a live segment can only be drawn together: its order is theirs."""
+    if segment.order == "shuffled":
+        return int(segment.rounds[0])
+    return segment.block if segment.order == "blocks" else 1
+
+
+def _blocks(
+    segment: Segment, seed: int, index: int, start: int, stop: int
+) -> Iterator[tuple[int, Columns]]:
+    """Blocks start..stop-1 by systematic sampling with random starts, each in random order.
+
+    Tick i of a block lies at (i + its start) / length; an arm is played as often as ticks lie in
+    its share.
+    """
+    columns, length = np.arange(segment.columns, dtype=_smallest(segment)), segment.block
     ends = np.cumsum(segment.weights[0])
-    ticks = (np.arange(segment.block) + generator.random()) / segment.block
-    arms = np.searchsorted(ends / ends[-1], ticks, side="right")
-    last = np.flatnonzero(segment.weights[0])[-1]
-    return generator.permutation(np.minimum(arms, last).astype(np.int64))
+    ends = ends / ends[-1]
+    last = int(np.flatnonzero(segment.weights[0])[-1])
+    for first in range(start, stop, TOGETHER):
+        blocks = range(first, min(first + TOGETHER, stop))
+        streams = [
+            np.random.Generator(np.random.Philox(_sequence(seed, index, block))) for block in blocks
+        ]
+        begin = np.array([[stream.random()] for stream in streams])
+        # How many ticks lie below each end: nearly this many, and exactly after the corrections.
+        below = np.minimum(np.maximum(np.ceil(ends * length - begin), 0), length)
+        while (early := (below < length) & ((below + begin) / length < ends)).any():
+            below += early
+        while (late := (below > 0) & ((below - 1 + begin) / length >= ends)).any():
+            below -= late
+        below[:, last:] = length  # rounding may put ticks beyond the last arm
+        counts = below.astype(np.int64)
+        counts[:, 1:] -= counts[:, :-1].copy()
+        for block, stream, count in zip(blocks, streams, counts, strict=True):
+            drawn = np.repeat(columns, count)
+            stream.shuffle(drawn)
+            yield block, drawn
+
+
+def _smallest(segment: Segment) -> np.dtype[Any]:
+    """The smallest whole numbers that hold a column."""
+    return np.min_scalar_type(segment.columns - 1)
 
 
 def _check_arms(arms: NDArray[np.int64], count: int) -> None:

@@ -5,29 +5,46 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from threading import Lock
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from steadyarm.segments import Segment, columns_between
+from steadyarm.segments import Columns, Segment, compact_columns, drawn_together
 from steadyarm.storages.records import SegmentRecord, place_of
 
-__all__ = ["Draws"]
+__all__ = ["KEPT", "Draws"]
 
-CHUNK, KEPT = 1024, 256  # places drawn at a time, and chunks kept
+CHUNK = 1024  # places drawn at a time, unless more of them can only be drawn together
+KEPT = 2**26  # bytes of chunks that are kept; the most that a test may have to draw together
+SEGMENTS = 4096  # segments whose length of chunks is remembered
 
-WHOLE = -1  # the chunk of a segment that is drawn at once
-Chunk = tuple[NDArray[np.int64], Segment, int]  # columns, their allocation, position of the first
+
+class _Chunk(NamedTuple):
+    """Columns of positions start..start+len-1, and the segment whose columns they are."""
+
+    columns: Columns
+    segment: Segment
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Bytes; those of the allocation are counted with every chunk, though they share it."""
+        return self.columns.nbytes + self.segment.weights.nbytes
 
 
 class Draws:
     """Arms and probabilities of places; allocations never change, so they are read once.
 
-    A superseded segment only gets shorter: what was drawn of it stays right.
+    A superseded segment only gets shorter: what was drawn of it stays right. What was not used for
+    longest goes first, so that memory does not grow with the budget.
+
+    Attributes
+    ----------
+    kept : bytes of all chunks that are kept, at most KEPT unless one alone has more
     """
 
     def __init__(self) -> None:
-        self._chunks: OrderedDict[tuple[int, int, int], Chunk] = OrderedDict()
+        self.kept = 0
+        self._chunks: OrderedDict[tuple[int, int, int], _Chunk] = OrderedDict()
+        self._lengths: OrderedDict[tuple[int, int], int] = OrderedDict()
         self._lock = Lock()
 
     def places(
@@ -39,38 +56,43 @@ class Draws:
     ) -> list[tuple[int, float]]:
         """Arm and probability of every place; `read` gives segments that are not known yet."""
         found = []
-        at: tuple[int, int] | None = None
+        at, start, stop = -1, 0, 0
         for number in numbers:
             index, position = place_of(number)
-            if at != (index, position // CHUNK):  # mostly they follow each other
-                at = index, position // CHUNK
+            if at != index or not start <= position < stop:  # mostly they follow each other
                 columns, segment, start = self._around(key, seed, index, position, read)
+                at, stop = index, start + len(columns)
             column = int(columns[position - start])
             found.append((segment.arm_at(column), float(segment.weights[0, column])))
         return found
 
     def _around(
         self, key: int, seed: int, index: int, position: int, read: Callable[[int], SegmentRecord]
-    ) -> Chunk:
-        place, whole = (key, index, position // CHUNK), (key, index, WHOLE)
+    ) -> _Chunk:
         with self._lock:
-            for known in (place, whole):
-                if known in self._chunks:
-                    self._chunks.move_to_end(known)
-                    return self._chunks[known]
+            if known := self._lengths.get((key, index)):
+                place = key, index, position // known
+                if place in self._chunks:
+                    self._chunks.move_to_end(place)
+                    return self._chunks[place]
         segment = read(index).segment
-        rounds = int(segment.rounds[0])
-        # A shuffled segment is drawn as a whole.
-        shuffled = segment.order == "shuffled"
-        start, stop = (0, rounds) if shuffled else _bounds(position, rounds)
-        chunk = columns_between(segment, seed, index, start, stop), segment, start
+        together = drawn_together(segment)
+        length = -(-CHUNK // together) * together  # whole blocks
+        start = position // length * length
+        stop = min(start + length, int(segment.rounds[0]))
+        chunk = _Chunk(compact_columns(segment, seed, index, start, stop), segment, start)
         with self._lock:
-            self._chunks[whole if shuffled else place] = chunk
-            if len(self._chunks) > KEPT:
-                self._chunks.popitem(last=False)
+            self._keep((key, index), length, start // length, chunk)
         return chunk
 
-
-def _bounds(position: int, rounds: int) -> tuple[int, int]:
-    start = position // CHUNK * CHUNK
-    return start, min(start + CHUNK, rounds)
+    def _keep(self, whose: tuple[int, int], length: int, number: int, chunk: _Chunk) -> None:
+        self._lengths[whose] = length
+        self._lengths.move_to_end(whose)
+        if len(self._lengths) > SEGMENTS:  # its chunks are found no more, and age
+            self._lengths.popitem(last=False)
+        place = (*whose, number)
+        if place not in self._chunks:  # another thread may have drawn it, too
+            self._chunks[place] = chunk
+            self.kept += chunk.size
+        while self.kept > KEPT and len(self._chunks) > 1:
+            self.kept -= self._chunks.popitem(last=False)[1].size

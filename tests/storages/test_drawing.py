@@ -1,0 +1,90 @@
+"""What is drawn is kept within a bound, in arrays of its own, and is right whoever comes when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.segments import Segment, arms_between
+from steadyarm.storages import drawing, open_storage
+from steadyarm.storages.drawing import Draws
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import SegmentRecord, number_of
+
+WEIGHTS = np.array([[0.5, 0.3, 0.2]])
+SEGMENTS = [
+    Segment(WEIGHTS, np.array([20_000]), "iid"),
+    Segment(WEIGHTS, np.array([20_000]), "blocks", 7),
+    Segment(WEIGHTS, np.array([20_000]), "blocks", 3000),
+    Segment.shuffled(np.array([[9000, 5000, 6000]])),
+]
+
+
+def _read(index: int) -> SegmentRecord:
+    return SegmentRecord(index, SEGMENTS[index], False, False, 0, 0)
+
+
+@pytest.mark.parametrize("kept", [1, 5000, drawing.KEPT])
+def test_memory_is_bounded_and_changes_nothing(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "KEPT", kept)
+    monkeypatch.setattr(drawing, "SEGMENTS", 2)  # of four
+    draws, rng = Draws(), np.random.default_rng(1)
+    whole = [arms_between(part, 9, i, 0, 20_000) for i, part in enumerate(SEGMENTS)]
+    for _ in range(60):
+        index, start = int(rng.integers(4)), int(rng.integers(19_900))
+        numbers = [number_of(index, position) for position in range(start, start + 100)]
+        found = draws.places(1, 9, numbers, _read)
+        assert [arm for arm, _ in found] == whole[index][start : start + 100].tolist()
+        chunks = list(draws._chunks.values())
+        assert all(chunk.columns.base is None for chunk in chunks)  # no view keeps more alive
+        assert draws.kept == sum(chunk.size for chunk in chunks)
+        assert draws.kept <= kept or len(chunks) == 1
+
+
+@pytest.fixture
+def memory() -> Iterator[MemoryStorage]:
+    storage = open_storage("memory")
+    assert isinstance(storage, MemoryStorage)
+    yield storage
+    storage.close()
+
+
+def test_a_thousand_million_assignments_need_no_more_memory_than_a_block(
+    memory: MemoryStorage,
+) -> None:
+    live = sa.create_experiment(
+        "large", ["A", "B"], sa.Steady(), 10**9, memory, seed=1, missing="drop", sticky="none"
+    )
+    block = 10**9 // 320
+    live.ask_many([None] * 3000)
+    segment = memory.segments(live.key, [0])[0].segment
+    assert segment.block == block
+    for far in range(block, int(segment.rounds[0]), block):  # as later visits would draw
+        memory._draws.places(live.key, 1, [number_of(0, far)], lambda i: _known(memory, live.key))
+    assert memory._draws.kept <= segment.rounds[0] + 7000  # a byte a position
+    assert live.replay().agrees
+
+
+def _known(storage: MemoryStorage, key: int) -> SegmentRecord:
+    return storage.segments(key, [0])[0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "budget", "told"),
+    [
+        (sa.Uniform(), 2**32 + 1, "expected at most 4,294,967,296"),
+        (sa.SequentialHalving(), 10**9, "at most 67,108,864 can be"),
+        (sa.Steady(block=10**8), 10**9, "shorter blocks"),
+    ],
+)
+def test_a_budget_that_cannot_be_served_is_refused(
+    policy: sa.Policy[Any], budget: int, told: str, memory: MemoryStorage
+) -> None:
+    with pytest.raises(sa.InvalidInputError, match=told):
+        sa.create_experiment("large", ["A", "B"], policy, budget, memory, missing="drop")
+    assert not memory.experiments()
+    sa.create_experiment("fits", ["A", "B"], policy, 10**5, memory, missing="drop").ask("u")
