@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,23 @@ def test_only_one_sends_at_a_time(tmp_path: Path) -> None:
         assert (first, second) == (True, False)
     with buffer.sending() as again:
         assert again
+
+
+def test_an_outage_longer_than_the_window_loses_no_reward(
+    proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
+) -> None:
+    client.create(name, ["A", "B"], budget=20, reward_window=1, reward_grace=60, missing="zero")
+    with Client(proxy.url, buffer=tmp_path / "rewards.db", timeout=2, cooldown=0.2) as other:
+        shop = other.experiment(name)
+        given = [shop.ask(f"u{i}") for i in range(20)]
+        proxy.down()
+        soon = timedelta(seconds=0.1)  # after the visit, however slow this machine is
+        assert shop.tell_many([(one, 1.0, one.created + soon) for one in given]) == ["kept"] * 20
+        time.sleep(1.3)
+        proxy.up()
+        other.flush()
+        assert (other.pending, other.rejected) == (0, 0)
+    assert stored(name).status().told == 20
 
 
 def test_rewards_wait_for_the_service(

@@ -195,6 +195,7 @@ def test_a_verdict_waits_for_rewards_that_may_come() -> None:
     """The better variant's rewards come late: before the window closes nothing is final."""
     clock = Clock(BEGIN)
     rules: dict[str, Any] = {"reward_window": "1d", "missing": "zero", "seed": 1, "clock": clock}
+    rules["reward_grace"] = "3h"
     test = sa.create_experiment("t", ["fast", "slow"], sa.Uniform(), 600, "memory", **rules)
     rng = np.random.default_rng(1)
     answers = [test.ask(f"{i}") for i in range(600)]
@@ -205,10 +206,10 @@ def test_a_verdict_waits_for_rewards_that_may_come() -> None:
     assert not look.settled
     assert look.verdict is None  # nothing pending is counted as zero
     assert "no visit can be judged yet, since" in look.headline
-    assert "they may come until Friday 10 Oct, 09:00 UTC." in look.headline
+    assert "they may come until Friday 10 Oct, 12:00 UTC." in look.headline
     clock.pass_(20 * 3600)
     test.tell_many((one, 1.0) for one in answers if one.name == "slow" and rng.random() < 0.7)
-    clock.pass_(5 * 3600)
+    clock.pass_(8 * 3600)
     look = look_at(test)
     assert look.settled
     assert look.rewards_until is None

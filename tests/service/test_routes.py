@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Any
 
@@ -224,3 +224,21 @@ def test_what_others_create_in_the_storage_is_found(tmp_path: Any) -> None:
         assert client.get(BASE).status_code == 404
         with sa.create_experiment("shop", ["A", "B"], sa.Steady(), 10, url, missing="drop"):
             assert client.get(BASE).status_code == 200
+
+
+def test_a_sender_with_a_wrong_clock_says_when_it_sent(client: InProcess) -> None:
+    client.post("/v1/experiments", SHOP | {"reward_window": 60})
+    ids = [client.post(f"{BASE}/assignments", {"unit": f"u{i}"}).json()["id"] for i in range(3)]
+    wrong = datetime.now(UTC) - timedelta(hours=2)
+    at = {"at": (wrong - timedelta(seconds=1)).isoformat()}
+    alone = client.post(f"{BASE}/rewards", {"assignment": ids[0], "reward": 1.0} | at)
+    assert alone.status_code == 422
+    assert "before its assignment" in alone.json()["detail"]
+    sent = {"sent": wrong.isoformat()}
+    one = client.post(f"{BASE}/rewards", {"assignment": ids[0], "reward": 1.0} | at | sent)
+    assert one.status_code == 201
+    rewards = [{"assignment": id, "reward": 1.0} | at for id in ids[1:]]
+    many = client.post(f"{BASE}/rewards:batch", {"rewards": rewards} | sent)
+    assert [answer["status"] for answer in many.json()["rewards"]] == ["stored", "stored"]
+    bad = client.post(f"{BASE}/rewards", {"assignment": ids[0], "reward": 1.0, "at": "noon"})
+    assert "at is 'noon'; expected a time" in bad.json()["detail"]
