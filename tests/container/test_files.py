@@ -7,6 +7,7 @@ import shlex
 import tomllib
 
 from steadyarm.service.serving import GRACE
+from steadyarm.service.settings import ServiceSettings
 from tests.container.reading import (
     ROOT,
     compose,
@@ -14,6 +15,7 @@ from tests.container.reading import (
     image_command,
     image_environment,
     last_stage,
+    page,
     page_commands,
 )
 
@@ -87,6 +89,25 @@ def test_no_password_is_written_down_and_none_can_be_forgotten() -> None:
     (reference,) = asked
     assert re.fullmatch(r"\$\{POSTGRES_PASSWORD:\?.+\}", reference)
     assert any(line.startswith('echo "POSTGRES_PASSWORD=$(') for line in page_commands())
+
+
+def test_what_a_proxy_needs_can_be_written_into_env() -> None:
+    given = compose()["services"]["service"]["environment"]
+    names = {
+        name: value for name, value in given.items() if name.startswith("STEADYARM_") and value
+    }
+
+    def filled(**written: str) -> ServiceSettings:
+        def value(found: re.Match[str]) -> str:
+            return written.get(found[1], found[2])
+
+        variables = {n: re.sub(r"\$\{(\w+):-(.*)\}", value, text) for n, text in names.items()}
+        return ServiceSettings.from_environment(image_environment() | variables)
+
+    assert (filled().https, filled().allowed_hosts) == (False, ())
+    shown = re.findall(r"`(STEADYARM_\w+)=([\w.]+)`", page())
+    settings = filled(**dict(shown))
+    assert (settings.https, settings.allowed_hosts) == (True, ("tests.example.org",))
 
 
 def test_every_service_that_the_page_names_exists() -> None:

@@ -349,3 +349,9 @@ def test_two_real_workers_know_each_others_cookies(
             if len(workers) == 2:
                 break
         assert len(workers) == 2
+        found = re.search(r'name="csrf" value="([^"]+)"', answer.text)
+        assert found
+        out = httpx.post(f"{server.url}/sign-out", data={"csrf": found[1]}, cookies=cookies)
+        assert out.status_code == 303
+        after = [httpx.get(server.url + STOP, cookies=cookies) for _ in range(30)]
+        assert {one.status_code for one in after} == {303}  # whichever worker answers

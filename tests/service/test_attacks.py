@@ -1,0 +1,353 @@
+"""The attack list: ways in that were tried on a real service, each with what it must answer.
+
+Slow connections are in the tests of serving, formulas in the tests of exports.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shlex
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from steadyarm.cli.main import build_parser, main
+from steadyarm.dashboard.app import create_app
+from steadyarm.errors import InvalidInputError
+from steadyarm.service import auth, service
+from steadyarm.service.serving import _config
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages import open_storage
+from steadyarm.storages.records import Scope
+from tests.service.clients import SHOP, in_process
+
+GUIDE = (Path(__file__).parents[2] / "docs/guides/security.md").read_text()
+SECRET = "a secret of the workers alone"
+
+
+@contextmanager
+def listening(storage: str, **given: Any) -> Iterator[str]:
+    """One worker on real sockets, as `steadyarm serve` sets it up; its address."""
+    usual: dict[str, Any] = {"access_log": False, "warm": False, "secret": SECRET}
+    settings = ServiceSettings(**(usual | given), storage=storage)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        app = create_app(open_storage(storage), settings)
+        server = uvicorn.Server(_config(app, settings))
+        thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens count soon after they come and go."""
+    monkeypatch.setattr(service, "RELOAD", 0.05)
+
+
+def add_token(storage: str, name: str, scope: Scope = "admin") -> str:
+    with closing(open_storage(storage)) as opened:
+        token, record = auth.new_token(name, scope)
+        opened.add_token(record)
+    return token
+
+
+def raw(url: str, *lines: str, body: str = "") -> tuple[int, str]:
+    """Send these very lines; the status, and all that was answered."""
+    host, port = url.removeprefix("http://").split(":")
+    head = [*lines, f"Content-Length: {len(body)}", "Connection: close", "", body]
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall("\r\n".join(head).encode())
+        told = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    return int(told.split()[1]), told
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+DIRECT = ("GET /v1/experiments HTTP/1.1", "Host: localhost")
+FROM_ELSEWHERE = {
+    "name of another host": ("GET /v1/experiments HTTP/1.1", "Host: tests.example.org"),
+    "name like ours": ("GET /v1/experiments HTTP/1.1", "Host: localhost.example.org"),
+    "name behind ours": ("GET /v1/experiments HTTP/1.1", "Host: localhost:8000@example.org"),
+    "two names": (*DIRECT, "Host: tests.example.org"),
+    "no name": ("GET /v1/experiments HTTP/1.1", "Accept: */*"),
+    "a proxy's version": ("GET /v1/experiments HTTP/1.0", "Host: localhost"),
+    "page of another site": (*DIRECT, "Origin: https://tests.example.org"),
+    **{
+        line.partition(":")[0]: (*DIRECT, line)
+        for line in (
+            *("Forwarded: for=10.1.2.3", "X-Forwarded-For: 127.0.0.1", "x-forwarded-proto: https"),
+            *("X-Forwarded-Host: localhost", "X-Real-IP: 127.0.0.1", "Via: 1.1 proxy"),
+            *("CF-Connecting-IP: 10.1.2.3", "True-Client-IP: 10.1.2.3", "X-Envoy-Internal: true"),
+        )
+    },
+}
+
+
+def test_before_the_first_token_only_direct_connections_get_in(tmp_path: Path) -> None:
+    with listening(f"sqlite:///{tmp_path}/a.db") as url:
+        for host in ("localhost", "LOCALHOST:8000", "127.0.0.1", "127.8.8.8:1", "[::1]:8000"):
+            assert raw(url, DIRECT[0], f"Host: {host}")[0] == 200, host
+        assert raw(url, *DIRECT, "Origin: http://localhost:3000")[0] == 200
+        for what, lines in FROM_ELSEWHERE.items():
+            status, told = raw(url, *lines)
+            assert status in (400, 403, 421), what
+            if status == 403:
+                assert "steadyarm token create" in told, what
+            page = lines[0].replace("/v1/experiments", "/"), *lines[1:]
+            assert raw(url, *page, "Accept: text/html")[0] in (400, 403, 421), what
+        status, _ = raw(
+            *(url, "POST /v1/experiments HTTP/1.1", "Host: localhost", "X-Forwarded-For: ::1"),
+            body=json.dumps(SHOP),
+        )
+        assert status == 403
+        assert json.loads(raw(url, *DIRECT)[1].rpartition("\r\n")[2])["experiments"] == []
+
+
+def test_before_the_first_token_another_machine_does_not_get_in() -> None:
+    with in_process() as client:
+        assert client.get("/v1/experiments").status_code == 200
+        transport: Any = client._client._transport
+        transport.client = ("10.1.2.3", 5)
+        answer = client.get("/v1/experiments", headers={"Host": "localhost"})
+        assert answer.status_code == 403
+        assert "another machine" in answer.json()["detail"]
+
+
+def test_removing_the_last_token_lets_nobody_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = f"sqlite:///{tmp_path}/a.db"
+    at = ["--storage", storage]
+    token = add_token(storage, "me")
+    add_token(storage, "shop", "write")
+    attack = ("POST /v1/experiments HTTP/1.1", "Host: localhost", "Content-Type: application/json")
+    with listening(storage, allowed_hosts=("localhost",)) as url:
+        assert httpx.get(f"{url}/metrics", headers=bearer(token) | {"Host": "localhost"}).is_success
+        assert main(["token", "remove", "me", *at]) == 1
+        assert "nobody could create or change" in capsys.readouterr().err
+        assert main(["token", "remove", "me", "--lock-out", *at]) == 0
+        assert main(["token", "remove", "shop", *at]) == 1
+        assert main(["token", "remove", "shop", "--lock-out", *at]) == 0
+        time.sleep(0.3)
+        for more in ((), ("X-Forwarded-For: 10.1.2.3",), (f"Authorization: Bearer {token}",)):
+            status, told = raw(url, *attack, *more, body=json.dumps(SHOP))
+            assert status == 401
+            assert "steadyarm token create" in told
+        for path in ("/", "/sign-in"):
+            asked = (f"GET {path} HTTP/1.1", "Host: localhost", "Accept: text/html")
+            status, told = raw(url, *asked)
+            assert status == 401
+            assert "steadyarm token create" in told
+    with listening(storage) as url:  # nor does a restart
+        assert raw(url, *attack, body=json.dumps(SHOP))[0] == 401
+        new = add_token(storage, "again")
+        time.sleep(0.3)
+        assert httpx.get(f"{url}/v1/experiments", headers=bearer(new)).json()["experiments"] == []
+    with closing(open_storage(storage)) as opened:
+        done = [(entry.action, entry.detail["name"]) for entry in opened.audit()]
+    created, removed = "token.created", "token.removed"
+    names = [(created, "me"), (created, "shop"), (removed, "me"), (removed, "shop")]
+    assert done == [*names, (created, "again")]
+
+
+def test_a_copied_cookie_ends_with_signing_out_on_every_worker(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path}/a.db"
+    token = add_token(storage, "me")
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(listening(storage, port=8000)) for _ in range(2))
+        person = stack.enter_context(httpx.Client(base_url=one, headers={"Accept": "text/html"}))
+        thief = stack.enter_context(httpx.Client(base_url=other, headers={"Accept": "text/html"}))
+        key = _key(person, "/sign-in")
+        assert person.post("/sign-in", data={"csrf": key, "token": token}).status_code == 303
+        thief.cookies.update(dict(person.cookies))
+        stolen = _key(thief, "/new")
+        with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+            rows = database.execute("SELECT id, token FROM steadyarm_sessions").fetchall()
+        assert [len(value) for value in rows[0]] == [64, 64]
+        inside = next(iter(thief.cookies.values())).partition(".")[0]
+        assert rows[0][0] not in inside
+        assert person.post("/sign-out", data={"csrf": _key(person, "/new")}).status_code == 303
+        person.cookies.update(dict(thief.cookies))
+        for client in (thief, person):
+            assert client.get("/new").headers["location"] == "/sign-in?next=/new"
+            sent = client.post("/new", data={"csrf": stolen, "name": "x"})
+            assert sent.headers["location"] == "/sign-in"
+
+
+def _key(client: httpx.Client, path: str) -> str:
+    found = re.search(r'name="csrf" value="([^"]+)"', client.get(path).text)
+    assert found
+    return found[1]
+
+
+def test_assignments_of_another_experiment_are_not_known(tmp_path: Path) -> None:
+    storage = open_storage(f"sqlite:///{tmp_path}/a.db")
+    with in_process(storage) as client:
+        ids = {}
+        for name in ("ours", "theirs"):
+            assert client.post("/v1/experiments", SHOP | {"name": name}).status_code == 201
+            given = client.post(f"/v1/experiments/{name}/assignments", {"unit": f"{name} 1"})
+            ids[name] = given.json()["id"]
+        (tag, *place, check), foreign = ids["ours"].split("-"), ids["theirs"].split("-")
+        forged = [
+            ids["theirs"],
+            "-".join([tag, *foreign[1:]]),  # their unit at our place
+            "-".join([tag, *place, foreign[-1]]),
+            "-".join([foreign[0], *place, check]),
+            *(f"{tag}-{segment}-{at}-{check}" for segment, at in ((0, 1), (1, 0), (-1, 0))),
+            *(f"{tag}-{segment}-{at}-{check}" for segment, at in ((2**40, 0), (0, 2**40))),
+            ids["ours"] + "0",
+            ids["ours"].upper(),
+        ]
+        rewards = [{"assignment": id_, "reward": 1} for id_ in forged]
+        for told in (*rewards, {"unit": "theirs 1", "reward": 1}):
+            answer = client.post("/v1/experiments/ours/rewards", told)
+            assert answer.status_code == 404, told
+            assert answer.json()["type"] == "urn:steadyarm:problem:unknown-assignment"
+        assert [summary.rewarded for summary in storage.summaries()] == [0, 0]
+        mine = client.post("/v1/experiments/ours/rewards", {"assignment": ids["ours"], "reward": 1})
+        assert mine.status_code == 201
+
+
+def test_guessing_tokens_is_limited_and_who_has_one_passes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = open_storage("memory")
+    token, record = auth.new_token("me", "admin")
+    storage.add_token(record)
+    now = [1000.0]
+    with in_process(storage) as client, caplog.at_level(logging.WARNING, "steadyarm.service"):
+        client.app.state.service.guard._failures = auth.Failures(lambda: now[0])
+        guess = bearer("sa_" + "x" * 43)
+        found = [client.get("/v1/experiments", headers=guess) for _ in range(auth.FAILURES + 10)]
+        assert [one.status_code for one in found] == [401] * auth.FAILURES + [429] * 10
+        assert found[-1].json()["type"] == "urn:steadyarm:problem:too-many-failures"
+        assert found[-1].headers["retry-after"] == "60"
+        assert client.get("/v1/experiments", headers=bearer(token)).status_code == 200
+        assert client.get("/v1/experiments").status_code == 401  # no guess
+        now[0] += 45
+        assert client.get("/v1/experiments", headers=guess).headers["retry-after"] == "15"
+        assert len(caplog.records) == 1
+        now[0] += 15
+        assert client.get("/v1/experiments", headers=guess).status_code == 401
+
+
+def test_failures_of_many_addresses_are_bounded_and_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    failures = auth.Failures(lambda: now[0])
+    for i in range(auth.ADDRESSES + 100):
+        assert failures.add(f"10.0.{i // 250}.{i % 250}") == 0
+    assert len(failures) == auth.ADDRESSES
+    for host in range(auth.FAILURES):
+        assert failures.add(f"2001:db8:1:2::{host:x}") == 0
+    assert failures.add("2001:db8:1:2:ffff::1") == 60  # one subscriber has 2⁶⁴ addresses
+    assert failures.add("2001:db8:1:3::1") == 0
+    assert [failures.add("unix socket") for _ in range(21)][-1] == 60
+    assert [failures.add("::ffff:10.9.9.9") for _ in range(21)][-1] == 60
+    assert failures.add("10.9.9.9") == 60
+    assert len(caplog.records) == 1
+    now[0] = 60.0
+    assert [failures.add("10.9.9.9") for _ in range(21)] == [0] * 20 + [60]
+    assert len(caplog.records) == 2
+
+
+HOSTS = ("tests.example.org", "10.0.0.7", "fd00::7")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "headers", "status"),
+    [
+        (HOSTS, {"Host": "tests.example.org"}, 200),
+        (HOSTS, {"Host": "Tests.Example.ORG.:443", "X-Forwarded-For": "10.1.2.3"}, 200),
+        (HOSTS, {"Host": "10.0.0.7:8000"}, 200),
+        (HOSTS, {"Host": "[fd00::7]:8000"}, 200),
+        (HOSTS, {"Host": "evil.example"}, 421),
+        (HOSTS, {"Host": "localhost"}, 421),
+        (HOSTS, {"Host": "x.tests.example.org"}, 421),
+        (HOSTS, {"Host": "evil.example", "X-Forwarded-Host": "tests.example.org"}, 421),
+        ((), {"Host": "tests.example.org"}, 200),
+        ((), {"Host": "localhost", "X-Forwarded-For": "10.1.2.3"}, 200),
+        ((), {"Host": "tests.example.org", "X-Forwarded-For": "10.1.2.3"}, 421),
+    ],
+)
+def test_names_of_the_service_are_declared(
+    allowed: tuple[str, ...], headers: dict[str, str], status: int
+) -> None:
+    storage = open_storage("memory")
+    token, record = auth.new_token("me", "admin")
+    storage.add_token(record)
+    with in_process(storage, allowed_hosts=allowed) as client:
+        answer = client.get("/v1/experiments", headers=headers | bearer(token))
+        assert answer.status_code == status
+        if status == 421:
+            assert answer.json()["type"] == "urn:steadyarm:problem:misdirected"
+            assert f"--allowed-host {headers['Host']}" in answer.json()["hint"]
+            assert client.get("/openapi.json", headers=headers).status_code == 421
+        for path in ("/healthz", "/readyz"):
+            assert client.get(path, headers=headers).status_code == 200
+
+
+def test_what_is_no_name_of_a_host_is_told() -> None:
+    for wrong in ("https://example.org", "example.org:443", "a b", "*.example.org", ""):
+        with pytest.raises(InvalidInputError, match="without scheme and port"):
+            ServiceSettings(allowed_hosts=(wrong,))
+    settings = ServiceSettings(allowed_hosts=HOSTS)
+    assert ServiceSettings.from_environment(settings.to_environment()) == settings
+    none = ServiceSettings().to_environment()
+    assert ServiceSettings.from_environment(none).allowed_hosts == ()
+
+
+def test_the_proxy_of_the_guide_works_and_opens_nothing(tmp_path: Path) -> None:
+    block = re.search(r"```nginx\n(.*?)```", GUIDE, re.DOTALL)
+    command = re.search(
+        r"^(STEADYARM_HTTPS=true) (steadyarm serve .*?)( *#.*)?$", GUIDE, re.MULTILINE
+    )
+    assert block
+    assert command
+    values = {"$host": "tests.example.org", "$remote_addr": "10.1.2.3", "$scheme": "https"}
+    values["$proxy_add_x_forwarded_for"] = "10.1.2.3"
+    passed = dict(re.findall(r"proxy_set_header (\S+) +(\S+);", block[1]))
+    headers = {name: values[value] for name, value in passed.items()}
+    version = re.search(r"proxy_http_version (\S+);", block[1])
+    assert version
+    args = build_parser().parse_args(shlex.split(command[2])[1:])
+    asked = (
+        f"GET /v1/experiments HTTP/{version[1]}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    )
+    storage = f"sqlite:///{tmp_path}/a.db"
+    with listening(storage, allowed_hosts=tuple(args.allowed_hosts), https=True) as url:
+        assert raw(url, *asked)[0] == 403
+        assert (
+            raw(url, *(line.replace("tests.example.org", "localhost") for line in asked))[0] == 421
+        )
+        token = add_token(storage, "me")
+        time.sleep(0.3)
+        assert raw(url, *asked)[0] == 401
+        assert raw(url, *asked, f"Authorization: Bearer {token}")[0] == 200
+        page = asked[0].replace("/v1/experiments", "/sign-in"), *asked[1:], "Accept: text/html"
+        status, told = raw(url, *page)
+        assert status == 200
+        assert "__Host-steadyarm-" in told
