@@ -282,7 +282,7 @@ HOSTS = ("tests.example.org", "10.0.0.7", "fd00::7")
         (HOSTS, {"Host": "tests.example.org"}, 200),
         (HOSTS, {"Host": "Tests.Example.ORG.:443", "X-Forwarded-For": "10.1.2.3"}, 200),
         (HOSTS, {"Host": "10.0.0.7:8000"}, 200),
-        (HOSTS, {"Host": "[fd00::7]:8000"}, 200),
+        (HOSTS, {"Host": "[FD00:0::7]:8000"}, 200),
         (HOSTS, {"Host": "evil.example"}, 421),
         (HOSTS, {"Host": "localhost"}, 421),
         (HOSTS, {"Host": "x.tests.example.org"}, 421),

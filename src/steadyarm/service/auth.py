@@ -16,6 +16,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from steadyarm.service.problems import RefusedError
@@ -33,6 +34,7 @@ RANKS: dict[Scope, int] = {"read": 1, "write": 2, "admin": 3}
 CREATE = "steadyarm token create --name NAME --scope admin"
 
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\\\[\]]+)(?::[0-9]*)?")
+LONGEST = 260  # bytes of a header's name, or of a host's with its port, that are looked at
 FREE = ("/healthz", "/readyz")  # load balancers ask for them by an address
 # What proxies, load balancers and content delivery networks add to requests that they pass on.
 FORWARDING = frozenset(
@@ -157,7 +159,7 @@ class Guard:
     def check_host(self, scope: Any) -> None:
         """Refuse requests under a name that is not declared; undeclared, those from a proxy."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        host = _host(hosts[0].decode("latin-1")) if len(hosts) == 1 else ""
+        host = _host(hosts[0][:LONGEST]) if len(hosts) == 1 else ""
         if self._allowed:
             if host in self._allowed:
                 return
@@ -230,12 +232,12 @@ def _why_not_direct(scope: Any) -> str:
         return "this request came over HTTP/1.0, as proxies send it"
     if not is_loopback(_peer(scope)):
         return "this request came from another machine"
-    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    if len(hosts) != 1 or not is_loopback(_host(hosts[0])):
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1 or not is_loopback(_host(hosts[0][:LONGEST])):
         return "this request has another name in its Host header"
     # A page of another site, open in a browser on this machine, must not get in.
     origin = header_of(scope, b"origin")
-    if origin and not is_loopback(_host(origin.partition("://")[2])):
+    if origin and not is_loopback(_host(origin.partition("://")[2].encode("latin-1")[:LONGEST])):
         return "this request was sent by a page of another site"
     return ""
 
@@ -243,9 +245,14 @@ def _why_not_direct(scope: Any) -> str:
 def _forwarding(scope: Any) -> str:
     """The first header that a proxy added; empty if there is none."""
     for name, _ in scope["headers"]:
-        if name in FORWARDING or name.startswith(FORWARDING_PREFIXES):
-            return str(name, "latin-1")
+        if _is_forwarding(name[:LONGEST]):
+            return str(name[:LONGEST], "latin-1")
     return ""
+
+
+@lru_cache(1024)  # every request has the same few
+def _is_forwarding(name: bytes) -> bool:
+    return name in FORWARDING or name.startswith(FORWARDING_PREFIXES)
 
 
 def _peer(scope: Any) -> str:
@@ -254,14 +261,19 @@ def _peer(scope: Any) -> str:
     return str(client[0]) if client else ""
 
 
-def _host(header: str) -> str:
+@lru_cache(256)
+def _host(header: bytes) -> str:
     """The name in a Host header, without the port; empty if it is not proper."""
-    found = HOST.fullmatch(header)
+    found = HOST.fullmatch(header.decode("latin-1"))
     return _plain(found[1]) if found else ""
 
 
 def _plain(host: str) -> str:
-    return host.strip("[]").rstrip(".").lower()
+    """A name or address as it is compared with others."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).compressed
+    except ValueError:
+        return host.rstrip(".").lower()
 
 
 def _network(address: str) -> str:

@@ -114,7 +114,7 @@ def _answers(route: Route) -> dict[str, Any]:
 def _errors(route: Route) -> dict[str, Any]:
     statuses = {500, *route.errors}
     if route.scope is not None:
-        statuses |= {401, 403, 503}
+        statuses |= {401, 403, 421, 429, 503}
     if "{" in route.path:
         statuses.add(404)
     if route.body is not None:
