@@ -71,7 +71,14 @@ class LeaseExpiredError(SteadyArmError, RuntimeError):
 
 
 class StorageError(SteadyArmError, ConnectionError):
-    """The database cannot be reached or does not answer; nothing was stored."""
+    """The database cannot be reached or does not answer; nothing was stored.
+
+    Attributes
+    ----------
+    reason : why, without addresses and names, so that anybody may read it
+    """
+
+    reason = "the storage does not answer"
 
 
 class StorageVersionError(SteadyArmError, RuntimeError):

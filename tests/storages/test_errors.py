@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_locked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "WAIT", 0.05)
+    monkeypatch.setattr(engine_module, "LOCK", 0.05)
     path = tmp_path / "storage.db"
     storage = open_storage(f"sqlite:///{path}")
     other = sqlite3.connect(path, isolation_level=None)
@@ -131,5 +131,5 @@ def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:
         return storage._database.read(lambda c: c.execute(text(f"PRAGMA {name}")).scalar())
 
     assert (pragma("journal_mode"), pragma("synchronous"), pragma("mmap_size")) == ("wal", 2, 0)
-    assert pragma("busy_timeout") == 30_000
+    assert pragma("busy_timeout") == 5_000
     storage.close()

@@ -96,15 +96,15 @@ def test_a_forked_process_opens_connections_of_its_own(
     storage: SQLStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Any] = []
-    storage.check()
+    storage.tokens()
     event.listen(storage._database.engine, "connect", lambda new, record: opened.append(new))
-    storage.check()
+    storage.tokens()
     assert len(opened) == 0
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: -1)
-        storage.check()
-        storage.check()
-    storage.check()
+        storage.tokens()
+        storage.tokens()
+    storage.tokens()
     assert len(opened) == 2  # one in the child, and one back in the parent
     assert len(engine_module.INHERITED) == 2
     for inherited in engine_module.INHERITED:

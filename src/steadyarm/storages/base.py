@@ -71,6 +71,7 @@ from steadyarm.storages.records import (
     LogRow,
     Outcome,
     Progress,
+    Pruned,
     SegmentRecord,
     SessionRecord,
     Snapshot,
@@ -193,8 +194,9 @@ class Storage(ABC):
 
         Gives the assignment that counts for each: the reported one; or, if the unit has another,
         that one (not new), and the position stays with the lease; or None if the position is not
-        the lease's any more. Reporting the same again changes nothing. WrongStateError if the
-        experiment is archived; in any other state what was handed out in time counts.
+        the lease's any more. Reporting the same again changes nothing, up to a day after the
+        lease's end. WrongStateError if the experiment is archived; in any other state what was
+        handed out in time counts.
         """
 
     @abstractmethod
@@ -297,7 +299,24 @@ class Storage(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Return if the storage answers, raise StorageError if not."""
+        """Return if the storage takes durable writes, raise StorageError if not.
+
+        Proves it by a write, at most once a second: what it has found is said again in between.
+        Ends within three seconds.
+        """
+
+    @abstractmethod
+    def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
+        """Give expired leases back, and remove what nobody needs any more.
+
+        That is: leases that ended more than a day ago and those of archived experiments, and
+        expired sessions. Not one transaction, but many: traffic goes on meanwhile, and what an
+        interrupted call has left the next one removes.
+
+        archived_before : a time; experiments that were archived before it are deleted with all
+            that belongs to them, except the audit log
+        dry : only say which experiments would be deleted
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import chain, islice
+from itertools import chain, count, islice
 from threading import RLock
 from typing import Any
 
@@ -35,6 +35,7 @@ from steadyarm.storages.records import (
     LogRow,
     Outcome,
     Progress,
+    Pruned,
     SegmentRecord,
     SessionRecord,
     Snapshot,
@@ -64,6 +65,7 @@ class MemoryStorage(Storage):
         self._books: dict[int, Books] = {}
         self._keys: dict[str, int] = {}
         self._access = AccessBooks()
+        self._unused = count(1)
 
     def create(
         self,
@@ -306,7 +308,32 @@ class MemoryStorage(Storage):
         return time.time_ns() // 1000
 
     def check(self) -> None:
-        """See `Storage.check`."""
+        """See `Storage.check`; memory takes what it is given."""
+
+    def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
+        """See `Storage.prune`."""
+        with self._lock:
+            old = {} if archived_before is None else self._archived(archived_before)
+            if dry:
+                return Pruned(0, 0, 0, tuple(old.values()))
+            positions = sum(books.reclaim(now) for books in self._books.values())
+            rows = 0
+            for books in self._books.values():
+                if books.record.state == "archived":
+                    rows += len(books.leases)
+                    books.leases.clear()
+            for key, name in old.items():
+                del self._books[key], self._keys[name]
+            return Pruned(positions, rows, 0, tuple(old.values()))
+
+    def _archived(self, before: int) -> dict[int, str]:
+        """Names by key of archived experiments that nobody has used since a time."""
+        return {
+            key: books.record.name
+            for key, books in self._books.items()
+            if books.record.state == "archived"
+            and max(books.record.created, books.summary().last or 0) < before
+        }
 
     def close(self) -> None:
         """See `Storage.close`; what is in memory stays there."""
@@ -325,8 +352,9 @@ class MemoryStorage(Storage):
             )
 
     def _add(self, books: Books) -> ExperimentRecord:
-        name, key = books.record.name, len(self._books) + 1
+        name = books.record.name
         self._check_free(name)
+        key = next(self._unused)
         books.record = replace(books.record, key=key)
         self._books[key], self._keys[name] = books, key
         return books.record

@@ -269,10 +269,10 @@ class Books:
                 if number_of(segment.index, position) not in self.rows:
                     heappush(self.released, number_of(segment.index, position))
 
-    def reclaim(self, now: int) -> None:
-        """Take back leases that have expired."""
-        for lease in [lease.id for lease in self.leases.values() if lease.expires <= now]:
-            self.release(lease)
+    def reclaim(self, now: int) -> int:
+        """Take back leases that have expired; how many places that is."""
+        expired = [lease.id for lease in self.leases.values() if lease.expires <= now]
+        return sum(self.release(lease) for lease in expired)
 
     def reported(self, lease: int, position: int, unit: str) -> Assigned | None:
         """The assignment that counts, if it is known already."""

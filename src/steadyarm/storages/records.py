@@ -30,6 +30,7 @@ __all__ = [
     "LogRow",
     "Outcome",
     "Progress",
+    "Pruned",
     "Scope",
     "SegmentRecord",
     "SessionRecord",
@@ -178,6 +179,24 @@ class Summary:
     late: int
     started: int | None
     last: int | None
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What `Storage.prune` has removed, or would.
+
+    Attributes
+    ----------
+    positions : of leases that had run out, given back
+    leases : rows of leases that ended long ago, or of archived experiments
+    sessions : of people whose sign-in had run out
+    experiments : names of those that were deleted
+    """
+
+    positions: int
+    leases: int
+    sessions: int
+    experiments: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)

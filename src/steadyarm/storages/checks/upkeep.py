@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from steadyarm.errors import UnknownExperimentError
 from steadyarm.storages.checks.bench import (
+    HOUR,
     NOW,
     Check,
     Open,
@@ -10,6 +12,7 @@ from steadyarm.storages.checks.bench import (
     busy,
     decided,
     leased,
+    refused,
     running,
 )
 from steadyarm.storages.checks.looking import every, everything, numbers_of, tallied
@@ -63,6 +66,33 @@ def check_experiments_apart(open_storage: Open) -> None:
     assert everything(storage, one) == before, "work on one experiment changed another"
 
 
+def check_pruned(open_storage: Open) -> None:
+    """`prune` gives expired leases back and deletes archived experiments; others stay."""
+    storage = open_storage()
+    one, two, three = busy(storage, "one"), busy(storage, "two"), busy(storage, "three")
+    before = everything(storage, one)[:-1]
+    for key in (two, three):
+        storage.move(key, "stopped")
+        storage.move(key, "archived")
+    later, ended = NOW + HOUR, NOW + 2 * HOUR
+    assert storage.prune(NOW, later, dry=True).experiments == ("two", "three"), "not both"
+    assert storage.prune(NOW, NOW).experiments == (), "deleted what was in use after that time"
+    assert len(storage.experiments()) == 3, "a dry run deletes"
+    out = sum(map(len, storage.leases(one)))
+    assert 0 < storage.prune(ended - 1).positions < out, "not only the expired went back"
+    pruned = storage.prune(ended, later)
+    assert pruned.experiments == ("two", "three"), "not what the dry run said"
+    assert pruned.positions > 0, "an expired lease did not go back"
+    assert storage.leases(one) == (), "expired leases are still out"
+    assert everything(storage, one)[:-1] == before, "pruning changed more than leases"
+    assert [e.name for e in storage.experiments()] == ["one"], "not those were deleted"
+    for key in (two, three):
+        refused(UnknownExperimentError, "reading what was deleted", storage.log, key)
+    assert busy(storage, "two") not in (one, two, three), "a key is used again"
+    again = storage.prune(NOW, later)
+    assert (again.positions, again.leases, again.experiments) == (0, 0, ()), "pruned twice"
+
+
 def check_answers(open_storage: Open) -> None:
     """`check` returns on a storage that works, as often as it is asked."""
     storage = open_storage()
@@ -75,5 +105,6 @@ CHECKS: tuple[Check, ...] = (
     check_many_at_once,
     check_reopened,
     check_experiments_apart,
+    check_pruned,
     check_answers,
 )

@@ -1,11 +1,20 @@
-"""Connections and transactions; the one border at which errors of drivers become ours."""
+"""Connections and transactions; the one border at which errors of drivers become ours.
+
+Every call ends: waiting for a lock, a connection or an answer has a deadline here, also if the
+server is frozen and never answers. And nothing is acknowledged that went into an SQLite file which
+was deleted or replaced meanwhile.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from threading import RLock, local
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -21,22 +30,34 @@ from sqlalchemy.pool import QueuePool
 
 from steadyarm.errors import InvalidInputError, StorageError
 
-__all__ = ["Database", "shown"]
+__all__ = ["Database", "file_of", "shown"]
 
 T = TypeVar("T")
 
-WAIT = 30  # seconds to wait for locks of SQLite, and for a connection of the pool
+# Seconds; all are shorter than the 15 after which the service gives up on a request.
+LOCK = 5.0  # to wait for locks, for a connection of the pool, or for a new one
+STATEMENT = 10.0  # for one statement on the server
+CALL = 12.0  # for a whole call with all its tries, counted by the client
+IDLE = 60.0  # after which the server ends a transaction in which nothing happens
+TCP = {  # what keeps a connection from waiting for a machine that is gone
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": int(1000 * STATEMENT),
+}
 TRIES = 5  # of a transaction that got in the way of another
 SHARDS = 16  # see schema.tallies
 
 BUSY = {5, 6}  # SQLite's codes: locked by another process, by another connection
+DAMAGED = {11, 26}  # SQLite's: malformed, not a database
 DEADLOCK = {"40001", "40P01"}  # PostgreSQL's: could not serialize, deadlock
 INHERITED: list[Any] = []  # connections of a parent process: closed here, they would end there
 PRAGMAS = ("synchronous=FULL", "cache_size=-65536", "mmap_size=0")
 
 HINTS: dict[int | str, str] = {
-    5: f"another process has kept it locked for {WAIT} s",
-    6: f"another connection has kept it locked for {WAIT} s",
+    5: "another process has kept it locked for too long; end it, or try again",
+    6: "another connection has kept it locked for too long; try again",
     8: "it cannot be written; check the permissions of the file and its folder",
     10: "reading or writing the file failed; check the disk",
     11: "the file is damaged; restore it from a backup",
@@ -50,7 +71,13 @@ HINTS: dict[int | str, str] = {
     "42P01": "tables are missing; look at them with: steadyarm storage status",
     "53100": "the disk of the server is full",
     "53300": "the server has no connection left; raise max_connections or use fewer workers",
+    "55P03": f"another transaction has kept a lock for {LOCK:g} s; try again",
+    "57014": f"the server took longer than {STATEMENT:g} s; try again, or look at its load",
+    "": "check that the server runs and can be reached from here",  # no answer has a state
 }
+
+NOWHERE = (-1, -1)  # device and inode of no file
+_call = local()  # when the call of this thread must have ended
 
 
 def shown(url: URL) -> str:
@@ -67,6 +94,20 @@ def shown(url: URL) -> str:
     return hidden.replace("%2A%2A%2A", "***")
 
 
+def file_of(url: URL) -> Path | None:
+    """The file of an SQLite database, absolute; None of others.
+
+    Examples
+    --------
+    >>> from sqlalchemy.engine import make_url
+    >>> str(file_of(make_url("sqlite:////var/steadyarm.db")))
+    '/var/steadyarm.db'
+    """
+    if url.get_backend_name() != "sqlite":
+        return None
+    return Path(os.path.abspath((url.database or "").removeprefix("file:")))
+
+
 class Database:
     """One database: whole transactions, tried again when they collide.
 
@@ -74,14 +115,25 @@ class Database:
     ----------
     shown : the URL without its password
     sqlite : SQLite, where whoever writes is alone; else PostgreSQL
+    file : of SQLite, else None
     shard : of `tallies`, to which this object adds
+    reopened : called when another file is at the path of an SQLite database than was opened;
+        raises if that one cannot be used
+    written : when a transaction last changed something, by the monotonic clock; of SQLite only
+    damaged : when the driver last found the file damaged, the same
     """
 
     def __init__(self, url: URL) -> None:
         self.url = url
         self.shown = shown(url)
         self.sqlite = url.get_backend_name() == "sqlite"
-        self.engine = _sqlite(url) if self.sqlite else _postgres(url)
+        self.file = file_of(url)
+        self.reopened: Callable[[], object] = lambda: None
+        self.written = self.damaged = -inf
+        self._opened: tuple[int, int] | None = None  # the file that connections are to
+        self._wal: tuple[int, int] | None = None  # its write-ahead log
+        self._opening = RLock()
+        self.engine = self._sqlite(url) if self.sqlite else _postgres(url)
         self.shard = 0 if self.sqlite else random.SystemRandom().randrange(SHARDS)
         reading: dict[str, Any] = {} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
         self._reader = self.engine.execution_options(**reading)
@@ -90,13 +142,22 @@ class Database:
         looking: dict[str, Any] = {} if self.sqlite else {"isolation_level": "AUTOCOMMIT"}
         self._looker = self.engine.execution_options(**looking)
 
-    def write(self, work: Callable[[Connection], T], tries: int = TRIES) -> T:
-        """Do work in one transaction, again if another one got in its way."""
-        return self._run(self._writer, work, tries)
+    def write(
+        self,
+        work: Callable[[Connection], T],
+        tries: int = TRIES,
+        seconds: float | None = None,
+    ) -> T:
+        """Do work in one transaction, again if another one got in its way.
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+        seconds : in which all of it must have ended; None for `CALL`, `inf` for work that may take
+            long, such as an upgrade
+        """
+        return self._run(self._writer, work, tries, seconds)
+
+    def read(self, work: Callable[[Connection], T], seconds: float | None = None) -> T:
         """Do work that only reads, all of it as of one moment."""
-        return self._run(self._reader, work, TRIES)
+        return self._run(self._reader, work, TRIES, seconds)
 
     def look(self, work: Callable[[Connection], T]) -> T:
         """Do work that is one statement that reads: it needs no transaction around it."""
@@ -110,35 +171,141 @@ class Database:
             if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
 
-        self._run(outside, work, tries=10_000)  # SQLite does not wait here by itself
+        self._run(outside, work, 10_000)  # SQLite does not wait here by itself
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
 
-    def _run(self, engine: Engine, work: Callable[[Connection], T], tries: int) -> T:
-        began = time.monotonic()
-        while True:
-            committing = False
+    def _run(
+        self,
+        engine: Engine,
+        work: Callable[[Connection], T],
+        tries: int,
+        seconds: float | None = None,
+    ) -> T:
+        began, seconds = time.monotonic(), CALL if seconds is None else seconds
+        with _ending(began + seconds):
+            while True:
+                committing = False
+                try:
+                    if self.sqlite:
+                        return self._run_in_file(engine, work)
+                    with engine.begin() as connection:
+                        if seconds == inf:
+                            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+                        done = work(connection)
+                        committing = True
+                    return done
+                except DBAPIError as error:
+                    tries -= 1
+                    # A connection may have been broken before its use. What broke while it was
+                    # being committed may be stored or not, so that is not tried again.
+                    again = _collided(error) or (error.connection_invalidated and not committing)
+                    if tries < 1 or not again or time.monotonic() - began > min(LOCK, seconds):
+                        raise self._translated(error) from None
+                except SQLAlchemyError as error:
+                    raise StorageError(f"{self.shown} does not answer: {_line(error)}") from None
+                except UnicodeEncodeError as error:
+                    raise InvalidInputError(
+                        f"{error.object!r} cannot be stored, it is no proper text: {error.reason}."
+                    ) from None
+                time.sleep(random.uniform(0, 0.02))
+
+    # The file of an SQLite database
+
+    def _run_in_file(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        """A transaction that counts only if its file is at its path before and after it."""
+        self.attend()
+        with engine.begin() as connection:
+            mine = connection.info["file"]
+            driver: Any = connection.connection.dbapi_connection
+            changes = driver.total_changes
+            done = work(connection)
+            changed = driver.total_changes != changes
+        if changed:
+            if self._identity() != mine:
+                raise self._lost("was deleted or replaced while it was written to")
+            self.written = time.monotonic()
+        if self._wal is None:
+            self._wal = self._identity("-wal")
+        return done
+
+    def _identity(self, suffix: str = "") -> tuple[int, int] | None:
+        """Device and inode of what is at the path now."""
+        try:
+            found = os.stat(f"{self.file}{suffix}")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def attend(self) -> None:
+        """Return if SQLite's file is the one that was opened, or took its place and fits."""
+        if self._opened in (None, self._identity()) or getattr(_call, "reopening", False):
+            return
+        with self._opening:
+            found = self._identity()
+            if found == self._opened:
+                return  # another thread has done it
+            # Connections stay open until here: no other file gets the inode of an open one.
+            if found is None:
+                raise self._lost("was deleted or moved")
+            if self._wal is not None and self._identity("-wal") == self._wal:
+                raise self._lost("was replaced, and the -wal of the file before is still beside it")
+            self._opened = self._wal = NOWHERE
+            self.engine.dispose()
+            _call.reopening = True
             try:
-                with engine.begin() as connection:
-                    done = work(connection)
-                    committing = True
-                return done
-            except DBAPIError as error:
-                tries -= 1
-                # A connection may have been broken before its use. What broke while it was being
-                # committed may be stored or not, so that is not tried again.
-                again = _collided(error) or (error.connection_invalidated and not committing)
-                if tries < 1 or not again or time.monotonic() - began > WAIT:
-                    raise self._translated(error) from None
-            except SQLAlchemyError as error:
-                raise StorageError(f"{self.shown} does not answer: {_line(error)}") from None
-            except UnicodeEncodeError as error:
-                raise InvalidInputError(
-                    f"{error.object!r} cannot be stored, it is no proper text: {error.reason}."
-                ) from None
-            time.sleep(random.uniform(0, 0.02))
+                self.reopened()
+            finally:
+                _call.reopening = False
+            self._opened, self._wal, self.damaged = found, None, -inf
+
+    def _lost(self, what: str) -> StorageError:
+        error = StorageError(
+            f"{self.shown}: the file {what}; nothing was stored. Put the file back, or restore a "
+            "backup with: steadyarm storage restore"
+        )
+        error.reason = f"the file {what}"
+        return error
+
+    def _sqlite(self, url: URL) -> Engine:
+        # The driver begins no transactions by itself: `begin` below does, also before reading.
+        engine = create_engine(
+            url,
+            pool_size=8,
+            max_overflow=8,
+            pool_timeout=LOCK,
+            poolclass=QueuePool,
+            connect_args={"timeout": LOCK, "isolation_level": None, "check_same_thread": False},
+        )
+
+        @event.listens_for(engine, "do_connect")
+        def connect(dialect: Any, record: Any, given: list[Any], named: dict[str, Any]) -> Any:
+            if self._opened is not None and "uri" not in named and self.file is not None:
+                # A file that is gone is not made anew, empty.
+                given[0], named["uri"] = f"{self.file.as_uri()}?mode=rw", True
+            return None
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, record: Any) -> None:
+            record.info["file"] = self._identity()
+            if self._opened is None:
+                self._opened = record.info["file"]
+            for pragma in PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}").close()
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            patience = max(0.0, min(LOCK, _left()))
+            if connection.info.get("patience", LOCK) != patience:
+                connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * patience)}").close()
+                connection.info["patience"] = patience
+            options = connection.get_execution_options()
+            if statement := options.get("steadyarm_begin", "BEGIN"):
+                connection.exec_driver_sql(statement)
+
+        return _own(engine)
 
     def _translated(self, error: DBAPIError) -> Exception:
         text = _line(error.orig)
@@ -147,10 +314,12 @@ class Database:
         code = _code(error)
         if isinstance(error, (IntegrityError, DataError)):
             return InvalidInputError(f"{self.shown} refuses a value: {text}.")
+        if code in DAMAGED:
+            self.damaged = time.monotonic()
         hint = HINTS.get(code)
-        if code == "":  # no answer from a server has a state
-            hint = "check that the server runs and can be reached from here"
-        return StorageError(f"{self.shown}: {text}{f'; {hint}' if hint else ''}.")
+        told = StorageError(f"{self.shown}: {text}{f'; {hint}' if hint else ''}.")
+        told.reason = hint or told.reason
+        return told
 
 
 def _code(error: DBAPIError) -> int | str:
@@ -168,42 +337,89 @@ def _line(error: BaseException | None) -> str:
     return " ".join(str(error).split()).rstrip(".")[:500]
 
 
-def _sqlite(url: URL) -> Engine:
-    # The driver begins no transactions by itself: `begin` below does, also before reading.
-    engine = create_engine(
-        url,
-        pool_size=8,
-        max_overflow=8,
-        pool_timeout=WAIT,
-        poolclass=QueuePool,
-        connect_args={"timeout": WAIT, "isolation_level": None, "check_same_thread": False},
-    )
+def _left() -> float:
+    """Seconds that the call of this thread still has."""
+    ends: float = getattr(_call, "ends", inf)
+    return ends - time.monotonic()
 
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, record: Any) -> None:
-        for pragma in PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}").close()
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        options = connection.get_execution_options()
-        if statement := options.get("steadyarm_begin", "BEGIN"):
-            connection.exec_driver_sql(statement)
-
-    return _own(engine)
+@contextmanager
+def _ending(ends: float) -> Iterator[None]:
+    """A call that must have ended at a time of the monotonic clock; so must those inside it."""
+    before: float = getattr(_call, "ends", inf)
+    _call.ends = min(before, ends)
+    try:
+        yield
+    finally:
+        _call.ends = before
 
 
 def _postgres(url: URL) -> Engine:
-    usual = {"connect_timeout": 10, "application_name": "steadyarm"}
+    usual = {"application_name": "steadyarm", **TCP}
     engine = create_engine(
         url,
         pool_size=8,
         max_overflow=24,
-        pool_timeout=WAIT,
+        pool_timeout=LOCK,
         isolation_level="READ COMMITTED",
         connect_args={name: usual[name] for name in usual if name not in url.query},
     )
+    limits = {
+        "statement_timeout": STATEMENT,
+        "lock_timeout": LOCK,
+        "idle_in_transaction_session_timeout": IDLE,
+    }
+    limited = _limited()
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: Any, record: Any, given: list[Any], named: dict[str, Any]) -> Any:
+        if "connect_timeout" not in url.query:
+            named = named | {"connect_timeout": max(2, int(min(LOCK, _left())))}  # its least is 2
+        return limited.connect(*given, **named)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: Any) -> None:
+        # Not as options of the connection, which poolers between us and the server may refuse.
+        connection.execute(
+            "; ".join(f"SET SESSION {name} = {int(1000 * limits[name])}" for name in limits)
+        )
+        connection.commit()
+
     return _own(engine)
+
+
+def _limited() -> Any:
+    """Psycopg's connection with a deadline of ours.
+
+    A server that is frozen keeps its connections open and answers nothing, so neither its own
+    timeouts nor those of TCP help. The driver wakes up ten times a second while it waits: then we
+    look at the time, and let go of a connection of which an answer is overdue.
+    """
+    import psycopg
+
+    class Limited(psycopg.Connection[Any]):
+        def wait(self, gen: Any, *given: Any, **named: Any) -> Any:
+            try:
+                return super().wait(_until(gen), *given, **named)
+            except TimeoutError:
+                self.pgconn.finish()
+                raise psycopg.OperationalError("the server did not answer in time") from None
+
+    return Limited
+
+
+def _until(steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+    """The same steps; TimeoutError if nothing came and the call must have ended."""
+    try:
+        wanted = next(steps)
+        while True:
+            ready = yield wanted
+            if not ready and _left() < 0:
+                raise TimeoutError
+            wanted = steps.send(ready)
+    except StopIteration as end:
+        done: T = end.value
+        return done
 
 
 def _own(engine: Engine) -> Engine:

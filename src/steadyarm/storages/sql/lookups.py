@@ -81,7 +81,9 @@ STATE = (
     .where(experiments.c.key == bindparam("key"))
     .with_for_update(read=True, key_share=True)
 )
-CONFIG = select(experiments.c.config).where(experiments.c.key == bindparam("key"))
+CONFIG = select(experiments.c.config, experiments.c.tag).where(
+    experiments.c.key == bindparam("key")
+)
 SEGMENTS = select(segments).where(
     segments.c.key == bindparam("key"), segments.c.index.in_(bindparam("indices", expanding=True))
 )
@@ -111,12 +113,14 @@ class Facts:
 
     seed: int
     sticky: bool
+    tag: str
 
 
 def facts_of(connection: Connection, key: int) -> Facts:
     """From the experiment's config."""
-    config = json.loads(_known(key, connection.execute(CONFIG, {"key": key}).scalar()))
-    return Facts(config["seed"], config.get("sticky") == "unit")
+    row = _known(key, connection.execute(CONFIG, {"key": key}).one_or_none())
+    config = json.loads(row.config)
+    return Facts(config["seed"], config.get("sticky") == "unit", row.tag)
 
 
 def state_of(connection: Connection, key: int) -> ExperimentState:

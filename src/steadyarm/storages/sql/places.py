@@ -26,6 +26,7 @@ from steadyarm.storages.sql.schema import RELEASED, AnyRow, assignments, leases,
 
 __all__ = [
     "MARK",
+    "NEVER",
     "Holding",
     "Span",
     "held_by",
@@ -44,7 +45,8 @@ __all__ = [
 Span = tuple[int, int]
 
 PORTION = 100  # rows of released positions looked at together
-NEVER = 2**63 - 1  # when the empty row of a lease that is gone expires
+KEPT = 24 * 3600 * 10**6  # microseconds after its end that the empty row of a lease stays
+NEVER = 2**63 - 1  # when such rows of earlier versions expire
 
 _key = leases.c.key == bindparam("key")
 _ids = leases.c.id.in_(bindparam("ids", expanding=True))
@@ -71,7 +73,7 @@ FREE = (
 )
 FREE_OTHERS = FREE.where(leases.c.id.not_in(bindparam("ids", expanding=True)))
 DROP = delete(leases).where(_key, _ids)
-EMPTY = update(leases).where(_one).values(start=leases.c.stop, expires=NEVER)
+EMPTY = update(leases).where(_one).values(start=leases.c.stop, expires=leases.c.expires + KEPT)
 MOVE = update(leases).where(_one).values(start=bindparam("first"))
 MARK = (
     update(leases)
@@ -281,9 +283,10 @@ def _emptied(connection: Connection, key: int, rows: Sequence[AnyRow]) -> list[S
     if not rows:
         return []
     spans = [span for row in rows for span in _left(connection, key, row)]
-    connection.execute(DROP, {"key": key, "ids": [row.id for row in rows if not row.holes]})
+    marked = {row.id for row in rows if row.holes and row.start < row.stop}
+    connection.execute(DROP, {"key": key, "ids": [row.id for row in rows if row.id not in marked]})
     for row in rows:
-        if row.holes:
+        if row.id in marked:
             connection.execute(EMPTY, {"of": key, "lease": row.id})
     return spans
 

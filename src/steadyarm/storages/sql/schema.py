@@ -175,7 +175,8 @@ rewards = Table(
 
 # Leases, and what was released (`expires` is RELEASED). A row's id is never used again, so that who
 # holds a lease that others took meanwhile finds nothing. `holes`: assignments may use some of it.
-# Of leases that were reported on an empty row stays, so that a repeated report is recognised.
+# Of leases that were reported on an empty row stays for a day, so that a repeated report is
+# recognised.
 RELEASED = -1  # before all times: one range of the index holds what anybody may take
 leases = Table(
     f"{PREFIX}leases",

@@ -6,11 +6,13 @@ Every method is a transaction around what another file of this folder does with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
+from steadyarm.errors import StorageError, UnknownExperimentError
 from steadyarm.storages.base import Storage
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import (
@@ -26,6 +28,7 @@ from steadyarm.storages.records import (
     LogRow,
     Outcome,
     Progress,
+    Pruned,
     SegmentRecord,
     SessionRecord,
     Snapshot,
@@ -45,6 +48,7 @@ from steadyarm.storages.sql.lookups import (
     log_row,
     segments_of,
 )
+from steadyarm.storages.sql.upkeep import Heartbeat, prune
 from steadyarm.storages.sql.versions import prepare
 from steadyarm.validation import finite_number
 
@@ -63,6 +67,7 @@ class SQLStorage(Storage):
     def __init__(self, url: URL) -> None:
         self._database = Database(url)
         self._clock = Clock(self._database)
+        self._heartbeat = Heartbeat(self._database)
         self._draws = Draws()
         self._known: dict[int, Facts] = {}
         self._configs: dict[int, Mapping[str, Any]] = {}
@@ -71,9 +76,26 @@ class SQLStorage(Storage):
         except BaseException:
             self._database.close()
             raise
+        self._database.reopened = self._reopened
 
     def __repr__(self) -> str:
         return f"SQLStorage({self._database.shown})"
+
+    def _reopened(self) -> None:
+        """Go on with another file than was opened, if it has the experiments known here."""
+        known, self._known = self._known, {}
+        self._configs, self._draws = {}, Draws()
+        prepare(self._database, new=False)
+        try:
+            self._database.read(lambda c: [self._facts(c, key) for key in known])
+        except UnknownExperimentError:
+            self._known = {}
+        if self._known != known:
+            self._known = known
+            raise StorageError(
+                f"{self._database.shown}: the file was replaced by one with other experiments than "
+                "those in use; end the processes that use it and start them again."
+            )
 
     def _read(self, key: int, work: Callable[[Connection], T]) -> T:
         """Read about an experiment that there is."""
@@ -137,7 +159,9 @@ class SQLStorage(Storage):
     ) -> ExperimentRecord:
         """See `Storage.restore`."""
         # Rows can be read once, so there is one try.
-        return self._database.write(lambda c: catalog.restore(c, name, snapshot, rows), tries=1)
+        return self._database.write(
+            lambda c: catalog.restore(c, name, snapshot, rows), tries=1, seconds=inf
+        )
 
     def snapshot(self, key: int, everything: bool = False) -> Snapshot:
         """See `Storage.snapshot`."""
@@ -281,7 +305,14 @@ class SQLStorage(Storage):
 
     def check(self) -> None:
         """See `Storage.check`."""
-        self._database.read(lambda c: c.execute(select(1)).scalar())
+        self._heartbeat.check()
+
+    def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
+        """See `Storage.prune`."""
+        pruned = prune(self._database, now, archived_before, dry)
+        if pruned.experiments and not dry:
+            self._known = {}
+        return pruned
 
     def close(self) -> None:
         """See `Storage.close`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 from sqlalchemy import Connection, column, inspect, select, table, text
 from sqlalchemy.engine import URL
 
-from steadyarm.errors import MissingExtraError, StorageVersionError
+from steadyarm.errors import MissingExtraError, StorageError, StorageVersionError
 from steadyarm.storages.sql.engine import Database, shown
 from steadyarm.storages.sql.schema import PREFIX, REVISIONS, VERSION_TABLE
 
@@ -57,13 +58,21 @@ def status(url: URL) -> StorageStatus:
     return StorageStatus(shown_url, backend, revision, NEWEST, state)
 
 
-def prepare(database: Database) -> None:
-    """Make the tables if there are none; refuse those of another version."""
+def prepare(database: Database, new: bool = True) -> None:
+    """Refuse tables of another version.
+
+    new : whether tables are made if there are none; else that is refused, too
+    """
     if database.sqlite:
         database.use_wal()
     revision, state = database.read(_look)
+    if state == "empty" and not new:
+        raise StorageError(
+            f"{database.shown}: the file was replaced by one without tables; restore a backup "
+            "with: steadyarm storage restore"
+        )
     if state == "empty":
-        revision, state = database.write(_create)
+        revision, state = database.write(_create, seconds=inf)
     if state == "older":
         raise StorageVersionError(
             f"the tables in {database.shown} are of version {revision or 'unknown'}, this "
@@ -88,7 +97,7 @@ def upgrade(url: URL) -> tuple[str | None, str]:
             migrate(connection, NEWEST)
             return revision
 
-        return database.write(work), NEWEST
+        return database.write(work, seconds=inf), NEWEST
 
 
 def migrate(connection: Connection, revision: str) -> None:

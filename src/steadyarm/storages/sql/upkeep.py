@@ -1,0 +1,280 @@
+"""Upkeep of a database: its heartbeat, orphaned rows, and what can be thrown away.
+
+The heartbeat is one row that is written at most once a second. It proves what a `SELECT 1` does
+not: that the storage takes a durable write now.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from functools import partial
+from math import inf
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from steadyarm.errors import SteadyArmError, StorageError
+from steadyarm.storages.records import POSITIONS, Pruned
+from steadyarm.storages.sql import places
+from steadyarm.storages.sql.engine import DAMAGED, HINTS, Database
+from steadyarm.storages.sql.places import NEVER
+from steadyarm.storages.sql.schema import (
+    PREFIX,
+    RELEASED,
+    assignments,
+    audit,
+    corrections,
+    experiments,
+    leases,
+    marks,
+    rewards,
+    segments,
+    sessions,
+    tallies,
+)
+
+__all__ = ["Heartbeat", "beat", "prune", "strays", "whole"]
+
+EVERY = 1.0  # seconds between two heartbeats
+PATIENCE = 2.5  # seconds in which one must have ended
+ROOM = 1 << 20  # bytes of a disk below which it counts as full
+EXAMINED = 5.0  # seconds between two readings of a whole file, at least
+SHARE = 100  # a reading is followed by so many times its own length without one
+PORTION = 20_000  # rows that are deleted in one transaction
+
+# Rows of an experiment, in the order in which they go: what is left of a deletion that was
+# interrupted is found by the segments.
+OWNED = (rewards, assignments, corrections, leases, tallies, segments)
+
+
+# Heartbeat
+
+
+def _beat(dialect: Any) -> Any:
+    statement = dialect.insert(marks)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=["name"],
+        set_={"value": new.value, "note": func.coalesce(new.note, marks.c.note)},
+    )
+
+
+BEAT = {"sqlite": _beat(sqlite), "postgresql": _beat(postgresql)}
+
+
+def beat(connection: Connection, value: int, note: str | None = None) -> None:
+    """Write the heartbeat: a time in microseconds; a note of None leaves the one that is there."""
+    row = {"name": "heartbeat", "value": value, "note": note}
+    connection.execute(BEAT[connection.dialect.name], row)
+
+
+class Heartbeat:
+    """Whether a database takes durable writes, found out at most once a second."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._turn = Lock()
+        self._beaten = -inf
+        self._wrong: SteadyArmError | None = None
+        self._reading: Thread | None = None  # the whole file, by a thread of its own
+        self._read, self._next = -inf, -inf  # when that last began, and when it does again
+        self._damage: str | None = None
+
+    def check(self) -> None:
+        """Return if the last heartbeat went well; it is not older than a second."""
+        with self._turn:
+            if time.monotonic() - self._beaten >= EVERY:
+                self._wrong = self._found()
+                self._beaten = time.monotonic()
+            wrong = self._wrong
+        if wrong is not None:
+            again = type(wrong)(str(wrong))
+            if isinstance(wrong, StorageError) and isinstance(again, StorageError):
+                again.reason = wrong.reason
+            raise again
+
+    def _found(self) -> SteadyArmError | None:
+        database = self._database
+        try:
+            database.attend()
+            if database.file is not None:
+                self._look_at(database.file)
+            # Under load the writers prove it, and a heartbeat would have to wait for its turn.
+            if time.monotonic() - database.written > EVERY:
+                now = time.time_ns() // 1000
+                database.write(lambda connection: beat(connection, now), seconds=PATIENCE)
+        except SteadyArmError as error:
+            return error
+        return None
+
+    def _look_at(self, file: Path) -> None:
+        """What a small write does not tell: it may fit into the log that is there already."""
+        if not os.access(file, os.W_OK):
+            raise self._told(HINTS[8])
+        if shutil.disk_usage(file.parent).free < ROOM:
+            raise self._told(HINTS[13])
+        suspected = self._database.damaged > self._read
+        if self._reading is None and (suspected or time.monotonic() >= self._next):
+            self._reading = Thread(target=self._examine, args=(file,), daemon=True)
+            self._reading.start()
+        if (reading := self._reading) is not None:
+            reading.join(PATIENCE / 5)
+        if self._damage is not None or self._database.damaged > self._read:
+            raise self._told(HINTS[11])
+
+    def _examine(self, file: Path) -> None:
+        began = time.monotonic()
+        damage: str | None = None
+        with suppress(sqlite3.Error):  # such as a file that is gone: the heartbeat tells
+            damage = whole(file, quick=True)
+        ended = time.monotonic()
+        self._damage, self._read = damage, began
+        self._next = ended + max(EXAMINED, SHARE * (ended - began))
+        self._reading = None
+
+    def _told(self, reason: str) -> StorageError:
+        error = StorageError(f"{self._database.shown}: {reason}.")
+        error.reason = reason
+        return error
+
+
+def whole(file: Path, quick: bool = False) -> str | None:
+    """What is wrong with an SQLite file, in a line; None if it is in order. Reads all of it.
+
+    quick : leave out whether indices agree with their tables; stops at the first fault
+    """
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, timeout=1)) as connection:
+        try:
+            statement = "PRAGMA quick_check(1)" if quick else "PRAGMA integrity_check(10)"
+            lines = [str(line) for (line,) in connection.execute(statement)]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF not in DAMAGED:
+                raise
+            lines = [str(error)]
+    return None if lines == ["ok"] else " ".join("; ".join(lines).split())
+
+
+# Rows that belong to nothing
+
+
+def strays(connection: Connection) -> Iterator[str]:
+    """What is there without what it belongs to, a line for each table and experiment."""
+    for table in OWNED:
+        unknown = ~exists().where(experiments.c.key == table.c.key)
+        for key, count in _counted(connection, table, unknown):
+            yield f"{_name(table)}: {count:,} rows of the experiment with key {key}, which is gone"
+    assigned = exists().where(
+        assignments.c.key == rewards.c.key, assignments.c.number == rewards.c.number
+    )
+    for key, count in _counted(connection, rewards, ~assigned):
+        yield f"rewards: {count:,} rows of the experiment with key {key} have no assignment"
+    for table, segment in (
+        (assignments, assignments.c.number // POSITIONS),
+        (tallies, tallies.c.segment),
+        (leases, leases.c.segment),
+    ):
+        there = exists().where(segments.c.key == table.c.key, segments.c.index == segment)
+        known = exists().where(experiments.c.key == table.c.key)
+        for key, count in _counted(connection, table, and_(known, ~there)):
+            yield f"{_name(table)}: {count:,} rows of the experiment with key {key} have no segment"
+
+
+def _counted(
+    connection: Connection, table: Table, condition: ColumnElement[bool]
+) -> Iterator[tuple[int, int]]:
+    counts = select(table.c.key, func.count()).where(condition).group_by(table.c.key)
+    yield from connection.execute(counts.order_by(table.c.key)).tuples()
+
+
+def _name(table: Table) -> str:
+    return table.name.removeprefix(PREFIX)
+
+
+# What can go
+
+
+def prune(database: Database, now: int, archived_before: int | None, dry: bool) -> Pruned:
+    """See `Storage.prune`. Many small transactions: traffic goes on between them."""
+    old: dict[int, str] = {}
+    if archived_before is not None:
+        old = database.read(lambda c: _archived(c, archived_before))
+    if dry:
+        return Pruned(0, 0, 0, tuple(old.values()))
+    given_back = 0
+    for key, ids in database.read(lambda c: _expired(c, now)).items():
+        given_back += database.write(partial(places.release, key=key, ids=ids))
+    archived = select(experiments.c.key).where(experiments.c.state == "archived")
+    ended = and_(
+        leases.c.start == leases.c.stop, or_(leases.c.expires <= now, leases.c.expires == NEVER)
+    )
+    rows = database.write(
+        lambda c: c.execute(delete(leases).where(or_(ended, leases.c.key.in_(archived)))).rowcount
+    )
+    signed_in = database.write(
+        lambda c: c.execute(delete(sessions).where(sessions.c.expires <= now)).rowcount
+    )
+    if old:
+        one = and_(experiments.c.key.in_(list(old)), experiments.c.state == "archived")
+        database.write(lambda c: c.execute(delete(experiments).where(one)))
+    unknown = ~exists().where(experiments.c.key == segments.c.key)
+    gone = select(segments.c.key).where(unknown).distinct()
+    for key in old.keys() | database.read(lambda c: set(c.execute(gone).scalars())):
+        for table in OWNED:
+            _delete(database, table, key)
+    return Pruned(given_back, rows, signed_in, tuple(old.values()))
+
+
+def _archived(connection: Connection, before: int) -> dict[int, str]:
+    """Names by key of experiments that were archived before a time.
+
+    The audit log tells when; of those that were archived before there was one, the last assignment.
+    """
+    used = select(func.max(tallies.c.last)).where(tallies.c.key == experiments.c.key)
+    done = select(func.max(audit.c.created)).where(audit.c.experiment == experiments.c.name)
+    old = (
+        select(experiments.c.key, experiments.c.name)
+        .where(experiments.c.state == "archived", experiments.c.created < before)
+        .where(func.coalesce(used.scalar_subquery(), 0) < before)
+        .where(func.coalesce(done.scalar_subquery(), 0) < before)
+        .order_by(experiments.c.key)
+    )
+    return {row.key: row.name for row in connection.execute(old)}
+
+
+def _expired(connection: Connection, now: int) -> dict[int, list[int]]:
+    """Ids of leases that have run out, by experiment; without those of which nothing is left."""
+    out = and_(leases.c.expires > RELEASED, leases.c.start < leases.c.stop)
+    found: dict[int, list[int]] = {}
+    for key, number in connection.execute(
+        select(leases.c.key, leases.c.id).where(out, leases.c.expires <= now)
+    ):
+        found.setdefault(key, []).append(number)
+    return found
+
+
+def _delete(database: Database, table: Table, key: int) -> None:
+    """Delete an experiment's rows of a table, some at a time."""
+    columns = tuple(table.primary_key.columns)
+    some = select(*columns).where(table.c.key == key).limit(PORTION)
+    statement = delete(table).where(table.c.key == key, tuple_(*columns).in_(some))
+    while database.write(lambda c: c.execute(statement).rowcount):
+        pass
