@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Generator
 from itertools import islice
@@ -11,7 +10,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from steadyarm.errors import MissingExtraError, StorageError
+from steadyarm.errors import MissingExtraError
 from steadyarm.experiment import Experiment
 from steadyarm.facts import allocation_facts, replay_facts, verdict_facts
 from steadyarm.service.asked import DriftQuery, ExportQuery, RecommendationQuery
@@ -35,7 +34,6 @@ __all__ = [
 
 LINES = 2000  # of a file that are sent at once
 CHUNK = 1 << 18  # bytes, the same
-PATIENCE = 5.0  # seconds in which the storage has to answer
 
 
 async def alive(service: Service, request: Request) -> Response:
@@ -44,13 +42,15 @@ async def alive(service: Service, request: Request) -> Response:
 
 
 async def ready(service: Service, request: Request) -> Response:
-    """The numerical code is there, and the storage answers."""
+    """The numerical code is there, and the storage takes durable writes."""
     if not service.warming.done:
         raise RefusedError("starting", "Numerical code is being compiled or loaded.")
-    try:
-        await asyncio.wait_for(service.glance(service.storage.check), PATIENCE)
-    except TimeoutError:
-        raise StorageError(f"no answer within {PATIENCE:g} seconds") from None
+    if reason := await service.readiness.wrong():
+        raise RefusedError(
+            "storage-unavailable",
+            f"Not ready: {reason}.",
+            "The log says more; once that is repaired the service is ready without a restart.",
+        )
     return json_answer({"status": "ok"})
 
 

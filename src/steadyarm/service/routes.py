@@ -250,7 +250,7 @@ ROUTES: tuple[Route, ...] = (
         reading.ready,
         None,
         "service",
-        "The service has started, and the storage answers.",
+        "The service has started, and the storage takes durable writes; 503 says why not.",
         {200: give.Up},
         errors=(503,),
     ),

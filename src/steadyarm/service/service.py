@@ -34,7 +34,7 @@ from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.warming import Warming
 from steadyarm.storages.base import Storage
 
-__all__ = ["Live", "Service"]
+__all__ = ["Live", "Readiness", "Service"]
 
 T = TypeVar("T")
 
@@ -46,6 +46,7 @@ AHEAD = 4  # how many further ones
 IDLE = 0.2  # seconds after which such leases go back; others wait for the last of them, not long
 TICK = 1.0  # seconds between looks at windows
 ROUND = 10  # ticks between looks at all experiments
+PATIENCE = 3.0  # seconds in which a probe of readiness is answered
 LONGEST_NAME = 100
 
 
@@ -80,6 +81,50 @@ class Live:
             self.experiment.release()
 
 
+class Readiness:
+    """Whether the storage takes durable writes: asked by probes, logged when it changes.
+
+    It has a thread of its own, so that probes wait neither for traffic nor for each other; those
+    that come while it is being found out share the answer.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._thread = ThreadPoolExecutor(1, "steadyarm-readiness")
+        self._asked: asyncio.Future[str | None] | None = None
+        self._said: str | None = None
+
+    async def wrong(self) -> str | None:
+        """Why the storage is not ready, in a line that anybody may read; None if it is."""
+        if self._asked is None or self._asked.done():
+            loop = asyncio.get_running_loop()
+            self._asked = loop.run_in_executor(self._thread, self._checked)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._asked), PATIENCE)
+        except TimeoutError:
+            return f"the storage has not answered within {PATIENCE:g} seconds"
+
+    def end(self) -> None:
+        """Wait for what is being found out."""
+        self._thread.shutdown()
+
+    def _checked(self) -> str | None:
+        reason = detail = None
+        try:
+            self._storage.check()
+        except StorageError as error:
+            reason, detail = error.reason, str(error)
+        except Exception as error:  # a storage that cannot tell is not ready either
+            reason, detail = StorageError.reason, f"{type(error).__name__}: {error}"
+        if reason != self._said:
+            self._said = reason
+            if reason is None:
+                log.warning("ready again: the storage takes writes")
+            else:
+                log.error("not ready: %s", detail)
+        return reason
+
+
 class Service:
     """Storage, settings, tokens, counters, threads and the experiments that were asked for."""
 
@@ -89,6 +134,7 @@ class Service:
         self.metrics = Metrics(storage)
         self.access_log = AccessLog(settings.log_format) if settings.access_log else None
         self.warming = Warming(settings.warm)
+        self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
         self._strange: set[str] = set()  # names of experiments that only their own program can run
         self.writers = ThreadPoolExecutor(settings.writers, "steadyarm-writer")
@@ -153,6 +199,7 @@ class Service:
 
     def _end(self) -> None:
         self._keepers.shutdown()
+        self.readiness.end()
         for live in self.live.values():
             _logged(live.release)
         self.writers.shutdown()

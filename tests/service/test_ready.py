@@ -1,0 +1,82 @@
+"""Ready means writable: probes say why not, once in the log, and it comes back by itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steadyarm.errors import StorageError
+from steadyarm.service import service as service_module
+from steadyarm.storages import open_storage
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.sql import upkeep
+from tests.service.clients import SHOP, in_process
+
+ASK = "/v1/experiments/shop/assignments"
+
+
+def test_a_deleted_file_acknowledges_nothing_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upkeep, "EVERY", 0.0)
+    file, aside = tmp_path / "tests.db", tmp_path / "aside.db"
+    with in_process(open_storage(f"sqlite:///{file}")) as client:
+        assert client.post("/v1/experiments", SHOP).status_code == 201
+        assert client.post(ASK, {"unit": "a"}).status_code == 201
+        assert client.get("/readyz").json() == {"status": "ok"}
+        file.rename(aside)
+        with caplog.at_level(logging.WARNING, "steadyarm.service"):
+            for _ in range(3):
+                away = client.get("/readyz")
+            lost = [client.post(ASK, {"unit": f"b{i}"}).status_code for i in range(3)]
+            assert client.get("/healthz").status_code == 200
+            aside.rename(file)
+            for _ in range(2):
+                assert client.get("/readyz").status_code == 200
+        assert (away.status_code, away.headers["retry-after"]) == (503, "1")
+        assert away.json()["detail"] == "Not ready: the file was deleted or moved."
+        assert str(tmp_path) not in away.text
+        assert lost == [503] * 3
+        answers = [client.post(ASK, {"unit": unit}).status_code for unit in ("a", "b0")]
+        assert answers == [200, 201]
+        assert client.get("/v1/experiments/shop/replay").json()["agrees"]
+    said = [r.message for r in caplog.records if "ready" in r.message]
+    assert [line.partition(":")[0] for line in said] == ["not ready", "ready again"]
+    assert str(file) in said[0]
+
+
+def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "PATIENCE", 0.1)
+    done, asked = threading.Event(), []
+
+    class Frozen(MemoryStorage):
+        def check(self) -> None:
+            asked.append(1)
+            done.wait(10)
+
+    with in_process(Frozen()) as client:
+        began = time.monotonic()
+        answers = [client.get("/readyz") for _ in range(3)]
+        assert time.monotonic() - began < 2
+        assert len(asked) == 1  # probes share the answer
+        assert {answer.status_code for answer in answers} == {503}
+        assert "has not answered within" in answers[0].json()["detail"]
+        done.set()
+        assert client.get("/readyz").status_code == 200
+
+
+def test_a_fault_of_ours_is_not_ready_either() -> None:
+    class Broken(MemoryStorage):
+        def check(self) -> Any:
+            raise KeyError("secret")
+
+    with in_process(Broken()) as client:
+        answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert "secret" not in answer.text
+    assert StorageError.reason in answer.text
