@@ -30,6 +30,7 @@ from steadyarm.service.serving import _config
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import Scope
+from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, in_process
 
 GUIDE = (Path(__file__).parents[2] / "docs/guides/security.md").read_text()
@@ -250,6 +251,19 @@ def test_guessing_tokens_is_limited_and_who_has_one_passes(
         assert len(caplog.records) == 1
         now[0] += 15
         assert client.get("/v1/experiments", headers=guess).status_code == 401
+
+
+def test_guessing_tokens_on_the_page_is_limited_too() -> None:
+    storage = open_storage("memory")
+    token, record = auth.new_token("me", "admin")
+    storage.add_token(record)
+    with dashboard(storage) as browser:
+        guesses = [browser.sign_in(f"sa_{i}") for i in range(auth.FAILURES + 1)]
+        assert [one.status_code for one in guesses] == [403] * auth.FAILURES + [429]
+        assert 50 < int(guesses[-1].headers["retry-after"]) <= 60
+        assert "another one can be tried" in guesses[-1].text
+        assert browser.sign_in("").status_code == 403  # no guess
+        assert browser.sign_in(token).status_code == 303
 
 
 def test_failures_of_many_addresses_are_bounded_and_logged_once_a_minute(

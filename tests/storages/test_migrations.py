@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from steadyarm.storages.sql.schema import (
     rewards,
     segment_row,
     segments,
+    tokens,
 )
 from steadyarm.storages.sql.versions import MIGRATIONS, NEWEST, migrate
 
@@ -123,8 +125,20 @@ def test_an_older_database_is_refused_until_it_is_upgraded(url: str, engine: Eng
     found = storage.find("e")
     assert (found.state, found.version, found.observed) == ("running", 2, 3)
     assert storage.tokens() == []
+    assert not storage.closed()
     storage.close()
     assert upgrade_storage(url) == (NEWEST, NEWEST)
+
+
+def test_a_database_that_has_a_token_is_closed_by_its_upgrade(url: str, engine: Engine) -> None:
+    with engine.begin() as connection:
+        migrate(connection, "0004")
+        row = {"name": "me", "hash": "h", "scope": "admin", "created": 7}
+        connection.execute(insert(tokens), row)
+    upgrade_storage(url)
+    with closing(open_storage(url)) as storage:
+        storage.remove_token("me", now=8, lock_out=True)
+        assert storage.closed()
 
 
 def _tallies_of_0002(key: int, index: int, tally: Tally, log: list[LogRow]) -> list[dict[str, Any]]:
