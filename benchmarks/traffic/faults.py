@@ -1,4 +1,4 @@
-"""Crashes under load: kill the server at random moments, compare what is left with the notes."""
+"""Faults under load: disturb the service or its storage, compare what is left with the notes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,37 @@ from steadyarm.answers import ticket_in
 from steadyarm.replay import pages
 from steadyarm.storages.records import LogRow, place_of
 
-__all__ = ["Aftermath", "crash_under_load"]
+__all__ = ["Aftermath", "Disturb", "Scene", "kills", "under_load"]
 
 SHOPPER = Path(__file__).with_name("shopper.py")
+SHOWN = 20  # faults that are told
+BUDGET = 200_000
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a fault may disturb.
+
+    Attributes
+    ----------
+    storage : its URL
+    service : on that storage, under load
+    database : the PostgreSQL server behind it, if it is one
+    rng : for moments at random
+    """
+
+    storage: str
+    service: Service
+    database: Postgres | None
+    rng: random.Random
+
+    @property
+    def file(self) -> Path:
+        """Of an SQLite storage."""
+        return Path(self.storage.removeprefix("sqlite:///"))
+
+
+Disturb = Callable[[Scene], object]
 
 
 @dataclass(frozen=True)
@@ -30,35 +59,55 @@ class Aftermath:
 
     Attributes
     ----------
-    kills, database_kills : of the service, and of the database behind it
     assigned, told : acknowledged to some client, each counted once
     stored : assignments in the storage, acknowledged or not
+    lost, doubled : of what was acknowledged
+    ready : seconds from the end of the fault until the service was ready and took an assignment
     faults : what is wrong, in words; empty if nothing is
     """
 
-    kills: int
-    database_kills: int
     assigned: int
     told: int
     stored: int
+    lost: int
+    doubled: int
+    ready: float
     faults: tuple[str, ...]
 
 
-def crash_under_load(
+def kills(times: int, pause: tuple[float, float] = (0.3, 1.5)) -> Disturb:
+    """Kill -9 of the service, again and again; each second time of PostgreSQL, too."""
+
+    def disturb(scene: Scene) -> None:
+        for k in range(times):
+            time.sleep(scene.rng.uniform(*pause))
+            if scene.database is not None and k % 2 == 1:
+                scene.database.kill()
+                time.sleep(scene.rng.uniform(0, 0.5))
+                scene.database.start()
+                time.sleep(scene.rng.uniform(*pause))
+            scene.service.kill()
+            scene.service.start()
+
+    return disturb
+
+
+def under_load(
     storage: str,
     database: Postgres | None,
-    kills: int,
+    disturb: Disturb,
     shoppers: int = 8,
     pause: tuple[float, float] = (0.3, 1.5),
     seed: int = 1,
+    workers: int = 1,
 ) -> Aftermath:
-    """Kill the service again and again while clients use it, each second time the database, too."""
+    """Disturb a service while clients use it; compare their notes with what is stored."""
     rng = random.Random(seed)
     live = sa.create_experiment(
-        "shop", list("ABCD"), sa.Steady(), 200_000, storage, seed=seed, missing="drop"
+        "shop", list("ABCD"), sa.Steady(), BUDGET, storage, seed=seed, missing="drop"
     )
-    database_kills = 0
-    with tempfile.TemporaryDirectory() as folder, Service(storage) as service:
+    live.close()
+    with tempfile.TemporaryDirectory() as folder, Service(storage, workers) as service:
         until = Path(folder, "until")
         notes = [Path(folder, f"notes-{i}.jsonl") for i in range(shoppers)]
         clients = [
@@ -68,16 +117,11 @@ def crash_under_load(
             for i, path in enumerate(notes)
         ]
         try:
-            for k in range(kills):
-                time.sleep(rng.uniform(*pause))
-                if database is not None and k % 2 == 1:
-                    database.kill()
-                    time.sleep(rng.uniform(0, 0.5))
-                    database_kills += 1
-                    database.start()
-                    time.sleep(rng.uniform(*pause))
-                service.kill()
-                service.start()
+            time.sleep(rng.uniform(*pause))
+            disturb(Scene(storage, service, database, rng))
+            began = time.monotonic()
+            service.await_ready(notes)
+            ready = time.monotonic() - began
             time.sleep(rng.uniform(*pause))
         finally:
             until.touch()
@@ -85,17 +129,22 @@ def crash_under_load(
                 client.wait(60)
         service.stop()
         said = [json.loads(line) for path in notes for line in path.read_text().splitlines()]
-    faults = _faults(live, said)
+    with sa.load_experiment("shop", storage) as left:
+        lost, doubled, others = _faults(left, said)
+        stored = sum(left.status().assigned)
     asked = {line[2]["id"] for line in said if line[0] == "asked"}
     told = {line[2] for line in said if line[0] == "told"}
-    stored = sum(live.status().assigned)
-    live.close()
-    return Aftermath(kills, database_kills, len(asked), len(told), stored, faults)
+    faults = (*lost, *doubled, *others)[:SHOWN]
+    return Aftermath(len(asked), len(told), stored, len(lost), len(doubled), ready, faults)
 
 
-def _faults(live: sa.Experiment, said: list[list[object]]) -> tuple[str, ...]:
+def _faults(
+    live: sa.Experiment, said: list[list[object]]
+) -> tuple[list[str], list[str], list[str]]:
+    """What was lost, what was doubled, and whatever else is wrong."""
     rows = {row.number: row for page in pages(live.storage, live.key) for row in page}
-    found: list[str] = []
+    lost: list[str] = []
+    others: list[str] = []
 
     def stored(name: str) -> LogRow | None:
         ticket = ticket_in(name, live.tag)
@@ -106,20 +155,19 @@ def _faults(live: sa.Experiment, said: list[list[object]]) -> tuple[str, ...]:
         if what == "asked" and isinstance(answer, dict):
             row = stored(answer["id"])
             if status not in (200, 201) or row is None:
-                found.append(f"acknowledged and lost: {answer} ({status})")
+                lost.append(f"acknowledged and lost: {answer} ({status})")
             elif (row.unit, live.arms.names[row.arm]) != (answer["unit"], answer["arm"]):
-                found.append(f"stored otherwise: {answer}, {row}")
+                others.append(f"stored otherwise: {answer}, {row}")
         elif what == "told" and isinstance(answer, str):
             row = stored(answer)
             if status not in (200, 201) or row is None or row.reward != rest[1]:
-                found.append(f"reward acknowledged and lost: {answer} ({status}), {row}")
-    doubles = [unit for unit, n in Counter(row.unit for row in rows.values()).items() if n > 1]
-    found += [f"two assignments of {unit}" for unit in doubles]
+                lost.append(f"reward acknowledged and lost: {answer} ({status}), {row}")
+    counts = Counter(row.unit for row in rows.values())
+    doubled = [f"two assignments of {unit}" for unit, n in counts.items() if n > 1]
     told = [row for row in rows.values() if row.reward is not None]
-    found += [f"wrong reward: {row}" for row in told if row.reward != reward_of(row.unit)]
-    found += _beyond(live, set(rows))
-    replayed = live.replay()
-    return (*found[:20], *replayed.differences)
+    others += [f"wrong reward: {row}" for row in told if row.reward != reward_of(row.unit)]
+    others += _beyond(live, set(rows))
+    return lost, doubled, [*others, *live.replay().differences]
 
 
 def _beyond(live: sa.Experiment, numbers: set[int]) -> list[str]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -47,12 +47,27 @@ class Service:
                 start_new_session=True,
             )
         deadline = time.monotonic() + READY
-        while not self._ready():
+        while not self.ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 if self.process.poll() is None:
                     self.kill()
                 raise RuntimeError(f"the service did not start:\n{self.log.read_text()}")
             time.sleep(0.05)
+
+    def await_ready(self, notes: Sequence[Path] = ()) -> None:
+        """Return when it says that it is ready and, if there are notes, when they grow again."""
+        deadline = time.monotonic() + READY
+        while not self.ready():
+            if time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"the service is not ready again:\n{self.log.read_text()[-2000:]}"
+                )
+            time.sleep(0.02)
+        before = [path.stat().st_size for path in notes]
+        while notes and [path.stat().st_size for path in notes] == before:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"nothing is served again:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """Kill -9 for the server and all of its workers."""
@@ -66,12 +81,13 @@ class Service:
         self.process.terminate()
         self.process.wait(READY)
 
-    def _ready(self) -> bool:
+    def ready(self) -> bool:
+        """Whether it says so."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()
@@ -119,6 +135,23 @@ class Postgres:
             with suppress(psutil.NoSuchProcess):  # its master may have gone first
                 process.kill()
         psutil.wait_procs(processes, timeout=10)
+
+    def freeze(self, seconds: float) -> None:
+        """Stop all of its processes for a while, as a virtual machine that is moved does."""
+        master = psutil.Process(self._server.get_pid())
+        processes = [master, *master.children(recursive=True)]
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+        time.sleep(seconds)
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    def run(self, statement: str) -> None:
+        """One statement, as the owner of the server."""
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(statement)
 
     def start(self) -> None:
         """Start again on the same data."""
