@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test docs browser lint format bench compare clean help
+.PHONY: demo test docs browser lint format audit bench compare clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,6 +35,21 @@ format: $(VENV)/dev.stamp ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Never part of CI: it asks pypi.org, and what it finds changes without a change here. pip-audit has
+# an environment of its own, so that it is not among what it audits; --strict, since it would call
+# packages that it could not look up free of vulnerabilities.
+AUDIT := .venv-audit
+
+audit: $(VENV)/dev.stamp ## known vulnerabilities in the versions that are installed, if pypi.org can be reached
+	@if $(BIN)/python -c 'import pip, urllib.request as u; u.urlopen(f"https://pypi.org/pypi/pip/{pip.__version__}/json", timeout=10)' 2>/dev/null; then \
+	  set -e; \
+	  test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT); $(AUDIT)/bin/python -m pip --quiet --disable-pip-version-check install 'pip-audit>=2.7,<3'; }; \
+	  $(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable > $(AUDIT)/installed.txt; \
+	  $(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip --requirement $(AUDIT)/installed.txt; \
+	else \
+	  echo "What pypi.org knows about single versions cannot be reached from here: nothing was audited."; \
+	fi
+
 bench: $(VENV)/dev.stamp ## run every benchmark, record what it prints, write docs/benchmarks.md: takes hours
 	for script in benchmarks/how_*.py; do $(BIN)/python -m benchmarks.record $$(basename $$script .py) || exit 1; done
 	$(BIN)/python -m tools.docs.benchmarks
@@ -58,7 +73,7 @@ $(COMPARE)/ax.stamp: benchmarks/peers-ax.txt | $(COMPARE)/peers.stamp
 	@touch $@
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(COMPARE) build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results steadyarm-screenshots
+	rm -rf $(VENV) $(COMPARE) $(AUDIT) build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results steadyarm-screenshots
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

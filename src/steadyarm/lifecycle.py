@@ -1,4 +1,4 @@
-"""Making experiments: created, loaded, described in a few words of TOML or JSON."""
+"""Making experiments: created, loaded, described in TOML or JSON; and checking all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,20 @@ from steadyarm.answers import shortened
 from steadyarm.arms import ArmSet
 from steadyarm.decisions import first_state
 from steadyarm.environments.named import arms_from_settings
-from steadyarm.errors import ExperimentExistsError, InvalidInputError
+from steadyarm.errors import ExperimentExistsError, InvalidInputError, StorageError
 from steadyarm.experiment import OWN_CLOCK, Experiment
 from steadyarm.policies import Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.settings import NEVER_MATURE, Missing, Settings, Sticky, microseconds
-from steadyarm.storages import open_storage
+from steadyarm.storages import open_storage, storage_faults, storage_status
 from steadyarm.storages.base import Storage
 from steadyarm.transfer import read_export
 
 __all__ = [
     "DESCRIBED",
     "NAME",
+    "StorageCheck",
+    "check_storage",
     "create_experiment",
     "create_from_description",
     "import_experiment",
@@ -219,6 +222,44 @@ def create_from_description(
     return _create(
         name, settings, storage, load_if_exists, values.get("seed") is None, start, clock
     )
+
+
+@dataclass(frozen=True)
+class StorageCheck:
+    """What was found in a whole storage.
+
+    Attributes
+    ----------
+    experiments : how many were computed anew from their logs
+    faults : what is wrong, a line each; empty if all is in order
+    skipped : experiments that were not computed anew, with the reason
+    """
+
+    experiments: int
+    faults: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def check_storage(url: str | None = None) -> StorageCheck:
+    """Look for damage, for rows that belong to nothing, and compute every experiment anew."""
+    found = storage_status(url)
+    if found.state != "current":
+        fault = f"tables: {found.state} ({found.revision}); see: steadyarm storage status"
+        return StorageCheck(0, (fault,))
+    faults, skipped, replayed = list(storage_faults(url)), [], 0
+    with closing(open_storage(url)) as storage:
+        for record in storage.experiments():
+            try:
+                experiment = Experiment(storage, record)
+            except InvalidInputError as error:  # such as a policy of somebody's own
+                skipped.append(f"{record.name}: {error}")
+                continue
+            try:
+                faults += [f"{record.name}: {line}" for line in experiment.replay().differences]
+            except StorageError as error:  # what damage makes unreadable
+                faults.append(f"{record.name}: {error}")
+            replayed += 1
+    return StorageCheck(replayed, tuple(faults), tuple(skipped))
 
 
 @contextmanager

@@ -221,3 +221,30 @@ def test_a_refused_call_is_not_tried_again(storage: SQLStorage) -> None:
     with pytest.raises(ExperimentExistsError):
         storage._database.write(work)
     assert len(calls) == 1
+
+
+# Rows of leases that ended
+
+
+def test_rows_of_ended_leases_stay_a_day_and_then_go(storage: SQLStorage) -> None:
+    key = running_in(storage, 50)
+    day = 24 * 3600 * 10**6
+    ended = 100
+    (lease,) = storage.lease(key, 4, expires=ended, now=0)
+    used = [(lease.start + 1, "u", 1)]
+    storage.report(key, lease.id, used, 2)
+    assert storage.release(key, [lease.id]) == 3
+
+    def rows() -> int:
+        return storage._database.read(
+            lambda c: int(c.execute(text("SELECT count(*) FROM steadyarm_leases")).scalar() or 0)
+        )
+
+    assert rows() == 3  # two spans that are anybody's, and the empty row
+    storage.assign(key, ["a", "b", "c"], expires=ended, now=ended + day - 1)
+    assert rows() == 1
+    (again,) = storage.report(key, lease.id, used, ended + day - 1)
+    assert again is not None  # recognised by it
+    storage.assign(key, ["d"], expires=ended, now=ended + day)
+    assert rows() == 0
+    assert len(storage.log(key)) == 5

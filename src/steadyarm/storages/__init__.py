@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
@@ -11,9 +12,19 @@ from steadyarm.storages.base import Storage
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
+    from steadyarm.storages.sql.backup import Restored
     from steadyarm.storages.sql.versions import StorageStatus
 
-__all__ = ["Storage", "open_storage", "storage_status", "upgrade_storage"]
+__all__ = [
+    "Storage",
+    "backup_command",
+    "backup_storage",
+    "open_storage",
+    "restore_storage",
+    "storage_faults",
+    "storage_status",
+    "upgrade_storage",
+]
 
 DEFAULT = "sqlite:///steadyarm.db"
 VARIABLE = "STEADYARM_STORAGE"
@@ -48,12 +59,56 @@ def upgrade_storage(url: str | None = None) -> tuple[str | None, str]:
     return upgrade(parsed)
 
 
-def storage_status(url: str | None = None) -> StorageStatus:
-    """How the tables at a URL stand; changes nothing."""
+def storage_status(url: str | None = None, *, thorough: bool = False) -> StorageStatus:
+    """How the tables at a URL stand; changes nothing.
+
+    thorough : also read a whole file of SQLite, to find damage
+    """
     parsed = _parsed(_given(url))
     from steadyarm.storages.sql.versions import status
 
-    return status(parsed)
+    return status(parsed, thorough)
+
+
+def storage_faults(url: str | None = None) -> tuple[str, ...]:
+    """What is wrong with the file and the tables at a URL, a line each; changes nothing.
+
+    `steadyarm.lifecycle.check_storage` computes every experiment anew, too.
+    """
+    parsed = _parsed(_given(url))
+    from steadyarm.storages.sql.backup import faults
+
+    return faults(parsed)
+
+
+def backup_storage(url: str | None, target: str | Path, *, force: bool = False) -> Path:
+    """Copy the SQLite storage at a URL, as of one moment and checked; others may go on using it.
+
+    force : replace a file that is there
+    """
+    parsed = _parsed(_given(url))
+    from steadyarm.storages.sql.backup import backup
+
+    return backup(parsed, Path(target), force)
+
+
+def restore_storage(url: str | None, backup: str | Path) -> Restored:
+    """Put a backup in the place of the SQLite storage at a URL, which nobody may be using.
+
+    What was there is kept beside it, under a name that says when.
+    """
+    parsed = _parsed(_given(url))
+    from steadyarm.storages.sql.backup import restore
+
+    return restore(parsed, Path(backup))
+
+
+def backup_command(url: str | None, file: str | Path, *, restore: bool = False) -> str | None:
+    """The command line that backs PostgreSQL up, or restores it; None for SQLite."""
+    parsed = _parsed(_given(url))
+    from steadyarm.storages.sql.backup import command_of
+
+    return command_of(parsed, Path(file), "pg_restore" if restore else "pg_dump")
 
 
 def _given(url: str | None) -> str:

@@ -30,7 +30,7 @@ from sqlalchemy.pool import QueuePool
 
 from steadyarm.errors import InvalidInputError, StorageError
 
-__all__ = ["Database", "file_of", "shown"]
+__all__ = ["BUSY", "DAMAGED", "HINTS", "Database", "file_of", "shown"]
 
 T = TypeVar("T")
 

@@ -200,9 +200,10 @@ def strays(connection: Connection) -> Iterator[str]:
 
 def _counted(
     connection: Connection, table: Table, condition: ColumnElement[bool]
-) -> Iterator[tuple[int, int]]:
+) -> list[tuple[int, int]]:
+    """Keys of experiments, and how many rows of theirs meet a condition."""
     counts = select(table.c.key, func.count()).where(condition).group_by(table.c.key)
-    yield from connection.execute(counts.order_by(table.c.key)).tuples()
+    return [(row[0], row[1]) for row in connection.execute(counts.order_by(table.c.key))]
 
 
 def _name(table: Table) -> str:

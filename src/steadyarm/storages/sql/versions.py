@@ -15,6 +15,7 @@ from sqlalchemy.engine import URL
 from steadyarm.errors import MissingExtraError, StorageError, StorageVersionError
 from steadyarm.storages.sql.engine import Database, shown
 from steadyarm.storages.sql.schema import PREFIX, REVISIONS, VERSION_TABLE
+from steadyarm.storages.sql.upkeep import whole
 
 __all__ = ["StorageStatus", "prepare", "status", "upgrade"]
 
@@ -39,6 +40,8 @@ class StorageStatus:
     revision : of the tables, None if there are none
     newest : revision that this version of SteadyArm works with
     state : "current"; "older", upgrade it; "newer", upgrade SteadyArm; "empty", no tables yet
+    damage : what is wrong with the file of an SQLite storage; None if nothing is, or if the whole
+        file was not read
     """
 
     url: str
@@ -46,16 +49,21 @@ class StorageStatus:
     revision: str | None
     newest: str
     state: State
+    damage: str | None = None
 
 
-def status(url: URL) -> StorageStatus:
-    """Look at a database; makes nothing, not even a file."""
+def status(url: URL, thorough: bool = False) -> StorageStatus:
+    """Look at a database; makes nothing, not even a file.
+
+    thorough : read a whole file of SQLite, to find damage
+    """
     shown_url, backend = shown(url), url.get_backend_name()
     if backend == "sqlite" and not Path(url.database or "").exists():
         return StorageStatus(shown_url, backend, None, NEWEST, "empty")
     with closing(Database(url)) as database:
         revision, state = database.read(_look)
-    return StorageStatus(shown_url, backend, revision, NEWEST, state)
+    damage = whole(database.file, quick=True) if thorough and database.file else None
+    return StorageStatus(shown_url, backend, revision, NEWEST, state, damage)
 
 
 def prepare(database: Database, new: bool = True) -> None:
