@@ -87,7 +87,7 @@ def only_reading(seconds: float) -> Disturb:
             scene.database.run(f"{setting} = off")
             scene.database.run(f"{ended}'{name}'")
             return
-        files = [scene.file, f"{scene.file}-wal"]  # -shm is memory that processes share
+        files = [str(scene.file), f"{scene.file}-wal"]  # -shm is memory that processes share
         subprocess.run(["chattr", "+i", *files], check=True)
         time.sleep(seconds)
         subprocess.run(["chattr", "-i", *files], check=True)

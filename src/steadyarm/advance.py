@@ -1,18 +1,59 @@
-"""Decisions carried out on a storage: made on a snapshot, made again if others were faster."""
+"""Decisions carried out on a storage: made on a snapshot, made again if others were faster.
+
+A decision may take long to compute, and one that writes must not wait for it. So what is to be
+done is given as steps, one function to call after the other: `run` takes them all where it is
+called, and the service takes each in the threads that it belongs to.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from steadyarm.decisions import decide, is_over
 from steadyarm.errors import BudgetSpentError, RewardsPendingError, SteadyArmError
 from steadyarm.settings import Settings
 from steadyarm.storages.base import Storage
+from steadyarm.storages.records import Decision
 
-__all__ = ["hand_over", "in_flight", "open_segment"]
+__all__ = ["Step", "Steps", "close_finished", "in_flight", "is_due", "open_segment", "run"]
+
+T = TypeVar("T")
+Made = tuple[int, Decision]  # on which version, and what
 
 
-def open_segment(storage: Storage, key: int, settings: Settings, now: int) -> SteadyArmError | None:
-    """Make sure that there are positions; the reason if there can be none."""
+class Step(NamedTuple):
+    """Something to do, and whether it writes; what does not may compute for long."""
+
+    work: Callable[[], Any]
+    writes: bool
+
+
+Steps = Generator[Step, Any, T]  # is sent what each step gave, or thrown what it raised
+
+
+def run(steps: Steps[T]) -> T:
+    """Take all steps here and now; gives what they return in the end."""
+    go: Callable[[], Step] = partial(next, steps)
     while True:
+        try:
+            step = go()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            go = partial(steps.send, step.work())
+        except Exception as error:  # theirs to handle
+            go = partial(steps.throw, error)
+
+
+def open_segment(
+    storage: Storage, key: int, settings: Settings, now: int
+) -> Steps[SteadyArmError | None]:
+    """Make sure that there are positions; gives the reason if there can be none."""
+
+    def made() -> Made | SteadyArmError | None:
         snapshot = storage.snapshot(key)
         last = snapshot.segments[-1][0] if snapshot.segments else None
         if last is not None and last.closed is None and last.handed < last.rounds:
@@ -22,9 +63,38 @@ def open_segment(storage: Storage, key: int, settings: Settings, now: int) -> St
         except (BudgetSpentError, RewardsPendingError) as error:
             return error
         assert decision is not None
-        stored = storage.decide(key, snapshot.experiment.version, decision, now)
+        return snapshot.experiment.version, decision
+
+    while True:
+        found: Made | SteadyArmError | None = yield Step(made, writes=False)
+        if not isinstance(found, tuple):
+            return found
+        version, decision = found
+        stored = yield Step(partial(storage.decide, key, version, decision, now), writes=True)
         if stored and decision.opened:
             return None
+
+
+def close_finished(storage: Storage, key: int, settings: Settings, now: int) -> Steps[None]:
+    """Hand segments that are over to the policy."""
+
+    def made() -> Made | None:
+        if not is_due(storage, key, settings, now):
+            return None
+        snapshot = storage.snapshot(key)
+        decision = decide(settings, snapshot, now, need=False)
+        return None if decision is None else (snapshot.experiment.version, decision)
+
+    while True:
+        found: Made | None = yield Step(made, writes=False)
+        if found is None:
+            return
+        yield Step(partial(storage.decide, key, *found, now), writes=True)
+
+
+def is_due(storage: Storage, key: int, settings: Settings, now: int) -> bool:
+    """Whether a segment is over that the policy does not know of; cheap."""
+    return any(is_over(settings, part, now) for part in storage.progress(key, exhausted=True))
 
 
 def in_flight(storage: Storage, key: int, soon: int) -> bool:
@@ -37,13 +107,3 @@ def in_flight(storage: Storage, key: int, soon: int) -> bool:
     """
     free = sum(part.rounds - part.assigned for part in storage.progress(key))
     return free > sum(len(lease) for lease in storage.leases(key) if lease.expires > soon)
-
-
-def hand_over(storage: Storage, key: int, settings: Settings, now: int) -> None:
-    """Hand segments that are over to the policy."""
-    while any(is_over(settings, part, now) for part in storage.progress(key, exhausted=True)):
-        snapshot = storage.snapshot(key)
-        decision = decide(settings, snapshot, now, need=False)
-        if decision is None:
-            return
-        storage.decide(key, snapshot.experiment.version, decision, now)

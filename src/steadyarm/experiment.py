@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from steadyarm.advance import hand_over, open_segment
+from steadyarm.advance import Step, Steps, close_finished, is_due, open_segment, run
 from steadyarm.answers import (
     At,
     LiveAssignment,
@@ -35,7 +36,7 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     WrongStateError,
 )
-from steadyarm.handing import Handing
+from steadyarm.handing import Handing, Soon, waited_for
 from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
 from steadyarm.judgement import Judgement
 from steadyarm.judging import health_of, judge, status_of
@@ -162,15 +163,29 @@ class Experiment:
         ahead : positions to lease beyond these, so that the next call need not queue for them;
             `release` gives back what is left
         """
+        answers = run(self.asking(units, ahead))
+        return waited_for(
+            answers, lambda places: run(self.asking([units[i] for i in places], ahead))
+        )
+
+    def asking(
+        self, units: Sequence[str | None], ahead: int = 0
+    ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
+        """The steps of `ask_many`, which waits for nobody: `Soon` where one may try again."""
         checked = [self._checked(unit) for unit in units]
         now = self.now()
         if self.settings.window is not None and now >= self._look:
             self._look = now + LOOK
-            self.refresh()
-        return [
-            found if isinstance(found, SteadyArmError) else self._answer(found)
-            for found in self._handing.serve(checked, ahead, now)
-        ]
+            yield from self.refreshing()
+        given = yield from self._handing.serve(checked, ahead, now)
+        return [self._answer(found) if isinstance(found, Assigned) else found for found in given]
+
+    def known(self, units: Sequence[str | None]) -> list[LiveAssignment | None]:
+        """What units have been assigned already, without waiting for anybody who writes."""
+        good = [unit for unit in units if isinstance(self._checked(unit), str)]
+        rows = self._handing.known([self._unit(unit) for unit in good])
+        found = {row.unit: self._answer(row) for row in rows if row is not None}
+        return [None if unit is None else found.get(unit) for unit in units]
 
     def release(self) -> None:
         """Give back positions that were leased ahead and not used."""
@@ -181,6 +196,10 @@ class Experiment:
 
         What is not reported within a minute after that goes back to others.
         """
+        return run(self.leasing(wanted, seconds))
+
+    def leasing(self, wanted: int, seconds: float) -> Steps[list[LocalLease]]:
+        """The steps of `lease`."""
         whole_number(wanted, "wanted", least=1)
         if not 0 < finite_number(seconds, "seconds") <= LONGEST_LEASE:
             raise InvalidInputError(
@@ -188,10 +207,12 @@ class Experiment:
             )
         now = self.now()
         until = now + microseconds(seconds)
-        while not (leases := self.storage.lease(self.key, wanted, expires=until + GRACE, now=now)):
-            if refused := open_segment(self.storage, self.key, self.settings, now):
+        taking = partial(self.storage.lease, self.key, wanted, expires=until + GRACE, now=now)
+        while not (leases := (yield Step(taking, writes=True))):
+            if refused := (yield from open_segment(self.storage, self.key, self.settings, now)):
                 raise refused
-        segments = self.storage.segments(self.key, {lease.segment for lease in leases})
+        reading = partial(self.storage.segments, self.key, {lease.segment for lease in leases})
+        segments = yield Step(reading, writes=False)
         fixed = self.tag, self.settings.seed, self.arms.names
         return [
             LocalLease.of(lease, segments[lease.segment].segment, *fixed, until) for lease in leases
@@ -240,12 +261,15 @@ class Experiment:
     def tell_many(
         self,
         rewards: Iterable[Reported],
+        refresh: bool = True,
     ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
         """Rewards of many assignments, or of their ids or units, in one transaction.
 
         A third value, if there is one, is when the reward happened, as in `tell`. Says for each
         whether it was stored or was there already; where it was refused the error stands in its
         place, and the others are stored.
+
+        refresh : False leaves it to the caller to `refresh` afterwards
         """
         answers: list[Literal["stored", "repeated"] | SteadyArmError | None] = []
         good: list[Event] = []
@@ -269,7 +293,7 @@ class Experiment:
         for i, (target, reward, *_) in enumerate(given):
             if answers[i] is None:
                 answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
-        if "stored" in answers:
+        if refresh and "stored" in answers:
             try:
                 self.refresh()
             except StorageError as error:  # rewards are stored; who comes next looks again
@@ -278,7 +302,16 @@ class Experiment:
 
     def refresh(self) -> None:
         """Hand segments that are over to the policy; asking and telling do it by themselves."""
-        hand_over(self.storage, self.key, self.settings, self.now())
+        run(self.refreshing())
+
+    def refreshing(self) -> Steps[None]:
+        """The steps of `refresh`."""
+        return close_finished(self.storage, self.key, self.settings, self.now())
+
+    @property
+    def due(self) -> bool:
+        """Whether `refresh` has something to do; cheap."""
+        return is_due(self.storage, self.key, self.settings, self.now())
 
     def _target(self, target: str) -> Target:
         """What an assignment's id says, or the unit."""

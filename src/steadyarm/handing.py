@@ -1,27 +1,59 @@
 """Handing: positions of a live experiment for the units that ask, some of them leased ahead.
 
 Takes positions from the storage, has a segment opened where there are none, and says why if there
-can be none. It checks no units and makes no answers: `experiment` does.
+can be none. It checks no units and makes no answers: `experiment` does. Nothing here waits: who may
+have a position in a moment, because others have the last ones in hand, is told so.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from threading import Lock
+from typing import TypeVar
 
-from steadyarm.advance import in_flight, open_segment
+from steadyarm.advance import Step, Steps, in_flight, open_segment
 from steadyarm.errors import SteadyArmError, StorageError, WrongStateError
 from steadyarm.settings import Settings, microseconds
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Assigned, Lease
 
-__all__ = ["Handing"]
+__all__ = ["PATIENCE", "Handing", "Soon", "waited_for"]
+
+T = TypeVar("T")
 
 LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
 # Seconds to wait for the last positions: less than the second after which clients try again.
 PATIENCE = 0.8
 PAUSE = 0.005  # seconds before looking again
+
+
+@dataclass(frozen=True)
+class Soon:
+    """No position now, but perhaps in a moment; the error is the answer to who waits no longer."""
+
+    error: SteadyArmError
+
+
+def waited_for(
+    answers: Sequence[T | SteadyArmError | Soon],
+    again: Callable[[list[int]], Sequence[T | SteadyArmError | Soon]],
+) -> list[T | SteadyArmError]:
+    """The answers once nobody need wait for the last positions any more, or waited long enough.
+
+    again : asks for those in these places once more
+    """
+    found, began = list(answers), time.monotonic()
+    while places := [i for i, answer in enumerate(found) if isinstance(answer, Soon)]:
+        waited = time.monotonic() - began
+        if waited > PATIENCE:
+            break
+        time.sleep(PAUSE + waited / 8)  # ever longer, for others must be able to write
+        for i, answer in zip(places, again(places), strict=True):
+            found[i] = answer
+    return [answer.error if isinstance(answer, Soon) else answer for answer in found]
 
 
 class Handing:
@@ -34,27 +66,27 @@ class Handing:
 
     def serve(
         self, units: Sequence[str | SteadyArmError], ahead: int, now: int
-    ) -> list[Assigned | SteadyArmError]:
+    ) -> Steps[list[Assigned | SteadyArmError | Soon]]:
         """A position for each unit, or why it has none; errors among the units stay in their place.
 
         ahead : positions to lease beyond these, for the next call
         """
-        answers: list[Assigned | SteadyArmError | None] = [
+        answers: list[Assigned | SteadyArmError | Soon | None] = [
             None if isinstance(unit, str) else unit for unit in units
         ]
-        began = time.monotonic()
         while waiting := [i for i, answer in enumerate(answers) if answer is None]:
-            names, refused = [str(units[i]) for i in waiting], None
+            names = [str(units[i]) for i in waiting]
+            refused: SteadyArmError | Soon | None = None
             given: Sequence[Assigned | None] = [None] * len(names)
             try:
-                given = self._assign(names, ahead, now)
+                given = yield Step(partial(self._assign, names, ahead, now), writes=True)
                 if None in given:
-                    refused = self._refusal(now, began)
+                    refused = yield from self._refusal(now)
                 if refused is not None:  # another process may have served some meanwhile
-                    later = self._known(names)
+                    later = yield Step(partial(self.known, names), writes=False)
                     given = [one or other for one, other in zip(given, later, strict=True)]
             except WrongStateError as error:
-                given, refused = self._known(names), error
+                given, refused = (yield Step(partial(self.known, names), writes=False)), error
             except StorageError as error:
                 if len(waiting) == len(answers) and not any(given):
                     raise
@@ -62,6 +94,15 @@ class Handing:
             for i, found in zip(waiting, given, strict=True):
                 answers[i] = refused if found is None else found
         return [answer for answer in answers if answer is not None]
+
+    def known(self, units: Sequence[str]) -> list[Assigned | None]:
+        """What units have already; only reads."""
+        if self._settings.sticky == "none":
+            return [None] * len(units)
+        return [
+            None if row is None else row.assigned()
+            for row in self._storage.find_assignments(self._key, units)
+        ]
 
     def release(self) -> None:
         """Give back positions that were leased ahead and not used."""
@@ -84,22 +125,11 @@ class Handing:
                 self._held += leases
         return handed.assigned
 
-    def _refusal(self, now: int, began: float) -> SteadyArmError | None:
-        """Why there are no positions; None if there are some, or may be in a moment."""
-        refused = open_segment(self._storage, self._key, self._settings, now)
-        waited = time.monotonic() - began
-        if refused is None or waited > PATIENCE:
-            return refused
-        if not in_flight(self._storage, self._key, now + LEASED + microseconds(PATIENCE)):
-            return refused
-        time.sleep(PAUSE + waited / 8)  # ever longer, for others must be able to write
-        return None
-
-    def _known(self, units: list[str]) -> list[Assigned | None]:
-        """What units have already."""
-        if self._settings.sticky == "none":
-            return [None] * len(units)
-        return [
-            None if row is None else row.assigned()
-            for row in self._storage.find_assignments(self._key, units)
-        ]
+    def _refusal(self, now: int) -> Steps[SteadyArmError | Soon | None]:
+        """Why there are no positions; None if there are some."""
+        refused = yield from open_segment(self._storage, self._key, self._settings, now)
+        if refused is None:
+            return None
+        ends = now + LEASED + microseconds(PATIENCE)
+        soon = yield Step(partial(in_flight, self._storage, self._key, ends), writes=False)
+        return Soon(refused) if soon else refused

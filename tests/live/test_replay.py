@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.advance import open_segment
+from steadyarm.advance import open_segment, run
 from steadyarm.storages.counting import RunningTally
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import number_of
@@ -247,7 +247,7 @@ def test_a_segment_that_was_superseded_before_its_first_position_still_ends() ->
     ):
         given.append(live.ask(f"u{len(given)}"))
     # Another process opens the next one, and has no position yet.
-    open_segment(live.storage, live.key, live.settings, live.now())
+    run(open_segment(live.storage, live.key, live.settings, live.now()))
     for answer in given:
         live.tell(answer, 1.0)
     carried = live.storage.snapshot(live.key).segments[-1][0]

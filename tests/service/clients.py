@@ -38,25 +38,26 @@ class InProcess:
     def __enter__(self) -> InProcess:
         self._thread.start()
         self._lifespan = self.app.router.lifespan_context(self.app)
-        self._run(self._lifespan.__aenter__())
+        self.run(self._lifespan.__aenter__())
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._client.aclose())
-        self._run(self._lifespan.__aexit__(None, None, None))
-        self._run(self._loop.shutdown_asyncgens())
-        self._run(self._loop.shutdown_default_executor())
+        self.run(self._client.aclose())
+        self.run(self._lifespan.__aexit__(None, None, None))
+        self.run(self._loop.shutdown_asyncgens())
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def _run(self, work: Any) -> Any:
+    def run(self, work: Any) -> Any:
+        """What a coroutine gives that runs in the application's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def request(self, method: str, path: str, **given: Any) -> httpx.Response:
-        answer: httpx.Response = self._run(self._client.request(method, path, **given))
+        answer: httpx.Response = self.run(self._client.request(method, path, **given))
         return answer
 
     def get(self, path: str, **given: Any) -> httpx.Response:

@@ -51,7 +51,7 @@ def test_a_deleted_file_acknowledges_nothing_and_comes_back(
 
 
 def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(service_module, "PROBE", 0.1)
     done, asked = threading.Event(), []
 
     class Frozen(MemoryStorage):

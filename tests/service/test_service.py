@@ -8,12 +8,13 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
 from steadyarm.errors import StorageError
-from steadyarm.service.batching import Batcher
+from steadyarm.service.batching import Batcher, Turns
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, InProcess, in_process
@@ -24,18 +25,16 @@ BASE = "/v1/experiments/shop"
 def test_items_that_arrive_during_a_batch_form_the_next() -> None:
     sizes: list[int] = []
 
-    def work(items: list[int]) -> list[int]:
-        sizes.append(len(items))
-        time.sleep(0.05)
+    async def work(items: list[int]) -> list[int]:
+        await asyncio.sleep(0.05)
         return [2 * item for item in items]
 
     async def run() -> list[Any]:
-        with ThreadPoolExecutor(1) as pool:
-            batcher = Batcher(work, pool, lambda size: None, most=6)
-            first = [batcher.put(i) for i in range(3)]
-            await asyncio.sleep(0.02)
-            answers = await asyncio.gather(*first, *(batcher.put(i) for i in range(3, 12)))
-            await batcher.drained()
+        batcher = Batcher(work, sizes.append, most=6)
+        first = [batcher.put(i) for i in range(3)]
+        await asyncio.sleep(0.02)
+        answers = await asyncio.gather(*first, *(batcher.put(i) for i in range(3, 12)))
+        await batcher.drained()
         return list(answers)
 
     assert asyncio.run(run()) == [2 * i for i in range(12)]
@@ -45,25 +44,43 @@ def test_items_that_arrive_during_a_batch_form_the_next() -> None:
 def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None:
     calls = 0
 
-    def work(items: list[int]) -> list[int]:
+    async def work(items: list[int]) -> list[int]:
         nonlocal calls
         calls += 1
         if calls == 1:
             raise StorageError("away")
+        assert 3 not in items  # it was cancelled before its turn
         return items
 
     async def run() -> list[Any]:
-        with ThreadPoolExecutor(1) as pool:
-            batcher = Batcher(work, pool, lambda size: None)
-            failed = await asyncio.gather(batcher.put(1), batcher.put(2))
-            cancelled = batcher.put(3)
-            cancelled.cancel()
-            return [*failed, await batcher.put(4)]
+        batcher = Batcher(work, lambda size: None)
+        failed = await asyncio.gather(batcher.put(1), batcher.put(2))
+        cancelled = batcher.put(3)
+        cancelled.cancel()
+        return [*failed, await batcher.put(4)]
 
     first, second, third = asyncio.run(run())
     assert isinstance(first, StorageError)
     assert first is second
     assert third == 4
+
+
+def test_experiments_take_turns_to_write() -> None:
+    done: list[str] = []
+
+    async def run() -> None:
+        turns = Turns(1, "test")
+        busy = [turns.submit("busy", partial(done.append, f"busy {i}")) for i in range(50)]
+        quiet = [turns.submit("quiet", partial(done.append, f"quiet {i}")) for i in range(2)]
+        busy[30].cancel()
+        await asyncio.gather(*quiet)
+        assert done.index("quiet 1") < 6
+        await asyncio.gather(*busy, return_exceptions=True)
+        turns.shutdown()
+
+    asyncio.run(run())
+    assert len(done) == 51
+    assert "busy 30" not in done
 
 
 def test_many_threads_asking_for_the_same_units_get_one_assignment_each(tmp_path: Any) -> None:
@@ -94,7 +111,7 @@ def test_leases_ahead_are_given_back_when_idle() -> None:
     with in_process(workers=2) as client:  # as one of two would
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        live.ask([f"u{i}" for i in range(10)])
+        client.run(live.ask_all([f"u{i}" for i in range(10)]))
         assert client.get(BASE).json()["leased"] > 0
         for _ in range(60):
             if not client.get(BASE).json()["leased"]:
@@ -108,12 +125,12 @@ def test_leases_ahead_are_idle_when_nobody_new_comes() -> None:
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
         units = [f"u{i}" for i in range(10)]
-        live.ask(units)
+        client.run(live.ask_all(units))
         assert client.get(BASE).json()["leased"] > 0
         for _ in range(60):
             if not client.get(BASE).json()["leased"]:
                 break
-            live.ask(units)  # they come again and again, and need no positions
+            client.run(live.ask_all(units))  # they come again and again, and need no positions
             time.sleep(0.1)
         assert client.get(BASE).json()["leased"] == 0
 
@@ -124,7 +141,7 @@ def test_leases_that_a_batch_has_in_hand_are_given_back_later(
     with in_process(workers=2) as client:
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        live.ask([f"u{i}" for i in range(10)])
+        client.run(live.ask_all([f"u{i}" for i in range(10)]))
         storage = live.experiment.storage
         assign = storage.assign
 
@@ -133,7 +150,7 @@ def test_leases_that_a_batch_has_in_hand_are_given_back_later(
             return assign(*given, **more)
 
         monkeypatch.setattr(storage, "assign", meanwhile)
-        live.ask(["u0"])  # needs none of them
+        client.run(live.ask_all(["u0"]))  # needs none of them
         live.release()
         assert client.get(BASE).json()["leased"] == 0
 

@@ -62,6 +62,24 @@ def add_parser(commands: Any) -> None:
         help="positions a lease may have (default: 10000)",
     )
     parser.add_argument(
+        "--max-waiting",
+        type=int,
+        metavar="N",
+        help="assignments and rewards that may wait to be written (default: 50000)",
+    )
+    parser.add_argument(
+        "--max-connections",
+        type=int,
+        metavar="N",
+        help="open connections of each process (default: 4000)",
+    )
+    parser.add_argument(
+        "--request-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="time in which a request is answered or refused (default: 15)",
+    )
+    parser.add_argument(
         "--log-format",
         choices=["text", "json"],
         help="of the lines on standard output (default: text)",
@@ -98,6 +116,9 @@ def run(args: argparse.Namespace) -> None:
         max_body=args.max_body,
         max_batch=args.max_batch,
         max_lease=args.max_lease,
+        max_waiting=args.max_waiting,
+        max_connections=args.max_connections,
+        request_timeout=args.request_timeout,
         log_format=args.log_format,
         access_log=args.access_log,
     )

@@ -141,12 +141,12 @@ class Access:
         """
         session, now = _new_session(), microseconds(time.time())
         record = SessionRecord(hash_of(session.id), token.hash, now, now + microseconds(LASTS))
-        await self._service.write(self._service.storage.add_session, record)
+        await self._service.write("", self._service.storage.add_session, record)
         self.remember(response, scope, session, LASTS)
 
     async def sign_out(self, response: Response, scope: Asked, session: Session) -> None:
         """End the session, in this browser and wherever else its cookie is."""
-        await self._service.write(self._service.storage.remove_session, hash_of(session.id))
+        await self._service.write("", self._service.storage.remove_session, hash_of(session.id))
         response.delete_cookie(self._name(scope), **self._manner(scope))
 
     def _key(self, session: Session) -> str:

@@ -63,7 +63,8 @@ class GuardedPage(Route):
         try:
             if self.page.asks_who:
                 viewer = await self._viewer(scope, session)
-            response = await self._allowed(Request(scope, receive), session, viewer)
+            answer = self._allowed(Request(scope, receive), session, viewer)
+            response = await self._service.in_time(answer, scope, long=True)
         except Exception as error:  # foreseen or not: a page that tells it, never a stack trace
             response = problem_page(error, scope, viewer)
         if session.new and response.media_type == "text/html":  # it holds a key for forms

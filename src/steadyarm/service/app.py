@@ -53,7 +53,8 @@ class Endpoint(APIRoute):
         try:
             if route.scope is not None:
                 scope["token"] = service.guard.check(scope, route.scope)
-            response = await route.handler(service, Request(scope, receive))
+            answer = route.handler(service, Request(scope, receive))
+            response = await service.in_time(answer, scope, route.long)
         except Exception as error:  # foreseen or not: a problem, never a stack trace
             response = answer_to(error, scope)
         await response(scope, receive, send)

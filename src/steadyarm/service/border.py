@@ -28,6 +28,7 @@ class Border:
     def __init__(self, app: ASGIApp, service: Service, refused: Refused) -> None:
         self._app, self._refused, self._guard = app, refused, service.guard
         self._metrics, self._log = service.metrics, service.access_log
+        self._load = service.load
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,6 +39,7 @@ class Border:
         began = time.perf_counter()
         request_id = self._request_id(scope)
         scope["request_id"] = request_id.decode()
+        scope["load"], scope["held"] = self._load, 0  # bytes of its body
         status = 500
 
         async def answer(message: Message) -> None:
@@ -56,6 +58,7 @@ class Border:
             else:
                 await self._app(scope, receive, answer)
         finally:
+            self._load.let_go(scope["held"])
             seconds = time.perf_counter() - began
             route = scope.get("route")
             path = "unmatched" if route is None else route.path

@@ -54,7 +54,7 @@ async def shown(service: Service, request: Request) -> Response:
 async def move(service: Service, name: str, action: str) -> Experiment:
     """Start, pause, resume, stop or archive an experiment."""
     live = await service.find(name)
-    await service.write(getattr(live.experiment, action))
+    await service.write(name, getattr(live.experiment, action))
     live.over = action == "archive"
     return live.experiment
 

@@ -28,7 +28,7 @@ async def body_of(request: Request, model: type[M], most: int) -> M:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The whole body; RefusedError if it is larger than `most` bytes."""
+    """The whole body; RefusedError if it is larger than `most` bytes, or too much waits."""
     parts, size = [], 0
     while True:  # a length that was announced need not be true, so what comes is counted
         message = await request.receive()
@@ -36,11 +36,14 @@ async def read_body(request: Request, most: int) -> bytes:
             raise RefusedError("malformed", "The body ended early.")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
+        request.scope["held"] += len(parts[-1])
+        request.scope["load"].hold(len(parts[-1]))
         if size > most:
             raise RefusedError(
                 "too-large", f"The body is larger than {most:,} bytes.", "Send less at a time."
             )
         if not message.get("more_body", False):
+            request.scope["deadline"].extend()
             return b"".join(parts)
 
 

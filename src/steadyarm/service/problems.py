@@ -46,6 +46,8 @@ KINDS: dict[str, tuple[int, str]] = {
     "not-installed": (501, "The server lacks an optional part"),
     "storage-unavailable": (503, "The storage does not answer"),
     "starting": (503, "The service is getting ready"),
+    "timeout": (503, "The request took too long"),
+    "overloaded": (503, "The service has too much to do"),
 }
 HINTS = {
     "unauthorized": "Send Authorization: Bearer with a token of: steadyarm token create",
@@ -62,6 +64,8 @@ HINTS = {
     "malformed": "Send JSON in UTF-8; NaN and Infinity are no JSON.",
     "internal": "Look for the request id in the service's log.",
     "storage-unavailable": "Try again in a second; GET /readyz says when it is back.",
+    "timeout": "Try again; what was asked may have been done, and doing it again changes nothing.",
+    "overloaded": "Nothing was done; try again in a second, or send less at a time.",
     "starting": "Try again in a second; the first start may take a minute, others a few seconds.",
 }
 OF: dict[type[Exception], str] = {
@@ -73,6 +77,8 @@ HEADERS: dict[str, Mapping[str, str]] = {
     "unauthorized": {"WWW-Authenticate": 'Bearer realm="steadyarm"'},
     "storage-unavailable": {"Retry-After": "1"},
     "starting": {"Retry-After": "1"},
+    "timeout": {"Retry-After": "1", "Connection": "close"},  # its body may still be on the way
+    "overloaded": {"Retry-After": "1"},
     "too-large": {"Connection": "close"},  # what is left of the body is not read
 }
 GENERIC = {404: "not-found", 405: "method-not-allowed"}

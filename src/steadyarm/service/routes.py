@@ -35,6 +35,7 @@ class Route:
     body, query : what is read
     answers : by status: a model, or media types of what is no JSON
     errors : statuses that a handler refuses with, beyond those that follow from the rest
+    long : whether it computes results, or sends all of a log, and may take longer than others
     """
 
     method: str
@@ -47,6 +48,7 @@ class Route:
     body: type[BaseModel] | None = None
     query: type[BaseModel] = take.NoQuery
     errors: tuple[int, ...] = field(default=())
+    long: bool = False
 
 
 # The busiest come first, for they are compared in this order.
@@ -145,6 +147,7 @@ ROUTES: tuple[Route, ...] = (
         {200: conclude.Recommendation},
         query=take.RecommendationQuery,
         errors=(409,),
+        long=True,
     ),
     Route(
         "GET",
@@ -155,6 +158,7 @@ ROUTES: tuple[Route, ...] = (
         "Whether the log can be trusted.",
         {200: conclude.Health},
         errors=(409,),
+        long=True,
     ),
     Route(
         "GET",
@@ -166,6 +170,7 @@ ROUTES: tuple[Route, ...] = (
         {200: conclude.Drift},
         query=take.DriftQuery,
         errors=(409,),
+        long=True,
     ),
     Route(
         "GET",
@@ -177,6 +182,7 @@ ROUTES: tuple[Route, ...] = (
         {200: ("text/csv", "application/vnd.apache.parquet")},
         query=take.ExportQuery,
         errors=(501,),
+        long=True,
     ),
     Route(
         "GET",
@@ -195,6 +201,7 @@ ROUTES: tuple[Route, ...] = (
         "results",
         "The whole test computed anew from its log, and compared.",
         {200: conclude.ReplayAnswer},
+        long=True,
     ),
     Route(
         "POST",
@@ -206,6 +213,7 @@ ROUTES: tuple[Route, ...] = (
         {201: give.CreatedExperiment, 200: give.ExperimentAnswer},
         body=take.NewExperiment,
         errors=(409,),
+        long=True,
     ),
     Route(
         "GET",

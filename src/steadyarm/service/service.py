@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime, timedelta
+from functools import partial
 from math import inf
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
+from starlette.types import Scope
 
-from steadyarm.answers import LiveAssignment, Reported
+from steadyarm.advance import Step, Steps
+from steadyarm.answers import LiveAssignment, Reported, moment
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
@@ -25,10 +29,11 @@ from steadyarm.errors import (
     UnknownExperimentError,
 )
 from steadyarm.experiment import Experiment
+from steadyarm.handing import PATIENCE, Soon
 from steadyarm.lifecycle import load_experiment
 from steadyarm.service.access import AccessLog
 from steadyarm.service.auth import RELOAD, Guard
-from steadyarm.service.batching import Batcher
+from steadyarm.service.batching import LATE, Batcher, Deadlines, Load, Turns
 from steadyarm.service.metrics import Metrics
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.warming import Warming
@@ -37,16 +42,21 @@ from steadyarm.storages.base import Storage
 __all__ = ["Live", "Readiness", "Service"]
 
 T = TypeVar("T")
+Asked = LiveAssignment | SteadyArmError | Soon
+Told = Literal["stored", "repeated"] | SteadyArmError
 
 log = logging.getLogger("steadyarm.service")
 
-READERS = 8  # threads
+READERS, FINDERS, DECIDERS = 6, 2, 2  # threads
+BODIES = 64  # of the largest size that may be held in memory
 MANY = 8  # size of batches from which on positions are leased for further ones
 AHEAD = 4  # how many further ones
+TRY = 0.05  # seconds between tries to get one of the last positions
 IDLE = 0.2  # seconds after which such leases go back; others wait for the last of them, not long
 TICK = 1.0  # seconds between looks at windows
+LONG = 20  # times what a request has may be taken by one that computes results
 ROUND = 10  # ticks between looks at all experiments
-PATIENCE = 3.0  # seconds in which a probe of readiness is answered
+PROBE = 3.0  # seconds in which a probe of readiness is answered
 LONGEST_NAME = 100
 
 
@@ -56,22 +66,115 @@ class Live:
     def __init__(self, service: Service, experiment: Experiment) -> None:
         self.experiment = experiment
         self.over = False  # archived, so that nothing is left to look at
+        self._service = service
         self._leases = service.settings.leases_ahead
         self._used = -inf  # when positions were last used, and leased ahead
         metrics = service.metrics
-        self.asks: Batcher[str | None, LiveAssignment | SteadyArmError] = Batcher(
-            self.ask, service.writers, metrics.asked.observe
+        sticky = experiment.settings.sticky == "unit"
+        self._asks: Batcher[str | None, Asked] = Batcher(
+            self._assign, metrics.asked.observe, self._find if sticky else None
         )
-        self.tells: Batcher[Reported, Literal["stored", "repeated"] | SteadyArmError] = Batcher(
-            experiment.tell_many, service.writers, metrics.told.observe
-        )
+        self._tells: Batcher[Reported, Told] = Batcher(self._tell, metrics.told.observe)
 
-    def ask(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+    async def ask(self, unit: str | None) -> LiveAssignment | Exception:
+        """The variant of one unit, written together with those of other requests."""
+        load, name = self._service.load, self.experiment.name
+        load.add(name)
+        try:
+            found = await self._asks.put(unit)
+            if isinstance(found, Soon):
+                (found,) = await self._last_positions([unit], [found])
+            return found
+        finally:
+            load.remove(name)
+
+    async def ask_all(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+        """Variants of many units, in one transaction."""
+        with self._service.waiting(self.experiment.name, len(units)):
+            writing = asyncio.create_task(self._assign(units))
+            try:
+                if not (await asyncio.wait([writing], timeout=LATE))[0]:
+                    known = await self._find(units, LATE)
+                    if None not in known:
+                        return [one for one in known if one is not None]
+                return await self._last_positions(units, await writing)
+            finally:
+                writing.cancel()
+
+    async def _last_positions(
+        self, units: Sequence[str | None], answers: Sequence[Asked]
+    ) -> list[LiveAssignment | SteadyArmError]:
+        """The answers once nobody need wait any more; all who wait try again together."""
+        found, until = list(answers), time.monotonic() + PATIENCE
+        while places := [i for i, answer in enumerate(found) if isinstance(answer, Soon)]:
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(TRY - time.monotonic() % TRY)
+            again = [self._asks.put(units[i]) for i in places]
+            for i, future in zip(places, again, strict=True):
+                answer = await future
+                if isinstance(answer, Exception) and not isinstance(answer, SteadyArmError):
+                    raise answer
+                found[i] = answer
+        return [answer.error if isinstance(answer, Soon) else answer for answer in found]
+
+    async def tell(self, reward: Reported) -> Told | Exception:
+        """What becomes of one reward, written together with those of other requests."""
+        load, name = self._service.load, self.experiment.name
+        load.add(name)
+        try:
+            return await self._tells.put(reward)
+        finally:
+            load.remove(name)
+
+    async def tell_all(self, rewards: Sequence[Reported]) -> list[Told]:
+        """What becomes of many rewards, in one transaction."""
+        with self._service.waiting(self.experiment.name, len(rewards)):
+            return await self._tell(rewards)
+
+    async def _tell(self, rewards: Sequence[Reported]) -> list[Told]:
+        experiment = self.experiment
+
+        def written() -> tuple[list[Told], bool]:
+            found = experiment.tell_many(rewards, refresh=False)
+            return found, "stored" in found and experiment.due
+
+        answers, due = await self._service.write(experiment.name, written)
+        if due:
+            try:
+                await self._service.take(experiment.refreshing(), experiment.name)
+            except StorageError as error:  # rewards are stored; who comes next looks again
+                log.warning("%s", error)
+        return answers
+
+    async def drained(self) -> None:
+        """Return when nothing waits any more."""
+        await self._asks.drained()
+        await self._tells.drained()
+
+    async def _find(
+        self, units: Sequence[str | None], waited: float
+    ) -> list[LiveAssignment | None]:
+        """What units had before they asked: by reading, which waits for nobody who writes.
+
+        What they were given meanwhile is told by who wrote it, as new.
+        """
+        experiment = self.experiment
+
+        def look() -> tuple[datetime, list[LiveAssignment | None]]:
+            return moment(experiment.now()), experiment.known(units)
+
+        now, found = await self._service.look_up(look)
+        before = now - timedelta(seconds=waited)
+        return [None if one is None or one.created >= before else one for one in found]
+
+    async def _assign(self, units: Sequence[str | None]) -> Sequence[Asked]:
         """Variants for a batch; what it leases beyond serves the next ones."""
-        if not self._leases or len(units) < MANY:
-            return self.experiment.ask_many(units)
-        answers = self.experiment.ask_many(units, ahead=AHEAD * len(units))
-        if any(isinstance(answer, LiveAssignment) and answer.new for answer in answers):
+        ahead = AHEAD * len(units) if self._leases and len(units) >= MANY else 0
+        answers = await self._service.take(
+            self.experiment.asking(units, ahead), self.experiment.name
+        )
+        if ahead and any(isinstance(one, LiveAssignment) and one.new for one in answers):
             self._used = time.monotonic()
         return answers
 
@@ -100,9 +203,9 @@ class Readiness:
             loop = asyncio.get_running_loop()
             self._asked = loop.run_in_executor(self._thread, self._checked)
         try:
-            return await asyncio.wait_for(asyncio.shield(self._asked), PATIENCE)
+            return await asyncio.wait_for(asyncio.shield(self._asked), PROBE)
         except TimeoutError:
-            return f"the storage has not answered within {PATIENCE:g} seconds"
+            return f"the storage has not answered within {PROBE:g} seconds"
 
     def end(self) -> None:
         """Wait for what is being found out."""
@@ -137,7 +240,11 @@ class Service:
         self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
         self._strange: set[str] = set()  # names of experiments that only their own program can run
-        self.writers = ThreadPoolExecutor(settings.writers, "steadyarm-writer")
+        self.load = Load(settings.max_waiting, BODIES * settings.max_body)
+        self._deadlines = Deadlines()
+        self._writers = Turns(settings.writers, "steadyarm-writer")
+        self._finders = ThreadPoolExecutor(FINDERS, "steadyarm-finder")
+        self._deciders = ThreadPoolExecutor(DECIDERS, "steadyarm-decider")
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
         self._keepers = ThreadPoolExecutor(4, "steadyarm-keeper")
 
@@ -149,9 +256,52 @@ class Service:
         """Do in a thread what is short, and must not wait for what takes a while."""
         return await asyncio.get_running_loop().run_in_executor(self._keepers, work, *given)
 
-    async def write(self, work: Callable[..., T], *given: Any) -> T:
-        """Do in turn with batches what writes."""
-        return await asyncio.get_running_loop().run_in_executor(self.writers, work, *given)
+    async def look_up(self, work: Callable[..., T], *given: Any) -> T:
+        """Do in a thread what only reads, and waits neither for reports nor for who writes."""
+        return await asyncio.get_running_loop().run_in_executor(self._finders, work, *given)
+
+    async def write(self, whose: str, work: Callable[..., T], *given: Any) -> T:
+        """Do what writes, when it is the turn of the experiment of that name."""
+        return await self._writers.submit(whose, partial(work, *given))
+
+    async def take(self, steps: Steps[T], whose: str) -> T:
+        """Take steps in the threads they belong to: what computes for long holds up no writer."""
+        loop = asyncio.get_running_loop()
+        go: Callable[[], Step] = partial(next, steps)
+        while True:
+            try:
+                step = go()
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                if step.writes:
+                    given = await self._writers.submit(whose, step.work)
+                else:
+                    given = await loop.run_in_executor(self._deciders, step.work)
+                go = partial(steps.send, given)
+            except Exception as error:  # theirs to handle
+                go = partial(steps.throw, error)
+
+    async def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> T:
+        """What a handler answers, if it does so within the time that requests have.
+
+        long : computes results, which may take longer
+        """
+        seconds = self.settings.request_timeout
+        more = (LONG - 1) * seconds if long else 0.0
+        if scope["method"] == "GET":  # has no body
+            seconds, more = seconds + more, 0.0
+        return await self._deadlines.keep(answer, scope, seconds, more)
+
+    @contextmanager
+    def waiting(self, name: str, count: int = 1) -> Iterator[None]:
+        """So many things of an experiment wait; RefusedError if that is too much."""
+        self.load.add(name, count)
+        try:
+            yield
+        finally:
+            self.load.remove(name, count)
 
     async def find(self, name: str) -> Live:
         """The experiment of that name; loaded once, for its settings never change."""
@@ -179,7 +329,12 @@ class Service:
         """From the first request to the last."""
         await self.read(self.guard.reload)
         self.warming.start()
-        kept = (self._keep_tokens(), self._keep_watch(), self._keep_few_leases())
+        kept = (
+            self._keep_tokens(),
+            self._keep_watch(),
+            self._keep_few_leases(),
+            self._deadlines.watch(),
+        )
         tasks = [asyncio.create_task(keeping) for keeping in kept]
         try:
             yield
@@ -191,8 +346,7 @@ class Service:
                 with suppress(asyncio.CancelledError):
                     await task
             for live in self.live.values():
-                await live.asks.drained()
-                await live.tells.drained()
+                await live.drained()
             await asyncio.to_thread(self._end)
             if self.access_log is not None:
                 self.access_log.flush()
@@ -202,8 +356,8 @@ class Service:
         self.readiness.end()
         for live in self.live.values():
             _logged(live.release)
-        self.writers.shutdown()
-        self._readers.shutdown()
+        for pool in (self._writers, self._finders, self._deciders, self._readers):
+            pool.shutdown()
         self.storage.close()
 
     async def _keep_tokens(self) -> None:
@@ -218,7 +372,7 @@ class Service:
         while True:
             if ticks % ROUND == 0:
                 await loop.run_in_executor(self._keepers, _logged, self._look, loop)
-            await loop.run_in_executor(self._keepers, self._tick, ticks % ROUND == 0)
+            await self._tick(ticks % ROUND == 0)
             ticks += 1
             await asyncio.sleep(TICK)
 
@@ -247,10 +401,16 @@ class Service:
         else:
             loop.call_soon_threadsafe(self.hold, experiment)
 
-    def _tick(self, every: bool) -> None:
+    async def _tick(self, every: bool) -> None:
         for live in list(self.live.values()):
-            if not live.over and (every or live.experiment.settings.window is not None):
-                _logged(live.experiment.refresh)
+            experiment = live.experiment
+            if not live.over and (every or experiment.settings.window is not None):
+                try:
+                    await self.take(experiment.refreshing(), experiment.name)
+                except StorageError as error:
+                    log.warning("%s", error)
+                except Exception:
+                    log.exception("a task in the background failed")
 
     def _release(self) -> None:
         for live in list(self.live.values()):

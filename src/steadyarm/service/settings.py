@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from math import inf
 from typing import Any, Literal, Self, get_args
 
 from steadyarm.errors import InvalidInputError
@@ -33,6 +34,11 @@ class ServiceSettings:
     max_body : bytes of a request's body
     max_batch : items of a batch
     max_lease : positions of a lease
+    max_waiting : assignments and rewards that may wait to be written, in each process; half as
+        many of one experiment. More are refused, to be sent again
+    max_connections : that each process keeps open; then those go that were silent for longest
+    request_timeout : seconds in which a request is answered, or refused; results have 20 times as
+        long
     log_format : of lines on standard output, "text" or "json"
     access_log : whether every request gets a line
     warm : whether it is ready only when numerical code is compiled or loaded
@@ -51,6 +57,9 @@ class ServiceSettings:
     max_body: int = 1_000_000
     max_batch: int = 1_000
     max_lease: int = 10_000
+    max_waiting: int = 50_000
+    max_connections: int = 4_000
+    request_timeout: float = 15.0
     log_format: LogFormat = "text"
     access_log: bool = True
     warm: bool = True
@@ -59,9 +68,21 @@ class ServiceSettings:
     https: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("workers", "writers", "max_body", "max_batch", "max_lease"):
+        for name in (
+            "workers",
+            "writers",
+            "max_body",
+            "max_batch",
+            "max_lease",
+            "max_waiting",
+            "max_connections",
+        ):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; expected at least 1.")
+        if not 0 < self.request_timeout < inf:
+            raise InvalidInputError(
+                f"request_timeout is {self.request_timeout}; expected seconds above 0."
+            )
         if not 0 <= self.port < 65536:
             raise InvalidInputError(f"port is {self.port}; expected 0 to 65535, 0 for a free one.")
         if self.log_format not in get_args(LogFormat):
@@ -140,9 +161,10 @@ def _value(name: str, text: str, default: Any) -> Any:
         return text.lower() in TRUE
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    if isinstance(default, int):
+    if isinstance(default, (int, float)):
+        kind, what = (int, "a whole number") if isinstance(default, int) else (float, "a number")
         try:
-            return int(text)
+            return kind(text)
         except ValueError:
-            raise InvalidInputError(f"{name} is {text!r}; expected a whole number.") from None
+            raise InvalidInputError(f"{name} is {text!r}; expected {what}.") from None
     return text

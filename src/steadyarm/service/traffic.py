@@ -29,7 +29,7 @@ async def assign(service: Service, request: Request) -> Response:
     asked = await body_of(request, NewAssignment, service.settings.max_body)
     name = request.path_params["name"]
     live = service.live.get(name) or await service.find(name)
-    found = await live.asks.put(asked.unit)
+    found = await live.ask(asked.unit)
     if isinstance(found, Exception):
         return answer_to(found, request.scope)
     if found.new:
@@ -43,7 +43,7 @@ async def assign_many(service: Service, request: Request) -> Response:
     check_size(len(units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
     places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
-    found = await service.write(live.ask, [units[i] for i in places]) if places else []
+    found = await live.ask_all([units[i] for i in places]) if places else []
     known = dict(zip(places, found, strict=True))
     answers = [
         known[i] if i in known else InvalidInputError(not_a_text("the unit", unit))
@@ -58,7 +58,7 @@ async def reward(service: Service, request: Request) -> Response:
     name = request.path_params["name"]
     live = service.live.get(name) or await service.find(name)
     target = _target(live.experiment, told)
-    outcome = await live.tells.put((target, told.reward, _at(told, told.sent)))
+    outcome = await live.tell((target, told.reward, _at(told, told.sent)))
     if isinstance(outcome, Exception):
         return answer_to(outcome, request.scope)
     if outcome == "stored":
@@ -71,7 +71,8 @@ async def reward_many(service: Service, request: Request) -> Response:
     body = await body_of(request, NewRewards, service.settings.max_body)
     told = body.rewards
     check_size(len(told), service.settings.max_batch, "rewards")
-    experiment = await service.experiment(request)
+    live = await service.find(request.path_params["name"])
+    experiment = live.experiment
     answers: list[dict[str, Any]] = [{} for _ in told]
     good: list[tuple[str, float, At]] = []
     places: list[int] = []
@@ -82,7 +83,7 @@ async def reward_many(service: Service, request: Request) -> Response:
             places.append(i)
         except (RefusedError, InvalidInputError, UnknownAssignmentError) as error:
             answers[i] = {"error": problem_of(error, request.scope["request_id"])}
-    outcomes = await service.write(experiment.tell_many, good) if good else []
+    outcomes = await live.tell_all(good) if good else []
     for i, outcome in zip(places, outcomes, strict=True):
         answers[i] = (
             {"error": problem_of(outcome, request.scope["request_id"])}
@@ -98,7 +99,9 @@ async def lease(service: Service, request: Request) -> Response:
     asked = await body_of(request, NewLease, service.settings.max_body)
     check_size(asked.positions, service.settings.max_lease, "positions")
     experiment = await service.experiment(request)
-    leases = await service.write(experiment.lease, asked.positions, asked.seconds)
+    steps = experiment.leasing(asked.positions, asked.seconds)
+    with service.waiting(experiment.name):
+        leases = await service.take(steps, experiment.name)
     return json_answer({"leases": [given.to_dict() for given in leases]}, 201)
 
 
@@ -109,7 +112,8 @@ async def report(service: Service, request: Request) -> Response:
     number = _lease(request)
     experiment = await service.experiment(request)
     rows = [(entry.position, entry.unit, _moment(entry.created)) for entry in used]
-    answers = await service.write(experiment.report, number, rows)
+    with service.waiting(experiment.name, len(rows)):
+        answers = await service.write(experiment.name, experiment.report, number, rows)
     return _batch(service, request, [entry.unit for entry in used], answers)
 
 
@@ -117,7 +121,10 @@ async def give_back(service: Service, request: Request) -> Response:
     """Give back what is left of a lease."""
     number = _lease(request)
     experiment = await service.experiment(request)
-    released = await service.write(experiment.storage.release, experiment.key, [number])
+    with service.waiting(experiment.name):
+        released = await service.write(
+            experiment.name, experiment.storage.release, experiment.key, [number]
+        )
     return json_answer({"released": released})
 
 
