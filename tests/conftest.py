@@ -12,8 +12,16 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.order import longest_first
+
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("steady")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the longest tests begin first."""
+    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    items[:] = [items[k] for k in longest_first([item.nodeid for item in items], workers)]
 
 
 @pytest.fixture(scope="session")
