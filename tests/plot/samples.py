@@ -148,6 +148,23 @@ def charts_of(
     return {chart.name: chart for chart in found}
 
 
+def other_chart(kind: str) -> Chart:
+    """A chart of factors, items or a plan, made by the test: all processes import this."""
+    if kind == "effects":
+        return charts.effects(effects())
+    if kind == "interactions":
+        return charts.interactions(effects())
+    if kind == "hostile effects":
+        return charts.effects(effects(HOSTILE))
+    if kind == "items":
+        return charts.effects(items())
+    if kind == "many items":
+        return charts.effects(items(45, HOSTILE))
+    if kind == "plan":
+        return charts.plan(plan())
+    raise ValueError(kind)
+
+
 @cache
 def plan() -> sa.Plan:
     question = {

@@ -295,18 +295,9 @@ def test_tables_hold_all_variants_and_only_plain_values(K: int) -> None:
         check_table(chart)
 
 
-@pytest.mark.parametrize(
-    "chart",
-    [
-        charts.effects(samples.effects()),
-        charts.interactions(samples.effects()),
-        charts.effects(samples.items()),
-        charts.plan(samples.plan()),
-    ],
-    ids=lambda chart: chart.name,
-)
-def test_other_tables_hold_only_plain_values(chart: Chart) -> None:
-    check_table(chart)
+@pytest.mark.parametrize("kind", ["effects", "interactions", "items", "plan"])
+def test_other_tables_hold_only_plain_values(kind: str) -> None:
+    check_table(samples.other_chart(kind))
 
 
 def check_table(chart: Chart) -> None:

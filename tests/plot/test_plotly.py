@@ -24,11 +24,8 @@ CASES = [(2, 60, 10), (16, 60, 10), (200, 16, 3), (3, 1, 1)]
 def all_charts() -> Iterator[Chart]:
     for K, J, P in CASES:
         yield from samples.charts_of(K, J, P).values()
-    yield charts.effects(samples.effects())
-    yield charts.interactions(samples.effects())
-    yield charts.effects(samples.items())
-    yield charts.effects(samples.items(45))
-    yield charts.plan(samples.plan())
+    for kind in ("effects", "interactions", "items", "many items", "plan"):
+        yield samples.other_chart(kind)
 
 
 def chart_of(*series: Series, x: str = "number", **more: Any) -> Chart:

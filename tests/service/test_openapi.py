@@ -10,6 +10,9 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -31,8 +34,15 @@ CHECKS = [
 ]
 DOCUMENT = document(ROUTES)
 
-schema = schemathesis.openapi.from_dict(DOCUMENT)
-schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+OPERATIONS = [(path, method) for path, told in DOCUMENT["paths"].items() for method in told]
+
+
+@pytest.fixture(scope="module")
+def api() -> BaseSchema:
+    """The document, as requests are made from it: right ones and wrong ones."""
+    found = schemathesis.openapi.from_dict(DOCUMENT)
+    found.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +57,6 @@ def busy() -> Iterator[InProcess]:
         yield client
 
 
-@schema.parametrize()
 @settings(
     max_examples=12,
     phases=[Phase.explicit, Phase.generate],
@@ -55,7 +64,7 @@ def busy() -> Iterator[InProcess]:
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_answers_are_those_documented(case: Any, busy: InProcess) -> None:
+def _answer_is_documented(case: Any, busy: InProcess) -> None:
     stateful = case.path.endswith(("/start", "/pause", "/resume", "/stop", "/archive"))
     if (
         "name" in case.path_parameters
@@ -71,6 +80,21 @@ def test_answers_are_those_documented(case: Any, busy: InProcess) -> None:
         path=given["url"], **{k: given[k] for k in wanted if given.get(k) is not None}
     )
     case.validate_response(answer, checks=CHECKS)
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_answers_are_those_documented(
+    path: str, method: str, api: BaseSchema, busy: InProcess
+) -> None:
+    # `schema.parametrize` makes all requests, which takes seconds, in every process that collects.
+    run = build_operation_test(
+        config=api.config,
+        operation=api[path][method],
+        test_func=_answer_is_documented,
+        given_kwargs={},
+        feedback=FeedbackSources(),
+    )
+    run(busy=busy)
 
 
 def test_every_operation_is_described() -> None:
