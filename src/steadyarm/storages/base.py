@@ -36,6 +36,15 @@ once: the new segment would give the new positions, and the rest of the supersed
 stranded. Only segments in blocks or drawn independently are superseded; a shuffled one plays its
 arms as planned only as a whole. A decision that does either is refused (InvalidInputError).
 
+**Corrections.** A reward is voided or corrected, the assignments of a unit or of a period are
+excluded and included again, all with a reason; sums and days follow in the same transaction. What
+is excluded counts nowhere but in `assigned` and `excluded` of its tally, and its segment does not
+wait for it; a reward that comes for it later is stored, and counts if it is included again. Every
+change is an entry of the audit log, with a `Correction` for each assignment that it touched, from
+which it can be told how that stood before. Corrections never touch a policy's state: it knows what
+it was handed. An erased unit has another name, which is random, in all that is kept; rewards that
+are told by the ids of its assignments still count.
+
 **Tokens and sessions.** A storage is open until its first token is added, and closed for ever after
 that, also when all tokens are removed: a service on it then lets nobody in. The last token, and the
 last one with the scope admin, is removed only by a caller who says that this is meant; of two who
@@ -48,8 +57,9 @@ last id seen misses none.
 
 **Time.** Times are whole microseconds since 1970. A storage has one clock, `now`, which all of its
 processes share: the database's, or that of the machine. Callers read it and give times; no other
-method reads a clock. A reward carries when it happened (see `records.happened`), which is compared
-with the time of its assignment by the same clock.
+method reads a clock, but for entries of the audit log where no time is given. A reward carries when
+it happened (see `records.happened`), which is compared with the time of its assignment by the same
+clock.
 """
 
 from __future__ import annotations
@@ -58,6 +68,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from steadyarm.storages.changes import Change, Corrected, Correction, Trace
 from steadyarm.storages.records import (
     Assigned,
     AuditEntry,
@@ -97,8 +108,13 @@ class Storage(ABC):
         config: Mapping[str, Any],
         policy_state: Mapping[str, Any],
         now: int,
+        *,
+        by: str = "",
     ) -> ExperimentRecord:
-        """A new experiment without segments; ExperimentExistsError if the name is taken."""
+        """A new experiment without segments; ExperimentExistsError if the name is taken.
+
+        The audit log gets an entry "experiment.created", by `by`.
+        """
 
     @abstractmethod
     def find(self, name: str) -> ExperimentRecord:
@@ -116,8 +132,15 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
-        """Change the state if `MOVES` allows it, else WrongStateError; where it is, it may stay."""
+    def move(
+        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
+    ) -> ExperimentRecord:
+        """Change the state if `MOVES` allows it, else WrongStateError; where it is, it may stay.
+
+        The audit log gets an entry such as "experiment.paused" if the state changes, by `by`.
+
+        now : when; by default the time by the storage's clock
+        """
 
     @abstractmethod
     def restore(
@@ -125,12 +148,21 @@ class Storage(ABC):
         name: str,
         snapshot: Snapshot,
         rows: Iterable[Sequence[LogRow]],
+        trace: Trace | None = None,
+        *,
+        now: int | None = None,
+        by: str = "",
     ) -> ExperimentRecord:
         """An experiment as it stood elsewhere: its record (with a new key), all segments, all rows.
 
         Tallies and days are counted anew from the rows, tallies in the snapshot are ignored; of
         rewards that came too late rows know nothing. Positions below a segment's counter that no
         row uses are released. ExperimentExistsError if the name is taken.
+
+        Entries of its audit log are appended, each marked as imported, and an entry
+        "experiment.imported", by `by`; rows and corrections get the new ids of their entries.
+
+        now : when; by default the time by the storage's clock
         """
 
     # Decisions
@@ -220,6 +252,26 @@ class Storage(ABC):
         grace : microseconds after its window in which the reward may still arrive
         """
 
+    # Corrections
+
+    @abstractmethod
+    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
+        """Correct what is stored, as the change says; see the module, and `Change`.
+
+        UnknownAssignmentError if there is no such assignment or unit; InvalidInputError if nothing
+        would change, or a period lies in the future; WrongStateError if the experiment is
+        archived, unless a unit is erased.
+        """
+
+    @abstractmethod
+    def corrections(
+        self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
+    ) -> list[Correction]:
+        """What was corrected, assignment by assignment, in the order of entry and number.
+
+        after : entry and number of the last one seen
+        """
+
     # Reading
 
     @abstractmethod
@@ -288,8 +340,13 @@ class Storage(ABC):
     # The audit log
 
     @abstractmethod
-    def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
-        """The next entries of the audit log after an id, in the order of their ids."""
+    def audit(
+        self, after: int = 0, most: int = 10_000, experiment: str | None = None
+    ) -> list[AuditEntry]:
+        """The next entries of the audit log after an id, in the order of their ids.
+
+        experiment : only those of the experiment of that name
+        """
 
     # The storage itself
 

@@ -65,8 +65,8 @@ class RunningTally:
 
     Attributes
     ----------
-    assigned, rewarded, sums, squares, last : as in `Tally`
-    handed_out, told : assignments and rewards in all
+    assigned, rewarded, sums, squares, last, excluded : as in `Tally`
+    handed_out, told, left_out : assignments, rewards and excluded assignments in all
 
     Examples
     --------
@@ -81,7 +81,8 @@ class RunningTally:
         m, self._columns = len(columns), columns
         self.assigned, self.rewarded = [0] * m, [0] * m
         self.sums, self.squares = [Fraction(0)] * m, [Fraction(0)] * m
-        self.handed_out = self.told = 0
+        self.excluded = [0] * m
+        self.handed_out = self.told = self.left_out = 0
         self.last: int | None = None
 
     def enter(self, arm: int, created: int) -> None:
@@ -90,24 +91,32 @@ class RunningTally:
         self.handed_out += 1
         self.last = created if self.last is None else max(self.last, created)
 
-    def tell(self, arm: int, reward: float) -> None:
-        """Count a reward."""
+    def tell(self, arm: int, reward: float, times: int = 1) -> None:
+        """Count a reward; -1 times to take it back."""
         exact, column = Fraction(reward), self._columns[arm]
-        self.rewarded[column] += 1
-        self.told += 1
-        self.sums[column] += exact
-        self.squares[column] += exact * exact
+        self.rewarded[column] += times
+        self.told += times
+        self.sums[column] += times * exact
+        self.squares[column] += times * exact * exact
+
+    def exclude(self, arm: int, times: int = 1) -> None:
+        """Count an assignment as excluded; -1 times to take that back."""
+        self.excluded[self._columns[arm]] += times
+        self.left_out += times
 
     def add(self, row: LogRow) -> None:
-        """Count an assignment, and its reward if it has one."""
+        """Count an assignment, and its reward if it has one, unless it was excluded."""
         self.enter(row.arm, row.created)
-        if row.reward is not None:
+        if row.excluded is not None:
+            self.exclude(row.arm)
+        elif row.reward is not None:
             self.tell(row.arm, row.reward)
 
     def tally(self) -> Tally:
         """The sums as they are now."""
         counts = tuple(self.assigned), tuple(self.rewarded)
-        return Tally(*counts, tuple(self.sums), tuple(self.squares), self.last)
+        sums = tuple(self.sums), tuple(self.squares)
+        return Tally(*counts, *sums, self.last, tuple(self.excluded))
 
 
 class RunningDays:
@@ -140,20 +149,26 @@ class RunningDays:
             self.waited[day], self.late[day] = [0] * m, [0] * m
         self.tallies[day].enter(arm, created)
 
-    def tell(self, arm: int, created: int, reward: float, rewarded: int) -> None:
-        """Count a reward of an assignment that was counted."""
+    def tell(self, arm: int, created: int, reward: float, rewarded: int, times: int = 1) -> None:
+        """Count a reward of an assignment that was counted; -1 times to take it back."""
         day = day_of(created)
-        self.tallies[day].tell(arm, reward)
-        self.waited[day][self._columns[arm]] += waited_between(created, rewarded)
+        self.tallies[day].tell(arm, reward, times)
+        self.waited[day][self._columns[arm]] += times * waited_between(created, rewarded)
+
+    def exclude(self, arm: int, created: int, times: int = 1) -> None:
+        """Count an assignment as excluded; -1 times to take that back."""
+        self.tallies[day_of(created)].exclude(arm, times)
 
     def refuse(self, arm: int, created: int) -> None:
         """Count a reward that came too late for an assignment that was counted."""
         self.late[day_of(created)][self._columns[arm]] += 1
 
     def add(self, row: LogRow) -> None:
-        """Count an assignment, and its reward if it has one."""
+        """Count an assignment, and its reward if it has one, unless it was excluded."""
         self.enter(row.arm, row.created)
-        if row.reward is not None:
+        if row.excluded is not None:
+            self.exclude(row.arm, row.created)
+        elif row.reward is not None:
             told = row.created if row.rewarded is None else row.rewarded
             self.tell(row.arm, row.created, row.reward, told)
 

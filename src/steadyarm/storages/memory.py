@@ -18,6 +18,15 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import (
+    MOVED,
+    Change,
+    Corrected,
+    Correction,
+    Trace,
+    check_open,
+    new_id,
+)
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.memory_access import AccessBooks
 from steadyarm.storages.memory_books import Books
@@ -75,12 +84,16 @@ class MemoryStorage(Storage):
         config: Mapping[str, Any],
         policy_state: Mapping[str, Any],
         now: int,
+        *,
+        by: str = "",
     ) -> ExperimentRecord:
         """See `Storage.create`."""
         config, policy_state = _copy(config), _copy(policy_state)
         with self._lock:
             record = ExperimentRecord(0, name, tag, state, config, now, 0, policy_state, 0)
-            return self._add(Books(record))
+            made = self._add(Books(record))
+            self._access.note(now, by, "experiment.created", name, {"state": state})
+            return made
 
     def find(self, name: str) -> ExperimentRecord:
         """See `Storage.find`."""
@@ -102,7 +115,9 @@ class MemoryStorage(Storage):
             keys = self._books if only is None else {only} & self._books.keys()
             return [self._books[key].summary() for key in keys]
 
-    def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
+    def move(
+        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
+    ) -> ExperimentRecord:
         """See `Storage.move`."""
         with self._at(key) as books:
             state = books.record.state
@@ -111,13 +126,24 @@ class MemoryStorage(Storage):
                     f"the experiment {books.record.name!r} is {state}; it can be {to} only after "
                     f"it was {' or '.join(MOVES[to]) or 'created'}."
                 )
+            if to != state:
+                at = self.now() if now is None else now
+                self._access.note(at, by, MOVED[state, to], books.record.name)
             books.record = replace(books.record, state=to)
             return books.record
 
     def restore(
-        self, name: str, snapshot: Snapshot, rows: Iterable[Sequence[LogRow]]
+        self,
+        name: str,
+        snapshot: Snapshot,
+        rows: Iterable[Sequence[LogRow]],
+        trace: Trace | None = None,
+        *,
+        now: int | None = None,
+        by: str = "",
     ) -> ExperimentRecord:
         """See `Storage.restore`."""
+        at, trace = self.now() if now is None else now, trace or Trace()
         record = snapshot.experiment
         config, policy_state = _copy(record.config), _copy(record.policy_state)
         books = Books(replace(record, name=name, config=config, policy_state=policy_state))
@@ -125,17 +151,29 @@ class MemoryStorage(Storage):
             books.open(segment)
         with self._lock:
             self._check_free(name)
+            # New ids are known before anything is noted, for what breaks off leaves nothing.
+            first = len(self._access.entries) + 1
+            ids = {entry.id: first + i for i, entry in enumerate(trace.entries)}
             for row in chain.from_iterable(rows):
+                if row.excluded is not None:
+                    row = replace(row, excluded=new_id(ids, row.excluded))
                 books.enter(row)
             books.release_unused()
-            return self._add(books)
+            details = [trace.detail(entry, ids) for entry in trace.entries]
+            books.corrections = list(trace.renumbered(ids))
+            books.corrected = trace.segments()
+            made = self._add(books)
+            for old, detail in zip(trace.entries, details, strict=True):
+                self._access.note(old.created, old.author, old.action, name, detail)
+            self._access.note(at, by, "experiment.imported", name, {"from": record.name})
+            return made
 
     def snapshot(self, key: int, everything: bool = False) -> Snapshot:
         """See `Storage.snapshot`."""
         with self._at(key) as books:
             indices = range(len(books.segments)) if everything else sorted(books.current())
             found = tuple((books.segments[i], books.sums[i].tally()) for i in indices)
-            return Snapshot(books.record, found)
+            return Snapshot(books.record, found, tuple(sorted(books.corrected)) * everything)
 
     def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
         """See `Storage.progress`."""
@@ -234,6 +272,24 @@ class MemoryStorage(Storage):
                 )
             return tuple(books.reward(event, window, grace, now) for event in rewards)
 
+    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
+        """See `Storage.correct`."""
+        with self._at(key) as books:
+            check_open(change, books.record.name, books.record.state, now)
+            rows = books.touched(change)
+            detail = change.detail(len(rows))
+            entry = self._access.note(now, by, change.action, books.record.name, detail)
+            books.correct(change, rows, entry)
+            return Corrected(entry, len(rows))
+
+    def corrections(
+        self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
+    ) -> list[Correction]:
+        """See `Storage.corrections`."""
+        with self._at(key) as books:
+            later = (c for c in books.corrections if (c.entry, c.number) > after)
+            return list(islice(later, most))
+
     def days(self, key: int) -> tuple[DaySums, ...]:
         """See `Storage.days`."""
         with self._at(key) as books:
@@ -298,10 +354,12 @@ class MemoryStorage(Storage):
         with self._lock:
             self._access.sessions.pop(id, None)
 
-    def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
+    def audit(
+        self, after: int = 0, most: int = 10_000, experiment: str | None = None
+    ) -> list[AuditEntry]:
         """See `Storage.audit`."""
         with self._lock:
-            return self._access.audit(after, most)
+            return self._access.audit(after, most, experiment)
 
     def now(self) -> int:
         """See `Storage.now`: the clock of this process."""

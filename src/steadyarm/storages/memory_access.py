@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
@@ -76,6 +77,8 @@ class AccessBooks:
         self.entries.append(AuditEntry(number, now, author, action, experiment, kept))
         return number
 
-    def audit(self, after: int, most: int) -> list[AuditEntry]:
+    def audit(self, after: int, most: int, experiment: str | None) -> list[AuditEntry]:
         """See `Storage.audit`."""
-        return self.entries[max(after, 0) :][:most]
+        later = islice(self.entries, max(after, 0), None)
+        wanted = (e for e in later if experiment is None or e.experiment == experiment)
+        return list(islice(wanted, most))

@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from steadyarm.errors import WrongStateError
+from steadyarm.storages.changes import Change, Correction, before_and_after, check_found
 from steadyarm.storages.counting import RunningDays, RunningTally, columns_of
 from steadyarm.storages.records import (
     Assigned,
@@ -23,10 +24,11 @@ from steadyarm.storages.records import (
     Summary,
     Tally,
     Target,
-    check_of,
     happened,
+    is_of,
     number_of,
     place_of,
+    pseudonym,
     room_ahead,
 )
 from steadyarm.storages.superseding import superseded
@@ -46,6 +48,8 @@ class Books:
     leases : those that are out, without what was used at their ends
     issued : the segment of every lease there ever was
     released : a heap of numbers
+    corrections : in the order of entry and number
+    corrected : indices of segments whose sums were corrected after they were closed
     """
 
     def __init__(self, record: ExperimentRecord) -> None:
@@ -60,6 +64,8 @@ class Books:
         self.leases: dict[int, Lease] = {}
         self.issued: list[int] = []
         self.released: list[int] = []
+        self.corrections: list[Correction] = []
+        self.corrected: set[int] = set()
 
     def check_running(self) -> None:
         """Refuse what only a running experiment does."""
@@ -85,7 +91,8 @@ class Books:
     def progress(self, index: int) -> Progress:
         """How far a segment is."""
         sums, rounds = self.sums[index], self.segments[index].rounds
-        return Progress(index, rounds, sums.handed_out, sums.told, sums.last)
+        done = sums.told + sums.left_out
+        return Progress(index, rounds, sums.handed_out, done, sums.last)
 
     def summary(self) -> Summary:
         """The experiment in short."""
@@ -146,7 +153,7 @@ class Books:
         """The assignment of a target."""
         if isinstance(target, tuple):
             row = self.rows.get(target[0])
-            return row if row is not None and check_of(row.unit) == target[1] else None
+            return row if row is not None and is_of(row.unit, target[1]) else None
         number = self.units.get(target) if isinstance(target, str) else target
         return None if number is None else self.rows.get(number)
 
@@ -178,13 +185,70 @@ class Books:
         if at == "early":
             return Outcome(at, number)
         if closed or at == "late":
-            self.days[segment].refuse(row.arm, row.created)
+            if row.excluded is None:
+                self.days[segment].refuse(row.arm, row.created)
             return Outcome("closed" if closed else "late", number)
         received = None if at == now else now
         self.rows[number] = replace(row, reward=value, rewarded=at, received=received)
-        self.sums[segment].tell(row.arm, value)
-        self.days[segment].tell(row.arm, row.created, value, at)
+        self._tell(self.rows[number])
         return Outcome("stored", number)
+
+    def _tell(self, row: LogRow, times: int = 1) -> None:
+        """Count the reward of an assignment, if it has one and counts."""
+        if row.reward is not None and row.rewarded is not None and row.excluded is None:
+            segment = place_of(row.number)[0]
+            self.sums[segment].tell(row.arm, row.reward, times)
+            self.days[segment].tell(row.arm, row.created, row.reward, row.rewarded, times)
+
+    def touched(self, change: Change) -> list[LogRow]:
+        """The assignments that a change would correct, in order; refused if there are none."""
+        if change.target is not None:
+            return [before_and_after(change, self.find(change.target))[0]]
+        rows = [self.rows[number] for number in sorted(self.rows)]
+        known = [row for row in rows if row.unit == change.unit]
+        if change.kind == "include":
+            found = [row for row in rows if row.excluded == change.entry]
+        elif change.kind == "erase":
+            found = known
+        elif change.since is None or change.until is None:
+            found = [row for row in known if row.excluded is None]
+        else:
+            inside = range(change.since, change.until)
+            found = [row for row in rows if row.created in inside and row.excluded is None]
+        check_found(change, len(found), bool(known))
+        return found
+
+    def correct(self, change: Change, rows: Sequence[LogRow], entry: int) -> None:
+        """Correct assignments that `touched` gave."""
+        unit = pseudonym()
+        for row in rows:
+            index, after = place_of(row.number)[0], row.reward
+            closed = index not in self.unclosed
+            before = row.reward
+            self._tell(row, -1)
+            if change.kind == "void":
+                after, row = None, replace(row, reward=None, rewarded=None, received=None)
+            elif change.kind == "correct":
+                after, row = change.reward, replace(row, reward=change.reward)
+            elif change.kind == "erase":
+                before, after = None, None
+                self.units.pop(row.unit, None)
+                row = replace(row, unit=unit)
+                if self.sticky:
+                    self.units[unit] = row.number
+            else:
+                out = change.kind == "exclude"
+                self.sums[index].exclude(row.arm, 1 if out else -1)
+                self.days[index].exclude(row.arm, row.created, 1 if out else -1)
+                row = replace(row, excluded=entry if out else None)
+                before, after = (before, None) if out else (None, after)
+            self._tell(row)
+            self.rows[row.number] = row
+            if closed and change.kind != "erase":
+                self.corrected.add(index)
+            self.corrections.append(
+                Correction(entry, row.number, change.kind, before, after, closed)
+            )
 
     def take(self, wanted: int) -> list[int]:
         """Numbers of places that are nobody's: released ones, then new ones."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
+from secrets import token_hex
 from typing import Any, Literal
 
 import numpy as np
@@ -41,8 +43,10 @@ __all__ = [
     "TokenRecord",
     "check_of",
     "happened",
+    "is_of",
     "number_of",
     "place_of",
+    "pseudonym",
     "removable",
     "room_ahead",
 ]
@@ -66,6 +70,7 @@ Target = int | tuple[int, str] | str
 Event = tuple[Target, float] | tuple[Target, float, int]
 
 POSITIONS = 2**32  # positions a segment may have, so that a place is one 64-bit number
+ERASED = re.compile(r"erased-[0-9a-f]{32}")  # see `pseudonym`
 SKEW = 300_000_000  # microseconds by which clocks of those who report rewards may differ from ours
 
 
@@ -91,6 +96,22 @@ def check_of(unit: str) -> str:
     ('41242f', 'eefedb')
     """
     return blake2b(unit.encode(errors="surrogatepass"), digest_size=3).hexdigest()
+
+
+def pseudonym() -> str:
+    """What stands in the place of a unit whose identity was erased; random."""
+    return f"erased-{token_hex(16)}"
+
+
+def is_of(unit: str, check: str) -> bool:
+    """Whether an assignment with that check may be the unit's; of an erased unit nobody knows.
+
+    Examples
+    --------
+    >>> is_of("visitor 1", "41242f"), is_of("visitor 2", "41242f"), is_of(pseudonym(), "41242f")
+    (True, False, True)
+    """
+    return check_of(unit) == check or ERASED.fullmatch(unit) is not None
 
 
 def happened(
@@ -249,6 +270,8 @@ class Tally:
     assigned, rewarded : how often each arm was handed out, and got a reward
     sums, squares : exact sums of the rewards and of their squares
     last : time of the last assignment; None before the first
+    excluded : how many of the assigned were excluded by hand: they and their rewards count nowhere
+        else
     """
 
     assigned: tuple[int, ...]
@@ -256,6 +279,11 @@ class Tally:
     sums: tuple[Fraction, ...]
     squares: tuple[Fraction, ...]
     last: int | None = None
+    excluded: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.excluded:
+            object.__setattr__(self, "excluded", (0,) * len(self.assigned))
 
     @classmethod
     def empty(cls, columns: int) -> Tally:
@@ -272,6 +300,23 @@ class Tally:
     def told(self) -> int:
         """Rewards in all."""
         return sum(self.rewarded)
+
+    @property
+    def left_out(self) -> int:
+        """Assignments in all that were excluded."""
+        return sum(self.excluded)
+
+    @property
+    def waiting(self) -> int:
+        """Assignments that have no reward and were not excluded."""
+        return self.handed_out - self.left_out - self.told
+
+    def counted(self) -> Tally:
+        """The same without the assignments that were excluded."""
+        if not self.left_out:
+            return self
+        kept = tuple(a - e for a, e in zip(self.assigned, self.excluded, strict=True))
+        return replace(self, assigned=kept, excluded=())
 
     def stats(self) -> SegmentStats:
         """The sums as a policy reads them, each rounded once."""
@@ -307,10 +352,17 @@ class DaySums:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An experiment and its segments with their tallies, in the order of their opening."""
+    """An experiment and its segments with their tallies, in the order of their opening.
+
+    Attributes
+    ----------
+    corrected : indices of segments whose sums were corrected after they were handed to the policy;
+        empty in snapshots that do not have all segments
+    """
 
     experiment: ExperimentRecord
     segments: tuple[tuple[SegmentRecord, Tally], ...]
+    corrected: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -320,7 +372,7 @@ class Progress:
     Attributes
     ----------
     rounds : positions it has
-    assigned, told : of these assigned, and with a reward
+    assigned, told : of these assigned, and with a reward or excluded
     last : time of the last assignment; None before the first
     """
 

@@ -15,6 +15,7 @@ from itertools import chain
 from steadyarm.storages.base import Storage
 from steadyarm.storages.checks import (
     access,
+    correcting,
     days,
     decisions,
     experiments,
@@ -47,6 +48,7 @@ _TOPICS = (
     some_arms,
     upkeep,
     access,
+    correcting,
     racing,
 )
 

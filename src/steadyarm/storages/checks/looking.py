@@ -129,12 +129,12 @@ def tallied(storage: Storage, key: int) -> list[Tally]:
     for record, tally in whole.segments:
         mine = [r for r in rows if place_of(r.number)[0] == record.index]
         arms = [record.segment.arm_at(column) for column in range(record.segment.columns)]
-        told = [
-            [Fraction(r.reward) for r in mine if r.arm == k and r.reward is not None] for k in arms
-        ]
+        told = [_told([r for r in mine if r.arm == k]) for k in arms]
         counts = tuple(sum(r.arm == k for r in mine) for k in arms)
         assert tally.assigned == counts, "a tally does not count the assignments of the log"
         assert tally.rewarded == tuple(len(t) for t in told), "a tally miscounts rewards"
+        out = tuple(sum(r.arm == k and r.excluded is not None for r in mine) for k in arms)
+        assert tally.excluded == out, "a tally miscounts what was excluded"
         zero = Fraction(0)
         assert tally.sums == tuple(sum(t, zero) for t in told), "a sum is not exact"
         squares = tuple(sum((v * v for v in t), zero) for t in told)
@@ -163,7 +163,7 @@ def dayed(storage: Storage, key: int) -> tuple[DaySums, ...]:
     for record, tally in storage.snapshot(key, everything=True).segments:
         parts = [sums.tally for sums in days if sums.segment == record.index]
         parts.append(Tally.empty(record.segment.columns))
-        for name in ("assigned", "rewarded", "sums", "squares"):
+        for name in ("assigned", "rewarded", "sums", "squares", "excluded"):
             arms = zip(*(getattr(part, name) for part in parts), strict=True)
             total = tuple(sum(values) for values in arms)
             assert total == getattr(tally, name), f"the days' {name} are not the segment's"
@@ -172,18 +172,24 @@ def dayed(storage: Storage, key: int) -> tuple[DaySums, ...]:
     return days
 
 
+def _told(rows: Sequence[LogRow]) -> list[Fraction]:
+    """Rewards that count."""
+    return [Fraction(r.reward) for r in rows if r.reward is not None and r.excluded is None]
+
+
 def _day_is_of(sums: DaySums, segment: Segment, rows: Sequence[LogRow]) -> None:
     tally = sums.tally
     assert tally.last == max(r.created for r in rows), "a day has another last assignment"
     assert len(tally.assigned) == segment.columns, "a day has other columns than its segment"
     for column, assigned in enumerate(tally.assigned):
         mine = [r for r in rows if r.arm == segment.arm_at(column)]
-        told = [Fraction(r.reward) for r in mine if r.reward is not None]
+        told = _told(mine)
         counts = assigned, tally.rewarded[column]
         assert counts == (len(mine), len(told)), "a day miscounts assignments or rewards"
         assert tally.sums[column] == sum(told), "a day's sum is not exact"
         assert tally.squares[column] == sum(v * v for v in told), "a day's squares are not exact"
-        times = [(r.created, r.rewarded) for r in mine if r.rewarded is not None]
+        counted = [r for r in mine if r.excluded is None]
+        times = [(r.created, r.rewarded) for r in counted if r.rewarded is not None]
         waited = sum(max(0, there - created) // 1000 for created, there in times)
         assert sums.waited[column] == waited, "not the time for which rewards were waited"
 
@@ -198,6 +204,7 @@ def everything(storage: Storage, key: int) -> list[object]:
         [t for _, t in whole.segments],
         whole_log(storage, key),
         [(x.segment, x.start, x.stop, x.expires) for x in leases],
+        storage.corrections(key),
     ]
 
 

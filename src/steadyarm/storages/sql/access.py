@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, text
@@ -23,6 +23,8 @@ __all__ = [
     "note",
     "remove_session",
     "remove_token",
+    "reserve",
+    "reserve_many",
 ]
 
 TURN = 0x57EAD7A4  # PostgreSQL's advisory lock of those who write to the audit log
@@ -47,12 +49,17 @@ REMOVE_SESSIONS = delete(sessions).where(sessions.c.token == bindparam("of_hash"
 REMOVE_EXPIRED = delete(sessions).where(sessions.c.expires <= bindparam("now"))
 
 NOTE = insert(audit).returning(audit.c.id)
+NEXT = {
+    "sqlite": text(f"SELECT 1 + max(seq) FROM sqlite_sequence WHERE name = '{audit.name}'"),
+    "postgresql": text(f"SELECT nextval(pg_get_serial_sequence('{audit.name}', 'id'))"),
+}
 ENTRIES = (
     select(audit)
     .where(audit.c.id > bindparam("after"))
     .order_by(audit.c.id)
     .limit(bindparam("most"))
 )
+ENTRIES_OF = ENTRIES.where(audit.c.experiment == bindparam("of"))
 
 
 def closed(connection: Connection) -> bool:
@@ -129,24 +136,55 @@ def note(
     action: str,
     experiment: str | None = None,
     detail: Mapping[str, Any] | None = None,
+    *,
+    id: int | None = None,
 ) -> int:
-    """Append an entry to the audit log; its id. The arguments are those of `AuditEntry`."""
-    if connection.dialect.name == "postgresql":
-        # Ids are counted before they are committed; in turn, they appear in their order.
-        connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
-    row = {
+    """Append an entry to the audit log; its id. The arguments are those of `AuditEntry`.
+
+    id : that was reserved before; by default the next one
+    """
+    row: dict[str, Any] = {
         "created": now,
         "author": author,
         "action": action,
         "experiment": experiment,
         "detail": dump(detail or {}),
     }
+    if id is None:
+        _take_turn(connection)
+    else:
+        row["id"] = id
     return int(connection.execute(NOTE, row).scalar_one())
 
 
-def entries(connection: Connection, after: int, most: int) -> list[AuditEntry]:
+def reserve(connection: Connection) -> int:
+    """The id of an entry that is noted later in the transaction; others wait until its end."""
+    _take_turn(connection)
+    return int(connection.execute(NEXT[connection.dialect.name]).scalar() or 1)
+
+
+def reserve_many(connection: Connection, old: Sequence[int]) -> dict[int, int]:
+    """New ids for entries that were made elsewhere, in their order; nothing if there are none."""
+    if not old:
+        return {}
+    if connection.dialect.name == "sqlite":
+        first = reserve(connection)
+        return {entry: first + i for i, entry in enumerate(old)}
+    return {entry: reserve(connection) for entry in old}
+
+
+def _take_turn(connection: Connection) -> None:
+    """Wait for others who write to the audit log, so that ids appear in their order."""
+    if connection.dialect.name == "postgresql":  # where ids are counted before they are committed
+        connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
+
+
+def entries(
+    connection: Connection, after: int, most: int, experiment: str | None
+) -> list[AuditEntry]:
     """See `Storage.audit`."""
-    found = connection.execute(ENTRIES, {"after": after, "most": most})
+    statement = ENTRIES if experiment is None else ENTRIES_OF
+    found = connection.execute(statement, {"after": after, "most": most, "of": experiment})
     return [
         AuditEntry(
             row.id, row.created, row.author, row.action, row.experiment, json.loads(row.detail)

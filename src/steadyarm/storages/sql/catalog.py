@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -15,6 +16,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
+from steadyarm.storages.changes import MOVED, Trace, new_id
 from steadyarm.storages.counting import RunningDays, columns_of
 from steadyarm.storages.records import (
     MOVES,
@@ -25,6 +27,8 @@ from steadyarm.storages.records import (
     number_of,
     place_of,
 )
+from steadyarm.storages.sql.access import note, reserve_many
+from steadyarm.storages.sql.correcting import restore_trace
 from steadyarm.storages.sql.many import if_free, insert_rows
 from steadyarm.storages.sql.places import keep, unused
 from steadyarm.storages.sql.schema import (
@@ -68,10 +72,25 @@ def create(
     config: Mapping[str, Any],
     policy_state: Mapping[str, Any],
     created: int,
+    by: str,
+) -> ExperimentRecord:
+    """See `Storage.create`."""
+    made = _made(connection, name, tag, state, config, policy_state, created)
+    note(connection, created, by, "experiment.created", name, {"state": state})
+    return made
+
+
+def _made(
+    connection: Connection,
+    name: str,
+    tag: str,
+    state: ExperimentState,
+    config: Mapping[str, Any],
+    policy_state: Mapping[str, Any],
+    created: int,
     version: int = 0,
     observed: int = 0,
 ) -> ExperimentRecord:
-    """See `Storage.create`."""
     row = {
         "name": name,
         "tag": tag,
@@ -106,7 +125,9 @@ def list_experiments(connection: Connection) -> list[ExperimentRecord]:
     return [experiment_of(row) for row in connection.execute(ALL)]
 
 
-def move(connection: Connection, key: int, to: ExperimentState) -> ExperimentRecord:
+def move(
+    connection: Connection, key: int, to: ExperimentState, now: int, by: str
+) -> ExperimentRecord:
     """See `Storage.move`."""
     row = connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none()
     if row is None:
@@ -118,6 +139,7 @@ def move(connection: Connection, key: int, to: ExperimentState) -> ExperimentRec
                 f"that is for experiments that are {' or '.join(MOVES[to]) or 'new'}."
             )
         connection.execute(MOVE, {"of": key, "to_state": to})
+        note(connection, now, by, MOVED[row.state, to], row.name)
     return experiment_of(connection.execute(BY_KEY, {"key": key}).one())
 
 
@@ -126,10 +148,13 @@ def restore(
     name: str,
     snapshot: Snapshot,
     pages: Iterable[Sequence[LogRow]],
+    trace: Trace,
+    now: int,
+    by: str,
 ) -> ExperimentRecord:
     """See `Storage.restore`."""
     old = snapshot.experiment
-    made = create(
+    made = _made(
         *(connection, name, old.tag, old.state, old.config, old.policy_state),
         *(old.created, old.version, old.observed),
     )
@@ -140,7 +165,13 @@ def restore(
     counted = {
         record.index: RunningDays(columns_of(record.segment)) for record, _ in snapshot.segments
     }
-    for page in pages:
+    # Ids are reserved one by one; from here on others wait who write to the audit log.
+    ids = reserve_many(connection, [entry.id for entry in trace.entries])
+    for given in pages:
+        page = [
+            row if row.excluded is None else replace(row, excluded=new_id(ids, row.excluded))
+            for row in given
+        ]
         for row in page:
             segment, position = place_of(row.number)
             if position >= handed.get(segment, 0):
@@ -159,6 +190,8 @@ def restore(
         if counted[segment].handed_out() < handed[segment]:
             span = number_of(segment, 0), number_of(segment, handed[segment])
             keep(connection, key, unused(connection, key, span))
+    restore_trace(connection, key, name, trace, ids)
+    note(connection, now, by, "experiment.imported", name, {"from": old.name})
     return made
 
 
@@ -215,4 +248,5 @@ def _tallies(
                     "squares": str(tally.squares[column]),
                     "last": tally.last,
                     "waited": sums.waited[column],
+                    "excluded": tally.excluded[column],
                 }

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 from steadyarm.errors import UnknownExperimentError
 from steadyarm.storages.counting import Columns, columns_of
 from steadyarm.storages.records import Decision, Progress, Snapshot, Tally
+from steadyarm.storages.sql.correcting import corrected_segments
 from steadyarm.storages.sql.lookups import portions
 from steadyarm.storages.sql.schema import (
     AnyRow,
@@ -44,7 +45,7 @@ PROGRESS = (
         segments.c.index,
         segments.c.rounds,
         func.sum(tallies.c.assigned),
-        func.sum(tallies.c.rewarded),
+        func.sum(tallies.c.rewarded + tallies.c.excluded),
         func.max(tallies.c.last),
     )
     .select_from(segments.outerjoin(tallies, _sums))
@@ -78,7 +79,9 @@ def snapshot(connection: Connection, key: int, everything: bool) -> Snapshot:
     records = [segment_of(r) for r in connection.execute(ALL if everything else SOME, {"key": key})]
     columns = {record.index: columns_of(record.segment) for record in records}
     sums = tallies_of(connection, key, columns)
-    return Snapshot(experiment_of(row), tuple((record, sums[record.index]) for record in records))
+    found = tuple((record, sums[record.index]) for record in records)
+    corrected = corrected_segments(connection, key) if everything else ()
+    return Snapshot(experiment_of(row), found, corrected)
 
 
 def progress(connection: Connection, key: int, exhausted: bool) -> tuple[Progress, ...]:

@@ -15,7 +15,7 @@ from steadyarm.storages.records import (
     LogRow,
     SegmentRecord,
     Target,
-    check_of,
+    is_of,
 )
 from steadyarm.storages.sql.many import lookup
 from steadyarm.storages.sql.schema import (
@@ -195,7 +195,7 @@ def _number(target: int | tuple[int, str]) -> int:
 
 def _checked(row: AnyRow | None, target: int | tuple[int, str]) -> AnyRow | None:
     """The row, unless it is of another unit than was meant."""
-    if row is None or not isinstance(target, tuple) or check_of(row.unit) == target[1]:
+    if row is None or not isinstance(target, tuple) or is_of(row.unit, target[1]):
         return row
     return None
 

@@ -46,9 +46,9 @@ def insert_rows(table: Table) -> postgresql.Insert:
     return postgresql.insert(table).from_select([c.name for c in table.c], chosen)
 
 
-def insert_new(table: Table, returned: Column[Any]) -> Any:
-    """Insert "rows" that are not there yet; gives a column of those that were not."""
-    return insert_rows(table).on_conflict_do_nothing().returning(returned)
+def insert_new(table: Table, *returned: ColumnElement[Any]) -> Any:
+    """Insert "rows" that are not there yet; gives columns of those that were not."""
+    return insert_rows(table).on_conflict_do_nothing().returning(*returned)
 
 
 def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:

@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal_column, select
 
 from steadyarm.errors import WrongStateError
 from steadyarm.storages.counting import day_of, waited_between
 from steadyarm.storages.records import Event, Outcome, happened, place_of
 from steadyarm.storages.sql.lookups import by_targets, one_or_many, portions, state_of
 from steadyarm.storages.sql.many import insert_new
-from steadyarm.storages.sql.schema import AnyRow, rewards, segments
+from steadyarm.storages.sql.schema import AnyRow, assignments, rewards, segments
 from steadyarm.storages.sql.summing import More, Place, add
 
 __all__ = ["Rule", "reward"]
@@ -30,7 +30,12 @@ OPEN = (
     .with_for_update(read=True, key_share=True)  # against closing, not against each other
 )
 INSERT = insert(rewards)
-INSERT_NEW = insert_new(rewards, rewards.c.number)
+# Read again here, where nobody excludes any more: the segments are held.
+_excluded: ColumnElement[int | None] = literal_column(
+    f"(SELECT a.excluded FROM {assignments.name} AS a "
+    f"WHERE a.key = {rewards.name}.key AND a.number = {rewards.name}.number)"
+)
+INSERT_NEW = insert_new(rewards, rewards.c.number, _excluded.label("excluded"))
 TOLD = select(rewards.c.number, rewards.c.reward).where(
     rewards.c.key == bindparam("key"), rewards.c.number.in_(bindparam("numbers", expanding=True))
 )
@@ -82,9 +87,11 @@ def reward(
     opened = _opened(connection, key, [*new, *(row.number for row in refused.values())])
     closed = [number for number in new if place_of(number)[0] not in opened]
     refused |= {new[number].place: new.pop(number).row for number in closed}
-    counted |= _insert(connection, key, {number: new[number] for number in sorted(new)}, rule.now)
+    there, excluded = _insert(connection, key, {n: new[n] for n in sorted(new)}, rule.now)
+    counted |= there
     stored = {one.place: number for number, one in new.items() if number not in counted}
-    add(connection, key, shard, _more([new[number] for number in stored.values()], refused))
+    counting = [new[number] for number in stored.values() if number not in excluded]
+    add(connection, key, shard, _more(counting, refused))
     outcomes = []
     for i, (row, event) in enumerate(zip(rows, told, strict=True)):
         if row is None:
@@ -114,8 +121,13 @@ def _opened(connection: Connection, key: int, numbers: list[int]) -> set[int]:
     }
 
 
-def _insert(connection: Connection, key: int, new: dict[int, New], now: int) -> dict[int, float]:
-    """Store rewards; gives the values of those that another process was faster with."""
+def _insert(
+    connection: Connection, key: int, new: dict[int, New], now: int
+) -> tuple[dict[int, float], set[int]]:
+    """Store rewards; gives the values of those that another process was faster with.
+
+    And the numbers of assignments that are excluded, whose rewards do not count.
+    """
     rows = [
         {
             "key": key,
@@ -127,16 +139,17 @@ def _insert(connection: Connection, key: int, new: dict[int, New], now: int) -> 
         for number, one in new.items()
     ]
     if not rows:
-        return {}
+        return {}, set()
     if connection.dialect.name == "sqlite":  # alone, so what was missing still is
         connection.execute(INSERT, one_or_many(rows))
-        return {}
-    stored = set(connection.execute(INSERT_NEW, {"rows": json.dumps(rows)}).scalars())
+        return {}, {number for number, one in new.items() if one.row.excluded is not None}
+    inserted = connection.execute(INSERT_NEW, {"rows": json.dumps(rows)})
+    stored = {row.number: row.excluded for row in inserted}
     found: dict[int, float] = {}
     for portion in portions([number for number in new if number not in stored]):
         result = connection.execute(TOLD, {"key": key, "numbers": portion})
         found |= {row.number: row.reward for row in result}
-    return found
+    return found, {number for number, entry in stored.items() if entry is not None}
 
 
 def _more(new: list[New], refused: dict[int, AnyRow]) -> dict[Place, More]:
@@ -147,5 +160,6 @@ def _more(new: list[New], refused: dict[int, AnyRow]) -> dict[Place, More]:
         more.values.append(value)
         more.waited += waited_between(row.created, at)
     for row in refused.values():
-        found[place_of(row.number)[0], row.arm, day_of(row.created)].late += 1
+        if row.excluded is None:
+            found[place_of(row.number)[0], row.arm, day_of(row.created)].late += 1
     return found

@@ -212,7 +212,8 @@ sessions = Table(
     _column("expires", BigInteger),
 )
 
-# Single facts of the storage: "closed" (when its first token was made), "heartbeat" (its clock).
+# Single facts of the storage: "closed" (when its first token was made), "heartbeat" (its clock);
+# "corrected 7": how many and which closed segments of the experiment with key 7 were corrected.
 marks = Table(
     f"{PREFIX}marks",
     metadata,
@@ -321,6 +322,7 @@ def tally_of(rows: Iterable[AnyRow], columns: Columns) -> Tally:
     m = len(columns)
     assigned, rewarded = [0] * m, [0] * m
     sums, squares = [Fraction(0)] * m, [Fraction(0)] * m
+    excluded = [0] * m
     last: int | None = None
     for row in rows:
         column = columns[row.arm]
@@ -328,6 +330,8 @@ def tally_of(rows: Iterable[AnyRow], columns: Columns) -> Tally:
         rewarded[column] += row.rewarded
         sums[column] += Fraction(row.sums)
         squares[column] += Fraction(row.squares)
+        excluded[column] += row.excluded
         if row.last is not None:
             last = row.last if last is None else max(last, row.last)
-    return Tally(tuple(assigned), tuple(rewarded), tuple(sums), tuple(squares), last)
+    counts = tuple(assigned), tuple(rewarded)
+    return Tally(*counts, tuple(sums), tuple(squares), last, tuple(excluded))

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL
 
 from steadyarm.errors import StorageError, UnknownExperimentError
 from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import Change, Corrected, Correction, Trace
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import (
     Assigned,
@@ -36,7 +37,15 @@ from steadyarm.storages.records import (
     Target,
     TokenRecord,
 )
-from steadyarm.storages.sql import access, catalog, deciding, overview, places, rewarding
+from steadyarm.storages.sql import (
+    access,
+    catalog,
+    correcting,
+    deciding,
+    overview,
+    places,
+    rewarding,
+)
 from steadyarm.storages.sql.assigning import Assigner
 from steadyarm.storages.sql.clock import Clock
 from steadyarm.storages.sql.engine import Database
@@ -132,10 +141,12 @@ class SQLStorage(Storage):
         config: Mapping[str, Any],
         policy_state: Mapping[str, Any],
         now: int,
+        *,
+        by: str = "",
     ) -> ExperimentRecord:
         """See `Storage.create`."""
         return self._database.write(
-            lambda c: catalog.create(c, name, tag, state, config, policy_state, now)
+            lambda c: catalog.create(c, name, tag, state, config, policy_state, now, by)
         )
 
     def find(self, name: str) -> ExperimentRecord:
@@ -150,17 +161,30 @@ class SQLStorage(Storage):
         """See `Storage.summaries`."""
         return self._database.read(lambda c: overview.summaries(c, self._configs, only))
 
-    def move(self, key: int, to: ExperimentState) -> ExperimentRecord:
+    def move(
+        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
+    ) -> ExperimentRecord:
         """See `Storage.move`."""
-        return self._database.write(lambda c: catalog.move(c, key, to))
+        at = self.now() if now is None else now
+        return self._database.write(lambda c: catalog.move(c, key, to, at, by))
 
     def restore(
-        self, name: str, snapshot: Snapshot, rows: Iterable[Sequence[LogRow]]
+        self,
+        name: str,
+        snapshot: Snapshot,
+        rows: Iterable[Sequence[LogRow]],
+        trace: Trace | None = None,
+        *,
+        now: int | None = None,
+        by: str = "",
     ) -> ExperimentRecord:
         """See `Storage.restore`."""
+        at, brought = self.now() if now is None else now, trace or Trace()
         # Rows can be read once, so there is one try.
         return self._database.write(
-            lambda c: catalog.restore(c, name, snapshot, rows), tries=1, seconds=inf
+            lambda c: catalog.restore(c, name, snapshot, rows, brought, at, by),
+            tries=1,
+            seconds=inf,
         )
 
     def snapshot(self, key: int, everything: bool = False) -> Snapshot:
@@ -238,6 +262,22 @@ class SQLStorage(Storage):
             lambda c: rewarding.reward(c, key, self._facts(c, key).sticky, shard, rewards, rule)
         )
 
+    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
+        """See `Storage.correct`."""
+        shard = self._database.shard
+
+        def work(connection: Connection) -> Corrected:
+            sticky = self._facts(connection, key).sticky
+            return correcting.correct(connection, key, sticky, shard, change, now, by)
+
+        return self._write(work)
+
+    def corrections(
+        self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
+    ) -> list[Correction]:
+        """See `Storage.corrections`."""
+        return self._read(key, lambda c: correcting.list_corrections(c, key, after, most))
+
     def days(self, key: int) -> tuple[DaySums, ...]:
         """See `Storage.days`."""
         return self._read(key, lambda c: overview.days(c, key))
@@ -295,9 +335,11 @@ class SQLStorage(Storage):
         """See `Storage.remove_session`."""
         self._database.write(lambda c: access.remove_session(c, id))
 
-    def audit(self, after: int = 0, most: int = 10_000) -> list[AuditEntry]:
+    def audit(
+        self, after: int = 0, most: int = 10_000, experiment: str | None = None
+    ) -> list[AuditEntry]:
         """See `Storage.audit`."""
-        return self._database.read(lambda c: access.entries(c, after, most))
+        return self._database.read(lambda c: access.entries(c, after, most, experiment))
 
     def now(self) -> int:
         """See `Storage.now`."""

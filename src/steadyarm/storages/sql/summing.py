@@ -15,6 +15,7 @@ from steadyarm.storages.sql.schema import tallies
 __all__ = ["More", "Place", "add"]
 
 Place = tuple[int, int, int]  # segment, arm and day
+NOTHING = Fraction(0)
 
 SUMS = (
     select(tallies.c.segment, tallies.c.arm, tallies.c.day, tallies.c.sums, tallies.c.squares)
@@ -45,17 +46,38 @@ ADD = (
         squares=bindparam("all_squares"),
         waited=tallies.c.waited + bindparam("more_waited"),
         late=tallies.c.late + bindparam("more_late"),
+        excluded=tallies.c.excluded + bindparam("more_excluded"),
     )
 )
 
 
 @dataclass
 class More:
-    """What is added in one place: rewards, milliseconds they were waited for, those too late."""
+    """What is added in one place; what a correction takes away is below zero.
+
+    Attributes
+    ----------
+    values : rewards that came
+    waited : milliseconds for which rewards were waited
+    late : rewards that came too late
+    rewarded, sums, squares : of rewards that were told by `tell`
+    excluded : assignments
+    """
 
     values: list[float] = field(default_factory=list)
     waited: int = 0
     late: int = 0
+    rewarded: int = 0
+    sums: Fraction = NOTHING
+    squares: Fraction = NOTHING
+    excluded: int = 0
+
+    def tell(self, value: float, times: int = 1) -> None:
+        """Add a reward that many times; take it away if that is below zero."""
+        exact = Fraction(value)
+        self.rewarded += times
+        self.sums += times * exact
+        self.squares += times * exact * exact
 
 
 def add(connection: Connection, key: int, shard: int, more: Mapping[Place, More]) -> None:
@@ -65,7 +87,8 @@ def add(connection: Connection, key: int, shard: int, more: Mapping[Place, More]
     there = _sums(connection, key, shard, more)
     rows = []
     for place in sorted(more):
-        exact = [Fraction(value) for value in more[place].values]
+        one = more[place]
+        exact = [Fraction(value) for value in one.values]
         sums, squares = there[place]
         rows.append(
             {
@@ -74,11 +97,14 @@ def add(connection: Connection, key: int, shard: int, more: Mapping[Place, More]
                 "of_arm": place[1],
                 "in_shard": shard,
                 "of_day": place[2],
-                "more": len(exact),
-                "all_sums": str(sum(exact, Fraction(sums))),
-                "all_squares": str(sum((value * value for value in exact), Fraction(squares))),
-                "more_waited": more[place].waited,
-                "more_late": more[place].late,
+                "more": len(exact) + one.rewarded,
+                "all_sums": str(sum(exact, Fraction(sums) + one.sums)),
+                "all_squares": str(
+                    sum((value * value for value in exact), Fraction(squares) + one.squares)
+                ),
+                "more_waited": one.waited,
+                "more_late": one.late,
+                "more_excluded": one.excluded,
             }
         )
     connection.execute(ADD, one_or_many(rows))
