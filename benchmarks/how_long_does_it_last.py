@@ -25,7 +25,7 @@ from benchmarks.traffic.servers import Service, storages
 SHOPPER = Path(__file__).parent / "traffic" / "shopper.py"
 EVERY = 10.0  # seconds between notes
 WARM = 1 / 3  # of the time
-UNITS = 100_000_000  # visitors, so that most are new
+UNITS = 100_000_000  # visitors at most, so that most are new; of a small budget they come again
 NAMES = ("memory, MB", "write-ahead log, MB", "descriptors")
 
 
@@ -64,7 +64,7 @@ def measure(backend: str, workers: int, budget: int, minutes: float, shoppers: i
                 subprocess.Popen(
                     [
                         *(sys.executable, SHOPPER, str(service.port), "shop", str(i)),
-                        *(str(UNITS), "/dev/null", until),
+                        *(str(min(UNITS, 9 * budget // 10)), "/dev/null", until),
                     ]
                 )
                 for i in range(shoppers)

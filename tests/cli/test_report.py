@@ -27,7 +27,7 @@ def test_one_file_to_be_mailed(shop: Run, capsys: Printed, form: str) -> None:
     assert text.startswith("Test report: shop")
     assert "After all 600 visits, short is the best; the other 2 are ruled out." in text
     assert "now is the control and always gets 25 %." in text
-    assert "Rewards count if they come within 2 days" in text
+    assert "Rewards count if they happen within 2 days and arrive at most 2 days after that" in text
     assert "600 assignments, 600 rewards and" in text
     assert ("prefers-color-scheme" in page) == (form == "html")
 

@@ -219,7 +219,10 @@ def _segments(status: Status) -> str:
 
 def _rules(settings: Settings) -> str:
     window = settings.reward_window
-    when = "whenever they come" if window is None else f"for {_span(window)}"
+    when = "whenever they come"
+    if window is not None:
+        grace = settings.reward_grace or 0.0
+        when = f"for {_span(window)}" + (f" (and may arrive {_span(grace)} later)" if grace else "")
     sticky = "units keep their variant" if settings.sticky == "unit" else "every request is drawn"
     return f"rewards count {when}, {MISSING[settings.missing]}; {sticky}"
 

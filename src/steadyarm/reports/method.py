@@ -148,12 +148,14 @@ def in_the_way(policy: Policy[Any]) -> str:
 def rewards_in_words(settings: Settings) -> tuple[str, ...]:
     """Which rewards count, and as what."""
     good = "large" if settings.direction == "maximize" else "small"
-    window = (
-        "Rewards count whenever they come."
-        if settings.reward_window is None
-        else f"Rewards count if they come within {span(settings.reward_window)}; later ones are "
-        "refused."
-    )
+    window = "Rewards count whenever they come."
+    if settings.reward_window is not None:
+        grace = settings.reward_grace
+        arriving = f"and arrive at most {span(grace)} after that" if grace else "and arrive by then"
+        window = (
+            f"Rewards count if they happen within {span(settings.reward_window)} {arriving}; later "
+            "ones are refused."
+        )
     if settings.reward_window is not None and settings.missing == "fail":
         window = (
             f"Rewards are expected within {span(settings.reward_window)}; later ones count, too."
