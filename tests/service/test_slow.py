@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import re
+import signal
+import socket
 import sqlite3
 import threading
 import time
@@ -13,12 +19,14 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 import steadyarm as sa
 from steadyarm.advance import open_segment, run
-from steadyarm.service import batching, service
+from steadyarm.service import batching, connections, service
+from steadyarm.service.connections import Connections
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, InProcess, in_process
+from tests.service.clients import SHOP, InProcess, command, in_process
 
 BASE = "/v1/experiments/shop"
 
@@ -151,3 +159,129 @@ def test_a_body_that_comes_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPa
         assert answer.status_code == 503
         assert answer.json()["type"].endswith("timeout")
         assert answer.headers["Connection"] == "close"
+
+
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    """An application that answers at once, or, at /held, when it is told to."""
+    if scope["path"] == "/held":
+        await asyncio.sleep(1.0)
+    if scope["path"] == "/long":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(1000):
+            await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@contextmanager
+def listening(most: int) -> Iterator[tuple[tuple[str, int], Connections]]:
+    """A server that keeps so many connections, in a thread of this process."""
+    open_ones = Connections(most)
+    http: Any = open_ones
+    config = uvicorn.Config(nothing, http=http, lifespan="off", log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0), backlog=500) as listens:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listens]})
+        thread.start()
+        try:
+            yield listens.getsockname(), open_ones
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+def is_closed(one: socket.socket, within: float) -> bool:
+    """Whether the other side closes; what it sends before is left alone."""
+    one.settimeout(within)
+    try:
+        while one.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def drips_until(one: socket.socket, ended: float) -> float:
+    """Send on and on, a byte at a time; when the other side had enough of it."""
+    try:
+        while time.monotonic() < ended:
+            one.sendall(b"y")
+            time.sleep(0.05)
+    except OSError:
+        return time.monotonic()
+    raise AssertionError("nobody ended it")
+
+
+def test_slow_connections_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD", 0.3)
+    monkeypatch.setattr(connections, "UNREAD", 0.3)
+    monkeypatch.setattr(connections, "SWEEP", 0.1)
+    with listening(100) as (at, open_ones), httpx.Client() as good:
+        url = f"http://{at[0]}:{at[1]}"
+        assert good.get(url).text == "ok"
+        silent, drip, unread = (socket.create_connection(at) for _ in range(3))
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.sendall(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+        drip.sendall(b"GET / HTTP/1.1\r\nX: ")
+        began = time.monotonic()
+        assert drips_until(drip, began + 3) > began + 0.2
+        assert is_closed(silent, 2)
+        ended = time.monotonic() + 3
+        while len(open_ones) > 1:  # an idle connection that had a request stays
+            assert time.monotonic() < ended
+            time.sleep(0.05)
+        for one in (silent, drip, unread):
+            one.close()
+        assert good.get(url).text == "ok"
+        assert len(open_ones) == 1
+
+
+def test_a_full_house_lets_the_silent_go_first(caplog: pytest.LogCaptureFixture) -> None:
+    with listening(5) as (at, _), caplog.at_level(logging.WARNING, "steadyarm.service"):
+        url = f"http://{at[0]}:{at[1]}"
+        busy = [socket.create_connection(at) for _ in range(3)]
+        for one in busy:
+            one.sendall(b"GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        silent = [socket.create_connection(at) for _ in range(300)]
+        assert httpx.get(url).text == "ok"
+        assert is_closed(silent[0], 2)
+        assert all(one.recv(1000).startswith(b"HTTP/1.1 200") for one in busy)
+        for one in (*busy, *silent):
+            one.close()
+        busy = [socket.create_connection(at) for _ in range(5)]
+        for one in busy:
+            one.sendall(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+        time.sleep(0.2)
+        assert httpx.get(url).status_code == 503  # nobody can go
+        for one in busy:
+            one.close()
+    assert len([line for line in caplog.messages if "max_connections" in line]) == 1
+
+
+def answers(url: str) -> bool:
+    """Whether somebody listens there and answers."""
+    try:
+        return httpx.get(f"{url}/healthz").status_code == 200
+    except httpx.TransportError as error:
+        return not isinstance(error, httpx.ConnectError)
+
+
+def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
+    words = ("--port", "0", "--storage", f"sqlite:///{tmp_path}/t.db", "--workers", "2")
+    process = command("serve", *words, STEADYARM_WARM="false")
+    assert process.stdout is not None
+    found = re.search(r"http://\S+:\d+", process.stdout.readline())
+    assert found
+    while not answers(found[0]):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    ended = time.monotonic() + 10
+    while answers(found[0]):
+        assert time.monotonic() < ended
+        time.sleep(0.05)
+    assert process.stdout.read().count("Traceback") == 0  # ends when the last worker has ended
+    assert time.monotonic() < ended
+    process.stdout.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import secrets
 import shutil
@@ -12,14 +13,17 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection as _Pipe
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -27,6 +31,7 @@ from uvicorn.importer import import_from_string
 from uvicorn.supervisors import Multiprocess
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.service.connections import Connections, raise_descriptors
 from steadyarm.service.settings import LogFormat, ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
@@ -91,8 +96,14 @@ def _serve(settings: ServiceSettings, create: str) -> None:
             _serve_together(settings, listening, create)
 
 
-def app_from_environment(create: str = SERVICE) -> FastAPI:
-    """The application of one of many workers."""
+def app_from_environment(create: str = SERVICE, alive: _Pipe | None = None) -> FastAPI:
+    """The application of one of many workers.
+
+    alive : the end of a pipe whose other end only the supervisor has: it is closed when that ends,
+        however it does, and then the worker ends, too
+    """
+    if alive is not None:
+        threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
     if hasattr(signal, "pthread_sigmask"):  # uvicorn takes signals from here on
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     settings = ServiceSettings.from_environment(os.environ)
@@ -100,6 +111,14 @@ def app_from_environment(create: str = SERVICE) -> FastAPI:
     app = _made(create, open_storage(settings.storage), settings)
     _spare_the_collector()
     return app
+
+
+def _end_with(supervisor: _Pipe) -> None:
+    with suppress(EOFError, OSError):
+        supervisor.recv_bytes()
+    os.kill(os.getpid(), signal.SIGTERM)  # finishes what has begun
+    time.sleep(GRACE + 5)
+    os._exit(1)
 
 
 def _made(create: str, storage: Storage, settings: ServiceSettings) -> FastAPI:
@@ -121,8 +140,10 @@ def _serve_together(settings: ServiceSettings, listening: socket.socket, create:
     os.environ.update(settings.to_environment())
     folder = os.environ[METRICS] = tempfile.mkdtemp(prefix="steadyarm-metrics-")
     try:
-        made = partial(app_from_environment, create)
-        _Workers(_config(made, settings), sockets=[listening]).run()
+        theirs, ours = multiprocessing.Pipe(duplex=False)
+        made = partial(app_from_environment, create, theirs)
+        with theirs, ours:  # workers get the first alone
+            _Workers(_config(made, settings), sockets=[listening]).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -153,6 +174,7 @@ def _held_back() -> Iterator[None]:
 def _config(app: FastAPI | Callable[[], Any], settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=cast(Any, Connections(raise_descriptors(settings.max_connections))),
         factory=not isinstance(app, FastAPI),
         workers=settings.workers,
         log_config=None,
