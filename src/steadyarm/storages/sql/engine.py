@@ -34,10 +34,11 @@ __all__ = ["BUSY", "DAMAGED", "HINTS", "Database", "file_of", "shown"]
 
 T = TypeVar("T")
 
-# Seconds; all are shorter than the 15 after which the service gives up on a request.
+# Seconds; a call that waits behind one to a frozen server ends within 15: that one fails after
+# CALL, and then nobody gets a new connection for LOCK.
 LOCK = 5.0  # to wait for locks, for a connection of the pool, or for a new one
-STATEMENT = 10.0  # for one statement on the server
-CALL = 12.0  # for a whole call with all its tries, counted by the client
+STATEMENT = 8.0  # for one statement on the server
+CALL = 9.0  # for a whole call with all its tries, counted by the client
 IDLE = 60.0  # after which the server ends a transaction in which nothing happens
 TCP = {  # what keeps a connection from waiting for a machine that is gone
     "keepalives": 1,
@@ -318,7 +319,7 @@ class Database:
             self.damaged = time.monotonic()
         hint = HINTS.get(code)
         told = StorageError(f"{self.shown}: {text}{f'; {hint}' if hint else ''}.")
-        told.reason = hint or told.reason
+        told.reason = (hint if code else "the server does not answer") or told.reason
         return told
 
 
