@@ -39,6 +39,7 @@ T = TypeVar("T")
 LOCK = 5.0  # to wait for locks, for a connection of the pool, or for a new one
 STATEMENT = 8.0  # for one statement on the server
 CALL = 9.0  # for a whole call with all its tries, counted by the client
+LONG = 60.0  # to wait for locks by work that may take long, such as an upgrade
 IDLE = 60.0  # after which the server ends a transaction in which nothing happens
 TCP = {  # what keeps a connection from waiting for a machine that is gone
     "keepalives": 1,
@@ -53,6 +54,7 @@ SHARDS = 16  # see schema.tallies
 BUSY = {5, 6}  # SQLite's codes: locked by another process, by another connection
 DAMAGED = {11, 26}  # SQLite's: malformed, not a database
 DEADLOCK = {"40001", "40P01"}  # PostgreSQL's: could not serialize, deadlock
+AT_LEISURE = f"SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {int(1000 * LONG)}"
 INHERITED: list[Any] = []  # connections of a parent process: closed here, they would end there
 PRAGMAS = ("synchronous=FULL", "cache_size=-65536", "mmap_size=0")
 
@@ -72,7 +74,7 @@ HINTS: dict[int | str, str] = {
     "42P01": "tables are missing; look at them with: steadyarm storage status",
     "53100": "the disk of the server is full",
     "53300": "the server has no connection left; raise max_connections or use fewer workers",
-    "55P03": f"another transaction has kept a lock for {LOCK:g} s; try again",
+    "55P03": "another transaction has kept a lock for too long; try again",
     "57014": f"the server took longer than {STATEMENT:g} s; try again, or look at its load",
     "": "check that the server runs and can be reached from here",  # no answer has a state
 }
@@ -172,7 +174,7 @@ class Database:
             if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
 
-        self._run(outside, work, 10_000)  # SQLite does not wait here by itself
+        self._run(outside, work, 10_000, inf)  # SQLite does not wait here by itself
 
     def close(self) -> None:
         """Close all connections."""
@@ -185,16 +187,17 @@ class Database:
         tries: int,
         seconds: float | None = None,
     ) -> T:
-        began, seconds = time.monotonic(), CALL if seconds is None else seconds
-        with _ending(began + seconds):
+        began = time.monotonic()
+        with _ending(began + (CALL if seconds is None else seconds)):
+            patience = _patience()
             while True:
                 committing = False
                 try:
                     if self.sqlite:
                         return self._run_in_file(engine, work)
                     with engine.begin() as connection:
-                        if seconds == inf:
-                            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+                        if patience == LONG:
+                            connection.exec_driver_sql(AT_LEISURE)
                         done = work(connection)
                         committing = True
                     return done
@@ -203,7 +206,7 @@ class Database:
                     # A connection may have been broken before its use. What broke while it was
                     # being committed may be stored or not, so that is not tried again.
                     again = _collided(error) or (error.connection_invalidated and not committing)
-                    if tries < 1 or not again or time.monotonic() - began > min(LOCK, seconds):
+                    if tries < 1 or not again or time.monotonic() - began > patience:
                         raise self._translated(error) from None
                 except SQLAlchemyError as error:
                     raise StorageError(f"{self.shown} does not answer: {_line(error)}") from None
@@ -298,7 +301,7 @@ class Database:
 
         @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:
-            patience = max(0.0, min(LOCK, _left()))
+            patience = _patience()
             if connection.info.get("patience", LOCK) != patience:
                 connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * patience)}").close()
                 connection.info["patience"] = patience
@@ -342,6 +345,12 @@ def _left() -> float:
     """Seconds that the call of this thread still has."""
     ends: float = getattr(_call, "ends", inf)
     return ends - time.monotonic()
+
+
+def _patience() -> float:
+    """Seconds that it may wait for a lock."""
+    left = _left()
+    return LONG if left == inf else max(0.0, min(LOCK, left))
 
 
 @contextmanager
