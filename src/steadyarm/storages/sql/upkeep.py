@@ -134,22 +134,22 @@ class Heartbeat:
             raise self._told(HINTS[13])
         suspected = self._database.damaged > self._read
         if self._reading is None and (suspected or time.monotonic() >= self._next):
-            self._reading = Thread(target=self._examine, args=(file,), daemon=True)
+            self._reading = Thread(target=self._examine, args=(file, suspected), daemon=True)
             self._reading.start()
         if (reading := self._reading) is not None:
             reading.join(PATIENCE / 5)
         if self._damage is not None or self._database.damaged > self._read:
             raise self._told(HINTS[11])
 
-    def _examine(self, file: Path) -> None:
+    def _examine(self, file: Path, suspected: bool) -> None:
+        """Read the whole file; more thoroughly if somebody met damage, again soon if there is."""
         began = time.monotonic()
-        damage: str | None = None
         with suppress(sqlite3.Error):  # such as a file that is gone: the heartbeat tells
-            damage = whole(file, quick=True)
+            self._damage = whole(file, quick=not suspected)
+            self._read = began
         ended = time.monotonic()
-        self._damage, self._read = damage, began
-        self._next = ended + max(EXAMINED, SHARE * (ended - began))
-        self._reading = None
+        rest = EXAMINED if self._damage else max(EXAMINED, SHARE * (ended - began))
+        self._next, self._reading = ended + rest, None
 
     def _told(self, reason: str) -> StorageError:
         error = StorageError(f"{self._database.shown}: {reason}.")
