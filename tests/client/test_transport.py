@@ -34,7 +34,7 @@ def transport(url: str, **more: Any) -> tuple[Transport, list[float]]:
     return Transport(url, sleep=pauses.append, jitter=random.Random(1), **more), pauses
 
 
-@pytest.mark.parametrize("status", [502, 503, 504])
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_a_busy_service_is_asked_again(status: int) -> None:
     with Scripted((status, {}, {}), (status, {}, {}), GOOD) as server:
         asked, pauses = transport(server.url)

@@ -2,17 +2,22 @@
 
 SQLite and not lines of text: what was delivered is taken out again, several processes share the
 file, and a crash in the middle of a write must leave it whole; all of that SQLite has already.
+Taking out needs some room on the disk for a moment. So that a buffer on a full disk can empty
+itself, a file beside it holds room in reserve.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -28,8 +33,13 @@ from steadyarm.validation import whole_number
 
 __all__ = ["Kept", "RewardBuffer", "Told", "time_text"]
 
+log = logging.getLogger("steadyarm.client")
+
+RESERVE = 2**19  # bytes: what SQLite notes down while it takes out SLICE rewards
+SLICE = 25
 MARK = 0x53415257  # "SARW": says that a file is one of these
 WAIT = 5.0  # seconds for another process that writes
+FULL = (10, 13)  # SQLite's codes of a disk that fails or is full
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rewards (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -70,6 +80,13 @@ class Kept:
     told: Told
 
 
+Answered = dict[int, tuple[Kept, SteadyArmError | None]]  # by number: and why it was refused
+
+
+class _FullError(StorageError):
+    """There is no room on the disk."""
+
+
 class RewardBuffer:
     """A file of rewards that wait for the service; any number of processes may share it.
 
@@ -82,19 +99,32 @@ class RewardBuffer:
     def __init__(self, path: str | os.PathLike[str], limit: int = 100_000) -> None:
         self.path = Path(path)
         self.rejected = self.path.with_name(self.path.name + ".rejected")
+        self._reserve = self.path.with_name(self.path.name + ".reserve")
+        self._answered: Answered = {}  # and not taken out yet
         self.limit = whole_number(limit, "limit", least=1)
         with self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
-            mark = db.execute("PRAGMA application_id").fetchone()[0]
-            tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if mark != MARK and tables:
-                raise InvalidInputError(
-                    f"{self.path} is a database of something else; give kept rewards a file of "
-                    "their own."
-                )
-            db.execute(SCHEMA)
-            db.execute(f"PRAGMA application_id = {MARK}")
-            db.execute("COMMIT")
+            if not self._made(db):  # else nothing need be written, for the disk may be full
+                db.execute("PRAGMA auto_vacuum = FULL")  # the file shrinks with what it holds
+                db.execute("BEGIN IMMEDIATE")
+                if not self._made(db):
+                    db.execute(SCHEMA)
+                    db.execute(f"PRAGMA application_id = {MARK}")
+                db.execute("COMMIT")
+        # SQLite writes a little when an empty file is locked, for which there may be no room later.
+        with closing(self._lock()) as db, suppress(sqlite3.OperationalError):
+            if not db.execute("PRAGMA application_id").fetchone()[0]:
+                db.execute(f"PRAGMA application_id = {MARK}")
+        self._hold_room()
+
+    def _made(self, db: sqlite3.Connection) -> bool:
+        mark = db.execute("PRAGMA application_id").fetchone()[0]
+        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if mark != MARK and tables:
+            raise InvalidInputError(
+                f"{self.path} is a database of something else; give kept rewards a file of their "
+                "own."
+            )
+        return bool(tables)
 
     def keep(
         self, service: str, experiment: str, rewards: Iterable[Told]
@@ -152,8 +182,11 @@ class RewardBuffer:
     def count(self, service: str) -> int:
         """How many wait for this service."""
         with self._open() as db:
-            query = "SELECT count(*) FROM rewards WHERE service = ?"
-            return int(db.execute(query, (service,)).fetchone()[0])
+            if not self._answered:
+                query = "SELECT count(*) FROM rewards WHERE service = ?"
+                return int(db.execute(query, (service,)).fetchone()[0])
+            numbers = db.execute("SELECT number FROM rewards WHERE service = ?", (service,))
+            return sum(number not in self._answered for (number,) in numbers)
 
     def oldest(self, service: str, most: int) -> list[Kept]:
         """The next ones to send, all of one experiment, in the order in which they were told."""
@@ -161,25 +194,64 @@ class RewardBuffer:
             rows = db.execute(
                 "SELECT number, experiment, kind, target, reward, kept FROM rewards "
                 "WHERE service = ? ORDER BY number LIMIT ?",
-                (service, most),
+                (service, most + len(self._answered)),
             ).fetchall()
-        found = [Kept(row[0], row[1], Told(*row[2:])) for row in rows]
+        rows = [row for row in rows if row[0] not in self._answered][:most]
+        found = [Kept(row[0], row[1], Told(row[2], row[3], row[4], row[5])) for row in rows]
         same = [kept.experiment == found[0].experiment for kept in found]
         return found[: same.index(False)] if False in same else found
 
     def settle(
         self, done: Sequence[Kept], refused: Sequence[tuple[Kept, SteadyArmError]] = ()
     ) -> None:
-        """Take out what the service has answered to; what it refused is moved aside."""
-        if refused:
-            with self.rejected.open("a", encoding="utf-8") as file:
-                file.writelines(_line(kept, error) + "\n" for kept, error in refused)
+        """Take out what the service has answered to; what it refused is moved aside.
+
+        On a full disk the reserve is used up. If that is not enough either, this process remembers
+        what it need not send again, and takes it out when there is room.
+        """
+        why = {kept.number: error for kept, error in refused}
+        left = self._answered | {kept.number: (kept, why.get(kept.number)) for kept in done}
+        try:
+            self._take_out(left, len(left))
+        except _FullError:
+            self._reserve.unlink(missing_ok=True)
+            try:
+                self._take_out(left, SLICE)
+            except _FullError as error:
+                log.warning("%s What it holds was delivered, and is taken out later.", error)
+        self._answered = left
+        self._hold_room()
+
+    def _take_out(self, answered: Answered, together: int) -> None:
+        while part := [*islice(answered.values(), together)]:
+            with self._open() as db:
+                db.execute("BEGIN IMMEDIATE")
+                numbers = [(kept.number,) for kept, _ in part]
+                db.executemany("DELETE FROM rewards WHERE number = ?", numbers)
+                self._move_aside([(kept, error) for kept, error in part if error is not None])
+                db.execute("COMMIT")
+            for kept, _ in part:
+                del answered[kept.number]
+
+    def _move_aside(self, refused: Sequence[tuple[Kept, SteadyArmError]]) -> None:
+        if not refused:
+            return
+        with self.rejected.open("ab") as file:
+            before = file.tell()
+            try:
+                file.write(b"".join(_line(kept, error).encode() + b"\n" for kept, error in refused))
                 file.flush()
                 os.fsync(file.fileno())
-        with self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
-            db.executemany("DELETE FROM rewards WHERE number = ?", [(k.number,) for k in done])
-            db.execute("COMMIT")
+            except OSError as error:
+                with suppress(OSError):
+                    file.truncate(before)  # a line that ends early would spoil the next
+                raise _full_or(error, self.rejected) from None
+
+    def _hold_room(self) -> None:
+        """Fill the reserve, if there is room; without it all works but on a full disk."""
+        with suppress(OSError):
+            if not self._reserve.exists() or self._reserve.stat().st_size != RESERVE:
+                self._reserve.write_bytes(b"\1" * RESERVE)
 
     @contextmanager
     def sending(self) -> Iterator[bool]:
@@ -187,15 +259,16 @@ class RewardBuffer:
 
         The lock is one of SQLite on a file of its own, since those exist on every system.
         """
-        with closing(
-            sqlite3.connect(f"{self.path}.sending", timeout=0, isolation_level=None)
-        ) as db:
+        with closing(self._lock()) as db:
             try:
                 db.execute("BEGIN EXCLUSIVE")
             except sqlite3.OperationalError:
                 yield False
             else:
                 yield True
+
+    def _lock(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"{self.path}.sending", timeout=0, isolation_level=None)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -205,14 +278,23 @@ class RewardBuffer:
                 db.execute("PRAGMA synchronous = FULL")
                 yield db
         except sqlite3.Error as error:
-            raise StorageError(
-                f"the file of kept rewards {self.path} cannot be used: {error}."
-            ) from None
+            kind = _FullError if _code(error) in FULL else StorageError
+            raise kind(f"the file of kept rewards {self.path} cannot be used: {error}.") from None
 
 
 def time_text(seconds: float) -> str:
     """A time as the service reads it."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary code; 0 for what its driver raises by itself."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _full_or(error: OSError, path: Path) -> StorageError:
+    kind = _FullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+    return kind(f"{path} cannot be written: {error}.")
 
 
 def _line(kept: Kept, error: SteadyArmError) -> str:

@@ -82,7 +82,8 @@ def error_of(response: httpx.Response) -> SteadyArmError:
 def _kind_of(status: Any) -> type[ServiceError]:
     if status == 413:
         return TooLargeError
-    return ServiceDownError if isinstance(status, int) and status >= 500 else ServiceError
+    later = isinstance(status, int) and (status == 429 or status >= 500)
+    return ServiceDownError if later else ServiceError
 
 
 def body_of(response: httpx.Response) -> Any:

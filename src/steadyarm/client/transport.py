@@ -24,7 +24,7 @@ __all__ = ["PATIENCE", "Transport"]
 
 PATIENCE = 30.0  # seconds for what nobody's page waits for: batches, verdicts, exports
 FIRST_PAUSE = 0.05  # seconds; doubled with every further try
-BUSY = (502, 503, 504)  # answers after which the same request may succeed
+BUSY = (429, 502, 503, 504)  # answers after which the same request may succeed
 KEPT_ALIVE = 20.0  # seconds, less than servers keep idle connections: they must not close first
 
 
