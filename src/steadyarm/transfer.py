@@ -24,6 +24,7 @@ from steadyarm.arms.names import LazyNames
 from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
+from steadyarm.files import csv_cell, csv_text
 from steadyarm.replay import pages
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
+GUARDS = ("unit", "arm")  # texts of others; in CSV files they have a guard against formulas
 COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at")
 TIMES = ("timestamp", "rewarded_at", "received_at")
 FORMAT = 1
@@ -109,6 +111,8 @@ def csv_lines(
     columns = _columns(experiment)
     yield ",".join(columns) + "\r\n"
     for rows in _tables(experiment, until, counts):
+        for name in GUARDS:
+            rows[name] = [csv_cell(text) for text in rows[name]]
         text = io.StringIO(newline="")
         csv.writer(text).writerows(zip(*rows.values(), strict=True))
         yield text.getvalue()
@@ -347,7 +351,9 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
         return
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
+            for row in csv.DictReader(file):
+                guarded = {name: csv_text(row[name]) for name in GUARDS if row.get(name)}
+                yield row | guarded
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} cannot be read: {error}") from None
 

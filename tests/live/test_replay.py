@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.advance import open_segment, run
+from steadyarm.analysis.source import open_log
+from steadyarm.files import csv_cell, csv_text
+from steadyarm.storages import open_storage
 from steadyarm.storages.counting import RunningTally
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import number_of
@@ -163,6 +169,44 @@ def test_analyze_reads_an_export(tmp_path: Path) -> None:
     np.testing.assert_array_less(
         np.abs(found.intervals.estimates[0] - verdict.estimates), 2 * spread
     )
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))))
+@example(["=1", "'=1", "''=1", "'", "''", "-", "\ta", "\r", "", "A"])
+def test_texts_survive_the_guard_against_formulas(texts: list[str]) -> None:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerow([csv_cell(text) for text in ["first", *texts]])
+    (cells,) = csv.reader(io.StringIO(out.getvalue(), newline=""))
+    assert [csv_text(cell) for cell in cells[1:]] == texts
+    assert not any(cell[:1] and cell[0] in "=+-@\t\r" for cell in cells)
+
+
+def test_no_cell_of_an_export_is_a_formula_and_all_come_back(tmp_path: Path) -> None:
+    arms = ["=1+1", "-B", "'C"]
+    live = create(arms=sa.ArmSet.one_hot(arms), budget=60)
+    evil = ["=cmd|' /C calc'!A0", "+x", "-1", "@SUM(A1)", "\tt", "\rr", "'=quoted", "''", "'plain"]
+    for i, unit in enumerate([*evil, *(f"u{i}" for i in range(51))]):
+        live.tell(live.ask(unit), -0.5 * (i % 3))
+    path = live.export(tmp_path / "log.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    numbers = [header.index(name) for name in ("probability", "reward")]
+    for row in rows:
+        assert not any(
+            cell[:1] and cell[0] in "=+-@\t\r"
+            for column, cell in enumerate(row)
+            if column not in numbers
+        )
+        assert float(row[header.index("reward")]) <= 0  # numbers are not touched
+    storage = open_storage("memory")
+    back = sa.import_experiment(path, storage)
+    assert storage.log(back.key) == live.storage.log(live.key)
+    assert back.replay().agrees
+    log = open_log(path)
+    found = log.fetch(log.table.select("unit", "arm"))
+    assert {row["unit"] for row in found} == {row.unit for row in live.storage.log(live.key)}
+    assert {row["arm"] for row in found} == set(arms)
+    log.close()
 
 
 def test_a_damaged_export_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.files import GUARDED
 
 __all__ = ["COLUMNS", "PREFIX", "Log", "Part", "fetch", "open_log"]
 
@@ -264,12 +265,17 @@ def _files(
         if query is not None:
             return _log(name, connection.sql(query), given, None, ordered=True)
         columns = _with_unit(given, whole)
-        first = _named(whole, columns, name)
+
+        def named(table: Any) -> Any:
+            found = _named(table, columns, name)
+            return _without_guards(found) if kind == "csv" else found
+
+        first = named(whole)
         several = len(paths) > 1
         parts = tuple(
             Part(
                 path.name if several else "",
-                _named(read([path], f"log {number}"), columns, name) if several else first,
+                named(read([path], f"log {number}")) if several else first,
                 _in_file,
                 path if kind == "parquet" else None,
             )
@@ -278,6 +284,17 @@ def _files(
         return Log(name, first, _theirs(columns), parts, True, "counted from 1 after the header")
 
     return guarded(opened, f"{name} cannot be read")
+
+
+def _without_guards(table: Any) -> Any:
+    """Texts as they were before `files.csv_cell`; exports guard them against spreadsheets."""
+    import ibis
+
+    for name in {"arm", "unit"} & set(table.columns):
+        cell = table[name]
+        marked = cell.startswith("'") & cell.substr(1, 1).isin(list(GUARDED))
+        table = table.mutate(**{name: ibis.ifelse(marked, cell.substr(1), cell)})
+    return table
 
 
 def _in_file(table: Any) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.files import csv_text
 from steadyarm.wording import counted
 
 __all__ = ["LogSummary", "read_log"]
@@ -45,7 +46,7 @@ def read_log(path: Path) -> LogSummary:
                 )
             for row in rows:
                 reward = _number(row["reward"], path, rows.line_num)
-                arm = (row["arm"] or "").strip()
+                arm = csv_text((row["arm"] or "").strip())
                 if not arm:
                     raise InvalidInputError(
                         f"{path}, line {rows.line_num}: the arm is empty; expected its name."

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.files import csv_cell
+
 __all__ = ["Axis", "Chart", "Mark", "Panel", "Series", "Table"]
 
 Floats = NDArray[np.float64]
@@ -93,10 +95,10 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
 
     def csv(self) -> str:
-        """As a file that spreadsheets read; texts that they would compute are disarmed."""
+        """As a file that spreadsheets read; texts that they would compute are guarded."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.header)
+        writer.writerow([csv_cell(name) for name in self.header])
         writer.writerows([_cell(value) for value in row] for row in self.rows)
         return out.getvalue()
 
@@ -126,6 +128,4 @@ class Chart:
 def _cell(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return value
+    return csv_cell(value) if isinstance(value, str) else value
