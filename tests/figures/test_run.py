@@ -129,7 +129,7 @@ def test_a_worker_with_another_world_or_version_does_not_answer() -> None:
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     """kill -9 in the middle, several times, then to the end: same counts as undisturbed."""
     command = [sys.executable, "-m", "steadyarm.cli.main", "reproduce", "soare_scale"]
-    command += ["--trials", "1500", "--policies", "peace,g-bai", "--out", str(tmp_path / "killed")]
+    command += ["--trials", "500", "--policies", "peace,g-bai", "--out", str(tmp_path / "killed")]
     journal = tmp_path / "killed" / "cells.jsonl"
 
     def lines() -> int:
@@ -145,7 +145,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert lines() == 20
     cells = [
-        Cell("soare_scale", value, policy, 1500, 0)
+        Cell("soare_scale", value, policy, 500, 0)
         for value, policy in figure_named("soare_scale").points(["Peace", "G-BAI"])
     ]
     resumed = run_cells(cells, LocalEngine(1), Journal(journal))

@@ -114,7 +114,7 @@ def check_methods_are_pure(policy: AnyPolicy) -> None:
 def check_budget_is_kept(policy: AnyPolicy) -> None:
     """No trial plays more than its budget, every run ends, and an arm is recommended."""
     for arms in check_arm_sets().values():
-        for budget in range(1, 51):
+        for budget in (*range(1, 21), 29, 37, 50):
             played = np.zeros(2, dtype=np.int64)
             state = policy.start(arms, budget, trials=2, seed=5)
             for before, segment, stats in _run(policy, arms, budget, trials=2, seed=5):
