@@ -56,7 +56,8 @@ def kernel(function: Compiled) -> Compiled:
     """Compile without the GIL and strictly: every operation in its place, rounded once.
 
     A division by zero is infinite or not a number, as in NumPy. The code is kept on disk, so that
-    a process compiles what no other has compiled before.
+    a process compiles what no other has compiled before. Kernels copy arrays by loops: where an
+    array is assigned to a slice, numba also compiles how an error would be worded, for seconds.
     """
     compile_it: Any = njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
     compiled: Compiled = compile_it(function)

@@ -365,7 +365,8 @@ def _ips_squares_kernel(X: Floats, weights: Floats, squares: Floats, out: Floats
         out[i] = 0.0
         for k in range(K):
             if squares[i, k] != 0.0:
-                solved[:] = X[k]
+                for a in range(r):
+                    solved[a] = X[k, a]
                 cholesky_solve(A, solved)
                 for a in range(r):
                     for b in range(r):
@@ -391,7 +392,9 @@ def _pseudo_inverses(gram: Floats, tolerance: float, inverse: Floats, ranks: Int
     u, r, _ = gram.shape
     V, values = np.empty((r, r)), np.empty(r)
     for i in range(u):
-        V[:] = gram[i]
+        for a in range(r):
+            for b in range(r):
+                V[a, b] = gram[i, a, b]
         if not symmetric_eigen(V, values):
             return False
         largest = max(abs(values[0]), abs(values[r - 1]))

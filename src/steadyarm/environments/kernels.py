@@ -145,8 +145,8 @@ def _fill_blocks(
                 end += weights[arm] * block / total
             whole[p] = arm
         _shuffle(whole, rng)
-        length = min(block, arms.shape[0] - start)
-        arms[start : start + length] = whole[:length]
+        for p in range(min(block, arms.shape[0] - start)):
+            arms[start + p] = whole[p]
 
 
 @kernel

@@ -54,7 +54,8 @@ def play_pieces(
             if block == 1:
                 cards = stop - t
             elif block == 0:
-                deck[:] = planned[i]
+                for k in range(K):
+                    deck[k] = planned[i, k]
                 cards = stop - t
             else:
                 _deal_block(weights[i], block, rng, deck)

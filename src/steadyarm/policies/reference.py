@@ -124,7 +124,8 @@ def _remember_kernel(
                     A[a, c] = gram[i, j, a, c] + prior[a, c]
             cholesky(A, 0.0)
             cholesky_solve(A, v)
-            references[i, j] = v
+            for a in range(r):
+                references[i, j, a] = v[a]
         for a in range(r):
             step = references[i, J - 1, a] - references[i, J - 2, a]
             references[i, J, a] = references[i, J - 1, a] + extrapolation * step
