@@ -18,11 +18,11 @@ from steadyarm.simulation.results import clopper_pearson
 def test_the_number_of_jobs_changes_nothing(policy: sa.Policy[sa.State]) -> None:
     world = published_multivariate("scale", 5)
     one, two, five = (
-        sa.simulate(policy, world, trials=2500, seed=3, jobs=jobs).recommended for jobs in (1, 2, 5)
+        sa.simulate(policy, world, trials=1300, seed=3, jobs=jobs).recommended for jobs in (1, 2, 5)
     )
     assert np.array_equal(one, two)
     assert np.array_equal(one, five)
-    other = sa.simulate(policy, world, trials=2500, seed=4).recommended
+    other = sa.simulate(policy, world, trials=1300, seed=4).recommended
     assert not np.array_equal(one, other)
 
 
