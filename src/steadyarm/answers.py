@@ -79,6 +79,7 @@ class Status:
         many variants (`ArmSet.large`) only those that were handed out are counted
     others : assignments and rewards of further variants, where a service tells of the most
         frequent ones only
+    excluded : assignments that were excluded; they are among the assigned and count nowhere else
     """
 
     name: str
@@ -92,6 +93,7 @@ class Status:
     leased: int
     arms: tuple[int, ...] | None = None
     others: tuple[int, int] = (0, 0)
+    excluded: int = 0
 
     @property
     def handed(self) -> int:

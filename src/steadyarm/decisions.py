@@ -88,19 +88,23 @@ def is_over(settings: Settings, part: Progress, now: int) -> bool:
 
 def progress_of(record: SegmentRecord, tally: Tally) -> Progress:
     """How far a segment is."""
-    return Progress(record.index, record.rounds, tally.handed_out, tally.told, tally.last)
+    done = tally.told + tally.left_out
+    return Progress(record.index, record.rounds, tally.handed_out, done, tally.last)
 
 
 def piece_of(
     settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
 ) -> OpenSegment:
-    """The segment as a policy reads it; if `given_up`, what is missing counts as the rule says."""
+    """The segment as a policy reads it; if `given_up`, what is missing counts as the rule says.
+
+    Of assignments that were excluded no reward is expected, and none is made up.
+    """
     stats = tally.stats()
     assigned = np.array(tally.assigned, dtype=np.int64)
-    forgotten, zeros = np.zeros_like(assigned), 0
+    forgotten, zeros = np.array(tally.excluded, dtype=np.int64), 0
     if given_up and settings.missing == "zero":
-        stats = replace(stats, counts=assigned[None].copy())
-        zeros = tally.handed_out - tally.told
+        stats = replace(stats, counts=(assigned - forgotten)[None])
+        zeros = tally.waiting
     elif given_up:
         forgotten = assigned - stats.counts[0]
     return OpenSegment(

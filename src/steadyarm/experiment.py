@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from steadyarm.advance import Step, Steps, close_finished, is_due, open_segment, run
 from steadyarm.answers import (
+    LATEST,
     At,
     LiveAssignment,
     Reported,
@@ -46,9 +47,11 @@ from steadyarm.policies import Policy
 from steadyarm.replay import Replay, replay
 from steadyarm.settings import Settings, microseconds
 from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import ACTIONS, Change, Corrected
 from steadyarm.storages.records import (
     SKEW,
     Assigned,
+    AuditEntry,
     Event,
     ExperimentRecord,
     ExperimentState,
@@ -294,11 +297,15 @@ class Experiment:
             if answers[i] is None:
                 answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
         if refresh and "stored" in answers:
-            try:
-                self.refresh()
-            except StorageError as error:  # rewards are stored; who comes next looks again
-                log.warning("%s", error)
+            self._look_again()
         return [answer for answer in answers if answer is not None]
+
+    def _look_again(self) -> None:
+        """Hand over what is over now; what was stored before stays so if that fails."""
+        try:
+            self.refresh()
+        except StorageError as error:  # who comes next looks again
+            log.warning("%s", error)
 
     def refresh(self) -> None:
         """Hand segments that are over to the policy; asking and telling do it by themselves."""
@@ -385,33 +392,108 @@ class Experiment:
         """
         return export_experiment(self, path)
 
+    # Corrections; each is an entry of the audit log
+
+    def void(self, target: LiveAssignment | str, *, reason: str, by: str = "") -> Corrected:
+        """Take back the reward of an assignment, of its id, or of a unit.
+
+        The assignment then has none. While its segment is open and its window lasts the right one
+        may be told; else it is missing, and counts as `Settings.missing` says.
+
+        reason : why, for those who read the audit log; name no unit in it
+        by : who does it
+        """
+        return self._correct(by, kind="void", target=self._aimed(target), reason=reason)
+
+    def correct(
+        self, target: LiveAssignment | str, reward: float, *, reason: str, by: str = ""
+    ) -> Corrected:
+        """Give an assignment another reward in the place of the one it has."""
+        right = self.settings.check_reward(reward)
+        aimed = self._aimed(target)
+        return self._correct(by, kind="correct", target=aimed, reward=right, reason=reason)
+
+    def exclude(
+        self,
+        *,
+        unit: str | None = None,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        reason: str,
+        by: str = "",
+    ) -> Corrected:
+        """Leave out all visits of a unit, or those of a period: they count nowhere.
+
+        since, until : times of assignments, the first one included and the last one not
+        """
+        now = self.now()
+        ends = {
+            name: None if when is None else instant(when, LATEST)
+            for name, when in (("since", since), ("until", until))
+        }
+        who = None if unit is None else self._unit(unit)
+        return self._correct(by, now, kind="exclude", unit=who, reason=reason, **ends)
+
+    def include(self, entry: int, *, reason: str, by: str = "") -> Corrected:
+        """Undo an exclusion, by the id of its entry in the audit log."""
+        return self._correct(by, kind="include", entry=entry, reason=reason)
+
+    def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
+        """Erase the identity of a unit: its visits stay, under a random name.
+
+        Rewards that are told by the ids of these visits still count. If the unit comes again it is
+        a new one. This is possible in every state.
+        """
+        return self._correct(by, kind="erase", unit=self._unit(unit), reason=reason)
+
+    def corrections(self) -> list[AuditEntry]:
+        """The entries of the audit log that corrected something, oldest first."""
+        return [entry for entry in self.history() if entry.action in ACTIONS.values()]
+
+    def history(self) -> list[AuditEntry]:
+        """All entries of the audit log about this experiment, oldest first."""
+        entries: list[AuditEntry] = []
+        while more := self.storage.audit(entries[-1].id if entries else 0, experiment=self.name):
+            entries += more
+        return entries
+
+    def _aimed(self, target: LiveAssignment | str) -> Target:
+        return self._target(target.id if isinstance(target, LiveAssignment) else target)
+
+    def _correct(self, by: str, now: int | None = None, **change: Any) -> Corrected:
+        at = self.now() if now is None else now
+        done = self.storage.correct(self.key, Change(**change), now=at, by=by)
+        if change["kind"] != "erase":
+            self._look_again()
+        return done
+
     # States
 
-    def start(self) -> None:
-        """From draft to running."""
-        self._move("running", "draft")
+    def start(self, by: str = "") -> None:
+        """From draft to running; `by` is who does it, for the audit log."""
+        self._move("running", "draft", by)
 
-    def pause(self) -> None:
+    def pause(self, by: str = "") -> None:
         """Hand nothing out for now; rewards are still counted."""
-        self._move("paused", "running")
+        self._move("paused", "running", by)
 
-    def resume(self) -> None:
+    def resume(self, by: str = "") -> None:
         """From paused to running again."""
-        self._move("running", "paused")
+        self._move("running", "paused", by)
 
-    def stop(self) -> None:
+    def stop(self, by: str = "") -> None:
         """Assign nothing any more; rewards of what was assigned are still counted.
 
         Without a reward window this also says that no more rewards are expected: what is missing
         counts as declared from now on.
         """
-        self._move("stopped")
+        self._move("stopped", None, by)
 
-    def archive(self) -> None:
+    def archive(self, by: str = "") -> None:
         """Close the books: neither assignments nor rewards any more."""
-        self._move("archived")
+        self._move("archived", None, by)
 
-    def _move(self, to: ExperimentState, only: ExperimentState | None = None) -> None:
+    def _move(self, to: ExperimentState, only: ExperimentState | None, by: str) -> None:
         state = self.state
         if only is not None and state not in (only, to):
             raise WrongStateError(
@@ -419,7 +501,7 @@ class Experiment:
                 "is for drafts, pause() for running experiments, resume() for paused ones."
             )
         self.release()
-        self.storage.move(self.key, to)
+        self.storage.move(self.key, to, now=self.now(), by=by)
 
     def close(self) -> None:
         """Give back positions leased ahead, and let go of the storage's connections."""

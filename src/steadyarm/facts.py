@@ -30,7 +30,7 @@ from steadyarm.experiment import Experiment
 from steadyarm.inference.plain import plain
 from steadyarm.replay import Replay
 from steadyarm.settings import Settings, variants_in
-from steadyarm.storages.records import ExperimentRecord, SegmentRecord
+from steadyarm.storages.records import AuditEntry, ExperimentRecord, SegmentRecord
 from steadyarm.verdict import Verdict
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "PROBLEMS",
     "allocation_facts",
     "assignment_facts",
+    "entry_facts",
     "experiment_facts",
     "iso",
     "record_facts",
@@ -94,6 +95,7 @@ def experiment_facts(experiment: Experiment) -> dict[str, Any]:
             "handed_out": sum(count > 0 for count in status.assigned),
             "assigned": status.handed,
             "rewarded": status.told,
+            "excluded": status.excluded,
         },
         "segments": status.segments,
         "observed": status.observed,
@@ -212,6 +214,23 @@ def replay_facts(found: Replay) -> dict[str, Any]:
         "rewards": found.rewards,
         "segments": found.segments,
         "differences": list(found.differences),
+        "corrections": found.corrections,
+    }
+
+
+def entry_facts(entry: AuditEntry) -> dict[str, Any]:
+    """One entry of the audit log; the ends of a period as times."""
+    detail = {
+        name: iso(moment(value)) if name in ("since", "until") else value
+        for name, value in entry.detail.items()
+    }
+    return {
+        "id": entry.id,
+        "created": iso(moment(entry.created)),
+        "author": entry.author,
+        "action": entry.action,
+        "experiment": entry.experiment,
+        "detail": detail,
     }
 
 

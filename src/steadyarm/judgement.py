@@ -70,6 +70,8 @@ class Judgement:
     ended : neither visits nor rewards will come any more, so that all pieces are judged
     spent : the whole budget was assigned, so that the end did not depend on what was seen
     least, largest : of the rewards; None if not known, or before the first
+    caution : what to mind about the state; empty if nothing
+    excluded : visits that were excluded, which the pieces leave out
     """
 
     policy: Policy[Any]
@@ -81,6 +83,8 @@ class Judgement:
     spent: bool = True
     least: float | None = None
     largest: float | None = None
+    caution: str = ""
+    excluded: int = 0
 
     @cached_property
     def mature(self) -> tuple[OpenSegment, ...]:
@@ -161,7 +165,7 @@ class Judgement:
             pending=sum(piece.waiting for piece in self.pieces if piece.index not in mature),
             until=None if last is None else datetime.fromtimestamp(last / 1e6, UTC),
             unhealthy=self.health().unhealthy if self.pieces else "",
-            caution="" if watched or self.final else EARLY,
+            caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
         )
 
     def _check_enough(self, judged: Sequence[OpenSegment]) -> None:
@@ -256,6 +260,8 @@ class Judgement:
             self._fit(),
             mature=[_logged(piece) for piece in self.mature],
         )
+        if self.excluded:
+            report = _with_excluded(report, self.excluded, self.handed + self.excluded)
         zeros = sum(piece.zeros for piece in self.mature)
         if not zeros:
             return report
@@ -311,6 +317,21 @@ def state_after(policy: Policy[Any], state: State, pieces: Iterable[OpenSegment]
 
 
 def _logged(piece: OpenSegment) -> LoggedSegment:
-    return LoggedSegment(
-        piece.segment, piece.assigned[None], np.array([piece.handed]), piece.stats.counts
+    """What was excluded is like lost rows: harmless as long as it does not depend on the arm."""
+    excluded = int(piece.excluded.sum())
+    segment = piece.segment.lasting(int(piece.segment.rounds[0]) + excluded)
+    handed = np.array([piece.handed + excluded])
+    return LoggedSegment(segment, piece.assigned[None], handed, piece.stats.counts)
+
+
+def _with_excluded(report: HealthReport, excluded: int, handed: int) -> HealthReport:
+    """The report with a finding about excluded visits, which are not lost."""
+    found = Finding(
+        "excluded visits",
+        "ok",
+        None,
+        f"{excluded:,} of {handed:,} visits were excluded by hand and count nowhere.",
+        "The corrections say why; excluding is fair only if it does not depend on the variant.",
     )
+    kept = [f for f in report.findings if f.name != "lost rows"]
+    return replace(report, findings=(kept[0], found, *kept[1:]))

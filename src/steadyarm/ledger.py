@@ -34,6 +34,7 @@ class OpenSegment:
     handed : the next position to hand out
     assigned : (m,) how often each arm was handed out
     forgotten : (m,) of these, whose reward will never come
+    excluded : (m,) assignments that were excluded and are counted nowhere here, not in `assigned`
     zeros : rewards among the counted ones that never came, since what is missing counts as zero
     last : time of the last assignment, in microseconds since 1970; None without a clock
     ahead : columns of the positions drawn ahead
@@ -48,6 +49,7 @@ class OpenSegment:
     handed: int = 0
     assigned: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     forgotten: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     zeros: int = 0
     last: int | None = None
     ahead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -58,6 +60,8 @@ class OpenSegment:
             self.assigned = np.zeros(columns, dtype=np.int64)
         if not len(self.forgotten):
             self.forgotten = np.zeros(columns, dtype=np.int64)
+        if not len(self.excluded):
+            self.excluded = np.zeros(columns, dtype=np.int64)
 
     @property
     def told(self) -> int:

@@ -63,6 +63,7 @@ def create_experiment(
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
+    by: str = "",
 ) -> Experiment:
     """A new live test in a storage.
 
@@ -81,6 +82,7 @@ def create_experiment(
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
         default the storage's clock counts, for all processes alike
+    by : who creates it, for the audit log
 
     Examples
     --------
@@ -109,7 +111,7 @@ def create_experiment(
     settings = _settings(arms, policy, budget, **options)
     if NEVER_MATURE in settings.cautions():
         warnings.warn(NEVER_MATURE, stacklevel=2)
-    return _create(name, settings, storage, load_if_exists, seed is None, start, clock)
+    return _create(name, settings, storage, load_if_exists, seed is None, start, clock, by)
 
 
 def _settings(
@@ -135,6 +137,7 @@ def _create(
     any_seed: bool,
     start: bool,
     clock: Callable[[], float] | None,
+    by: str,
 ) -> Experiment:
     _checked(name)
     with _opened(storage) as opened:
@@ -146,6 +149,7 @@ def _create(
                 settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
                 first_state(settings, servable=True),
                 opened.now() if clock is None else microseconds(clock()),
+                by=by,
             )
         except ExperimentExistsError:
             if not load_if_exists:
@@ -175,15 +179,20 @@ def import_experiment(
     *,
     policy: Policy[Any] | None = None,
     clock: Callable[[], float] | None = None,
+    by: str = "",
 ) -> Experiment:
     """Take an exported experiment into a storage, rows and segments and all, or nothing.
 
-    It goes on where it stood; positions of it that were out on lease are released.
+    It goes on where it stood; positions of it that were out on lease are released. Its corrections
+    and entries of the audit log come along, marked as imported.
+
+    by : who imports it, for the audit log
     """
-    snapshot, rows = read_export(path)
+    snapshot, rows, trace = read_export(path)
     Settings.from_dict(snapshot.experiment.config, policy)  # refuses a policy that is not there
     with _opened(storage) as opened:
-        record = opened.restore(_checked(name or snapshot.experiment.name), snapshot, rows)
+        checked = _checked(name or snapshot.experiment.name)
+        record = opened.restore(checked, snapshot, rows, trace, by=by)
         return Experiment(opened, record, policy, clock)
 
 
@@ -195,6 +204,7 @@ def create_from_description(
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
+    by: str = "",
 ) -> Experiment:
     """A new live test from plain values, as TOML and JSON have them.
 
@@ -220,7 +230,7 @@ def create_from_description(
         **values,
     )
     return _create(
-        name, settings, storage, load_if_exists, values.get("seed") is None, start, clock
+        name, settings, storage, load_if_exists, values.get("seed") is None, start, clock, by
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from steadyarm.policies import State
 from steadyarm.segments import Segment
 from steadyarm.settings import Settings
 from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import Correction, as_handed
 from steadyarm.storages.counting import RunningTally, columns_of
 from steadyarm.storages.drawing import Draws
 from steadyarm.storages.records import (
@@ -33,6 +34,7 @@ from steadyarm.storages.records import (
     Tally,
     place_of,
 )
+from steadyarm.wording import counted
 
 __all__ = ["Replay", "pages", "replay"]
 
@@ -46,6 +48,7 @@ class Replay:
     Attributes
     ----------
     assignments, rewards, segments : how many were computed anew
+    corrections : changes by hand; for what the policy decided before, they are undone
     differences : what disagrees, in words, the first twenty; empty if all agrees to the bit
     """
 
@@ -53,6 +56,7 @@ class Replay:
     rewards: int
     segments: int
     differences: tuple[str, ...]
+    corrections: int = 0
 
     @property
     def agrees(self) -> bool:
@@ -64,6 +68,8 @@ class Replay:
             f"{self.assignments:,} assignments, {self.rewards:,} rewards and {self.segments:,} "
             "segments computed anew"
         )
+        if self.corrections:
+            what += f", with {counted(self.corrections, 'correction', 'corrections')}"
         if self.agrees:
             return f"{what}: all agree to the bit."
         return "\n  ".join([f"{what}: they do not agree.", *self.differences])
@@ -75,17 +81,41 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     The test may go on meanwhile: what comes in after the first look is left out.
     """
     before = storage.snapshot(experiment.key, everything=True)
+    entries, lately = _corrections(storage, experiment.key)
     rows = pages(storage, experiment.key)
     found = _Differences()
-    counted = _count(rows, before, settings, found)
+    sums, handed = _count(rows, before, settings, lately, found)
     after = storage.snapshot(experiment.key, everything=True)
-    _compare_tallies(before, after, counted, found)
-    _follow(before, settings, found)
+    _compare_tallies(before, after, sums, found)
+    if _corrections(storage, experiment.key)[0] == entries:  # else tallies are of another moment
+        _follow(_as_observed(before, handed), settings, found)
     return Replay(
-        sum(tally.handed_out for tally in counted.values()),
-        sum(tally.told for tally in counted.values()),
+        sum(tally.handed_out for tally in sums.values()),
+        sum(tally.told for tally in sums.values()),
         len(before.segments),
         tuple(found.told),
+        len(entries),
+    )
+
+
+def _corrections(storage: Storage, key: int) -> tuple[set[int], dict[int, list[Correction]]]:
+    """All changes by hand, and what they did, by number, after the policy had seen a segment."""
+    entries, lately = set[int](), dict[int, list[Correction]]()
+    after = 0, -1
+    while page := storage.corrections(key, after):
+        for each in page:
+            entries.add(each.entry)
+            if each.closed and each.kind != "erase":
+                lately.setdefault(each.number, []).append(each)
+        after = page[-1].entry, page[-1].number
+    return entries, lately
+
+
+def _as_observed(snapshot: Snapshot, handed: dict[int, Tally]) -> Snapshot:
+    """The snapshot with tallies of closed segments as the policy was handed them."""
+    return replace(
+        snapshot,
+        segments=tuple((record, handed.get(record.index, t)) for record, t in snapshot.segments),
     )
 
 
@@ -107,11 +137,24 @@ class _Differences:
 
 
 def _count(
-    log: Iterable[list[LogRow]], before: Snapshot, settings: Settings, found: _Differences
-) -> dict[int, Tally]:
-    """Tallies by segment from the rows; every row's arm and probability is drawn again."""
+    log: Iterable[list[LogRow]],
+    before: Snapshot,
+    settings: Settings,
+    lately: Mapping[int, list[Correction]],
+    found: _Differences,
+) -> tuple[dict[int, Tally], dict[int, Tally]]:
+    """Tallies by segment from the rows; every row's arm and probability is drawn again.
+
+    The second ones are of segments that were corrected after they were closed, as they stood then.
+
+    lately : these corrections, by number
+    """
     known = {record.index: record for record, _ in before.segments}
     sums = {index: RunningTally(columns_of(known[index].segment)) for index in known}
+    handed = {
+        index: RunningTally(columns_of(known[index].segment))
+        for index in {place_of(number)[0] for number in lately} & known.keys()
+    }
     draws, units = Draws(), set[str]()
     late = None if settings.missing == "fail" else settings.window
     for page in log:
@@ -143,20 +186,26 @@ def _count(
                 if row.unit in units:
                     found(f"unit {row.unit!r} has two assignments")
                 units.add(row.unit)
+            index = place_of(row.number)[0]
             with suppress(InvalidInputError):  # of an arm that is not played: told above
-                sums[place_of(row.number)[0]].add(row)
-    return {index: counted.tally() for index, counted in sums.items()}
+                sums[index].add(row)
+                if index in handed:
+                    handed[index].add(as_handed(row, lately.get(row.number, ())))
+    return (
+        {index: running.tally() for index, running in sums.items()},
+        {index: running.tally() for index, running in handed.items()},
+    )
 
 
 def _compare_tallies(
-    before: Snapshot, after: Snapshot, counted: dict[int, Tally], found: _Differences
+    before: Snapshot, after: Snapshot, sums: dict[int, Tally], found: _Differences
 ) -> None:
     later = {record.index: tally for record, tally in after.segments}
     for record, tally in before.segments:
-        if tally == later[record.index] and tally != counted[record.index]:
+        if tally == later[record.index] and tally != sums[record.index]:
             found(
                 f"segment {record.index} has stored sums {_short(tally)}, its rows give "
-                f"{_short(counted[record.index])}"
+                f"{_short(sums[record.index])}"
             )
         if tally == later[record.index] and tally.handed_out > record.handed:
             found(f"segment {record.index} has more assignments than its counter says")

@@ -1,7 +1,8 @@
 """Logs of live experiments: out as CSV or Parquet in columns that `analyze` reads, and in again.
 
 An export is two files: the rows, and beside them a description (LOG.csv.experiment.json) with the
-settings and all segments, so that the whole experiment can be taken into another storage.
+settings, all segments, and its corrections with their entries of the audit log, so that the whole
+experiment can be taken into another storage.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, astuple
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -28,8 +30,10 @@ from steadyarm.files import csv_cell, csv_text
 from steadyarm.replay import pages
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import Correction, Trace
 from steadyarm.storages.described import record_from, record_to, segment_from, segment_to
 from steadyarm.storages.records import (
+    AuditEntry,
     LogRow,
     Snapshot,
     Tally,
@@ -48,7 +52,7 @@ __all__ = [
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
 GUARDS = ("unit", "arm")  # texts of others; in CSV files they have a guard against formulas
-COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at")
+COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at", "excluded")
 TIMES = ("timestamp", "rewarded_at", "received_at")
 FORMAT = 1
 
@@ -61,6 +65,7 @@ class Source(Protocol):
     """What is exported: an experiment."""
 
     storage: Storage
+    name: str
     key: int
     tag: str
 
@@ -81,6 +86,7 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = [at.with_name(f".{at.name}.{os.getpid()}.tmp") for at in (path, description)]
     snapshot = experiment.storage.snapshot(experiment.key, everything=True)
+    trace = _trace_of(experiment)
     counts: Counts = {}
     try:
         if path.suffix == ".csv":
@@ -88,7 +94,11 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
                 file.writelines(csv_lines(experiment, snapshot, counts))
         else:
             write_parquet(experiment, temporary[0], snapshot, counts)
-        described = json.dumps(_described(path, snapshot, counts))
+        if _trace_of(experiment) != trace:
+            raise InvalidInputError(
+                "the experiment was corrected while it was exported; export it again."
+            )
+        described = json.dumps(_described(path, snapshot, counts, trace))
         temporary[1].write_text(described, encoding="utf-8")
         os.replace(temporary[0], path)
         os.replace(temporary[1], description)
@@ -138,7 +148,7 @@ def write_parquet(
         "reward": pa.float64(),
         "rewarded_at": pa.timestamp("us", tz="UTC"),
         "received_at": pa.timestamp("us", tz="UTC"),
-    } | dict.fromkeys(("segment", "block", "position", "policy_version"), pa.int64())
+    } | dict.fromkeys(("segment", "block", "position", "policy_version", "excluded"), pa.int64())
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
     with parquet.ParquetWriter(path, schema) as writer:
         for rows in _tables(experiment, until, counts):
@@ -146,11 +156,25 @@ def write_parquet(
             writer.write_table(pa.table(rows | times, schema=schema))
 
 
-def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]]]:
-    """What `export_experiment` wrote: the experiment with its segments, and the rows in pages."""
+def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]], Trace]:
+    """What `export_experiment` wrote: the experiment with its segments, the rows in pages, and
+    what was corrected.
+    """
     path = Path(path)
-    snapshot, counts = _read_description(_beside(path))
-    return snapshot, _checked(path, _read(path, snapshot), counts)
+    snapshot, counts, trace = _read_description(_beside(path))
+    return snapshot, _checked(path, _read(path, snapshot), counts), trace
+
+
+def _trace_of(experiment: Source) -> Trace:
+    """All entries of the audit log about an experiment, and what they corrected."""
+    storage, entries, corrections = experiment.storage, list[AuditEntry](), list[Correction]()
+    while more := storage.audit(entries[-1].id if entries else 0, experiment=experiment.name):
+        entries += more
+    last = 0, -1
+    while page := storage.corrections(experiment.key, last):
+        corrections += page
+        last = page[-1].entry, page[-1].number
+    return Trace(tuple(entries), tuple(corrections))
 
 
 def description_beside(path: str | Path) -> Snapshot | None:
@@ -201,6 +225,7 @@ def _tables(
             "id": [id_of(experiment.tag, row.number, row.unit) for row in page],
             "rewarded_at": [_iso(row.rewarded) for row in page],
             "received_at": [_iso(row.received or row.rewarded) for row in page],
+            "excluded": [row.excluded for row in page],
         }
         for name in ("block", "policy_version", "probabilities"):
             values[name] = [segments[index][name] for index, _ in places]
@@ -242,17 +267,19 @@ def _beside(path: Path) -> Path:
     return path.with_name(path.name + ".experiment.json")
 
 
-def _described(path: Path, snapshot: Snapshot, counts: Counts) -> dict[str, Any]:
+def _described(path: Path, snapshot: Snapshot, counts: Counts, trace: Trace) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "log": path.name,
         "rows": {str(index): found for index, found in counts.items()},
         "experiment": record_to(snapshot.experiment),
         "segments": [segment_to(record) for record, _ in snapshot.segments],
+        "audit": [asdict(entry) for entry in trace.entries],
+        "corrections": [list(astuple(each)) for each in trace.corrections],
     }
 
 
-def _read_description(path: Path) -> tuple[Snapshot, Counts]:
+def _read_description(path: Path) -> tuple[Snapshot, Counts, Trace]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -269,12 +296,16 @@ def _read_description(path: Path) -> tuple[Snapshot, Counts]:
         experiment = record_from(data["experiment"])
         segments = [segment_from(entry) for entry in data["segments"]]
         counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
+        trace = Trace(  # older exports have none
+            tuple(AuditEntry(**entry) for entry in data.get("audit", ())),
+            tuple(Correction(*each) for each in data.get("corrections", ())),
+        )
     except (LookupError, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{path} is incomplete or damaged: {error!r}; export the experiment again."
         ) from None
     none = tuple((record, Tally.empty(record.segment.columns)) for record in segments)
-    return Snapshot(experiment, none), counts
+    return Snapshot(experiment, none), counts, trace
 
 
 def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterator[list[LogRow]]:
@@ -321,6 +352,7 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
                     float(row["reward"]) if told else None,
                     rewarded,
                     None if received == rewarded else received,
+                    int(row["excluded"]) if row.get("excluded") not in (None, "") else None,
                 )
             )
         except SteadyArmError:

@@ -167,7 +167,13 @@ def test_health_drift_and_replay(shop: Run) -> None:
     assert "600 rewards" in shop("replay", "shop")
     found = facts(shop, "replay", "shop")
     assert found.pop("segments") > 1
-    assert found == {"agrees": True, "assignments": 600, "rewards": 600, "differences": []}
+    assert found == {
+        "agrees": True,
+        "assignments": 600,
+        "rewards": 600,
+        "differences": [],
+        "corrections": 0,
+    }
 
 
 def test_drift_fits_on_a_screen(run: Run) -> None:

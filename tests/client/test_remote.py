@@ -268,3 +268,27 @@ def test_what_is_bad_or_too_large_is_found(default_arm: str | None) -> None:
         assert isinstance(big, sa.LiveAssignment)
         assert is_default(big)
         assert refused == "ignored"
+
+
+def test_corrections_over_http(client: Client, name: str, stored: Stored) -> None:
+    shop = client.create(name, ["A", "B"], budget=100, missing="drop")
+    given = [one for one in shop.ask_many(list("abcd")) if isinstance(one, sa.LiveAssignment)]
+    shop.tell_many([(one, 1.0) for one in given])
+    assert shop.void(given[0], reason="wrong").assignments == 1
+    shop.correct(given[1].id, 0.5, reason="wrong")
+    shop.correct("c", 0.25, reason="wrong")
+    out = shop.exclude(unit="d", reason="a bot")
+    status = shop.status()
+    assert (status.handed, status.told, status.excluded) == (4, 2, 1)
+    shop.include(out.entry, reason="no bot")
+    past: dict[str, Any] = {
+        "since": given[0].created,
+        "until": given[-1].created + timedelta(microseconds=1),
+    }
+    assert shop.exclude(**past, reason="an outage").assignments == 4
+    assert shop.erase("d").assignments == 1
+    found = shop.corrections()
+    assert found == stored(name).corrections()
+    assert client.audit(found[0].id - 1, experiment=name) == found
+    with pytest.raises(sa.InvalidInputError, match="has no reward to void"):
+        shop.void(given[0], reason="again")

@@ -10,6 +10,7 @@ import re
 import pytest
 
 import steadyarm as sa
+from steadyarm.dashboard import keeping
 from steadyarm.dashboard.charts import SECTIONS, sections_of
 from steadyarm.dashboard.filters import amount
 from steadyarm.dashboard.views import leaderboard
@@ -214,3 +215,32 @@ def test_the_page_says_what_is_tested(shown: tuple[Browser, Look]) -> None:
         "6 combinations, named in this order: headline (short and long), "
         "image (cat, dog and none). A good reward is large."
     ) in page
+
+
+def test_corrections_are_listed_with_their_reasons(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "STALE", 0.0)  # at once, not a few seconds later
+    monkeypatch.setattr(keeping, "PATIENCE", 30.0)
+    browser, storage, tokens = guarded
+    shop = sa.load_experiment("shop", storage)
+    shop.tell(shop.ask("bot"), 1.0)
+    browser.sign_in(tokens["read"])
+    page = browser.get("/experiments/shop").text
+    assert "Nothing was corrected by hand." in page
+    shop.correct("bot", 0.5, reason=EVIL[0], by="ada")  # counts stay as they are
+    shop.exclude(since=0, until=shop.now(), reason="an outage", by="ada")
+    page = browser.get("/experiments/shop").text
+    text = " ".join(Elements(page).text.split())
+    assert f"Reward corrected 1 {EVIL[0]}" in text
+    assert EVIL[0] not in page
+    assert "Visits excluded, 1 Jan 1970, 00:00 to" in text
+    assert "ada" not in text
+    browser.cookies.clear()
+    browser.sign_in(tokens["admin"])
+    words = Elements(browser.get("/experiments/shop").text).text.split()
+    assert "ada Reward corrected" in " ".join(words)
+    actions = [entry.author for entry in shop.history()]
+    assert actions == ["admin", "ada", "ada"]
+    browser.post_form("/experiments/shop/stop")
+    assert (shop.history()[-1].author, shop.state) == ("admin", "stopped")

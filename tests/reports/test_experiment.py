@@ -327,3 +327,14 @@ def test_simpson_is_warned_of() -> None:
     assert rows[0] == ("plain means", "B", "behind by 0.1, 0.05 to 0.15")
     close = replace(raw, interval=(-0.1, 0.2))
     assert "too close to tell" in texts(document_of(look, replace(other, raw=close)))
+
+
+def test_a_report_tells_what_was_corrected(running: sa.Experiment) -> None:
+    captions = [b.caption for b in experiment_report(running).blocks if isinstance(b, Table)]
+    assert not any("corrected" in caption for caption in captions)
+    done = running.exclude(unit="visitor 7", reason="a monitor", by="ada")
+    try:
+        found = table(experiment_report(running), "What was corrected by hand")
+        assert found.rows[0][1:] == ("visits excluded", "1", "a monitor")
+    finally:
+        running.include(done.entry, reason="for the other tests")

@@ -21,7 +21,7 @@ from steadyarm.analysis.allocations import (
     vector_arms,
     vector_of,
 )
-from steadyarm.analysis.columns import as_number, readable
+from steadyarm.analysis.columns import as_number, is_excluded, readable
 from steadyarm.analysis.described import Described, described
 from steadyarm.analysis.periods import Plan, plan_periods
 from steadyarm.analysis.propensities import (
@@ -60,6 +60,7 @@ from steadyarm.inference.otherwise import what_otherwise
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number
+from steadyarm.wording import counted
 
 __all__ = ["Missing", "analyze"]
 
@@ -92,6 +93,7 @@ class _Question:
     budget: int | None
     by_unit: bool
     units: Units | None
+    excluded: int
 
     @property
     def kept(self) -> bool:
@@ -198,7 +200,8 @@ def _answer(
     by_unit: bool,
 ) -> Analysis:
     missing = options[3]
-    frame = readable(log, log.table, missing == "zero")
+    table, excluded = _without_excluded(log)
+    frame = readable(log, table, missing == "zero")
     rows, plan, faults = _look(log, frame, period)
     given = told.arms if told is not None else given
     if thorough is None:
@@ -208,7 +211,19 @@ def _answer(
         frame = with_units(frame)
         units = count_units(log, frame, rows, sample=not thorough)
     asked = _Question(
-        log, frame, plan, rows, given, told, faults, *options, thorough, budget, by_unit, units
+        log,
+        frame,
+        plan,
+        rows,
+        given,
+        told,
+        faults,
+        *options,
+        thorough,
+        budget,
+        by_unit,
+        units,
+        excluded,
     )
     linear = given is not None and not is_one_hot(given.coordinates)
     vector = log.has("probabilities") or (bool(log.vector) and not log.has("probability"))
@@ -217,6 +232,15 @@ def _answer(
     if vector or linear or (log.has("segment") and log.has("block")):
         return _by_allocation(asked, vector)
     return _by_propensity(asked)
+
+
+def _without_excluded(log: Log) -> tuple[Any, int]:
+    """The rows that count, and how many others there are."""
+    if not log.has("excluded"):
+        return log.table, 0
+    out = is_excluded(log.table["excluded"])
+    [found] = log.fetch(log.table.aggregate(out=out.sum()))
+    return (log.table.filter(~out), int(found["out"])) if found["out"] else (log.table, 0)
 
 
 def _look(log: Log, table: Any, period: str) -> tuple[int, Plan, Faults]:
@@ -349,7 +373,7 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
         if segments
         else {"bucket": asked.plan.bucket(table.time, log.backend)}
     )
-    if log.has("block"):
+    if log.has("block") and not asked.excluded:  # of a block with gaps any part may be there
         keys["block"] = as_number(log, table.block, log.backend)
     if log.has("probabilities"):
         keys["probabilities"] = table.probabilities
@@ -459,6 +483,10 @@ def _analysis(
     notes.append(_look_note(asked))
     if asked.described is not None:
         notes += asked.described.notes(asked.direction)
+    if asked.excluded:
+        notes.append(
+            f"{counted(asked.excluded, 'row was', 'rows were')} excluded by hand and left out."
+        )
     missing = asked.rows - sum(int(row["given"] if "given" in row else row["m"]) for row in rows)
     if missing:
         how = "left out" if asked.missing == "drop" else "counted as 0"

@@ -10,7 +10,7 @@ from typing import Any
 from steadyarm.analysis.source import Log
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["as_number", "as_time", "readable"]
+__all__ = ["as_number", "as_time", "is_excluded", "readable"]
 
 NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
 LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
@@ -46,6 +46,12 @@ def readable(log: Log, table: Any, zero: bool = False) -> Any:
     if "probability" in table.columns:
         new["p"] = as_number(log, table["probability"], backend)
     return table.mutate(**new)
+
+
+def is_excluded(column: Any) -> Any:
+    """Whether rows were excluded: something stands there that says neither 0 nor no."""
+    said = column.cast("string").strip().lower()
+    return column.notnull() & said.notin(["", "0", "0.0", "false", "no"])
 
 
 def as_number(log: Log, column: Any, backend: str) -> Any:

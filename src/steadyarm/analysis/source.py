@@ -18,7 +18,7 @@ __all__ = ["COLUMNS", "PREFIX", "Log", "Part", "fetch", "open_log"]
 
 T = TypeVar("T")
 REQUIRED = ("timestamp", "arm", "reward")
-COLUMNS = (*REQUIRED, "probability", "unit", "segment", "block", "probabilities")
+COLUMNS = (*REQUIRED, "probability", "unit", "segment", "block", "probabilities", "excluded")
 UNITS = (  # what others call the unit, looked for if there is no column unit
     *("unit_id", "user_id", "userid", "user", "visitor_id", "visitorid", "visitor"),
     *("customer_id", "customerid", "customer"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steadyarm.cli import experiment_traffic
+from steadyarm.cli import experiment_correct, experiment_traffic
 from steadyarm.cli.experiment_show import (
     print_drift,
     print_experiment,
@@ -16,7 +16,7 @@ from steadyarm.cli.experiment_show import (
     print_list,
     print_verdict,
 )
-from steadyarm.cli.options import add_format, add_level, add_storage
+from steadyarm.cli.options import add_format, add_level, add_storage, typed_by
 from steadyarm.cli.storage import opened
 from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownExperimentError
 from steadyarm.experiment import Experiment
@@ -104,7 +104,7 @@ def add_parser(commands: Any) -> None:
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name not in ("create", "list", "import"):
+        if name not in ("create", "list", "import", "erase"):
             verb.add_argument("name", metavar="NAME", help="of the experiment")
         verb.set_defaults(run=run)
         return verb
@@ -161,6 +161,7 @@ def add_parser(commands: Any) -> None:
     take = add("import", _import, "take an exported test into a storage, where it goes on")
     take.add_argument("file", type=Path, metavar="FILE", help="that export wrote")
     take.add_argument("--name", help="of the experiment, instead of the one it had")
+    experiment_correct.add_verbs(add)
     add("replay", _replay, "compute a test anew from its log; status 1 if anything differs")
     add("health", _health, "whether variants were handed out as planned, whose rewards are missing")
     drift = add("drift", _drift, "whether the world moved during the test")
@@ -188,7 +189,9 @@ def _create(args: argparse.Namespace) -> None:
     # What is wrong is found before a database is made.
     create_from_description(name, description, "memory")
     with opened(args, new=True) as storage:
-        made = create_from_description(name, description, storage, start=not args.draft)
+        made = create_from_description(
+            name, description, storage, start=not args.draft, by=typed_by()
+        )
         warnings = made.settings.cautions()
         if args.format == "json":
             print_json(experiment_facts(made) | {"warnings": warnings})
@@ -251,7 +254,7 @@ def _recommend(args: argparse.Namespace) -> None:
 def _move(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
-        getattr(experiment, args.move)()
+        getattr(experiment, args.move)(typed_by())
         if args.format == "json":
             print_json(experiment_facts(experiment))
         else:
@@ -271,7 +274,7 @@ def _export(args: argparse.Namespace) -> None:
 def _import(args: argparse.Namespace) -> None:
     read_export(args.file)  # found before, too
     with opened(args, new=True) as storage:
-        _tell_all(args, import_experiment(args.file, storage, args.name))
+        _tell_all(args, import_experiment(args.file, storage, args.name, by=typed_by()))
 
 
 def _replay(args: argparse.Namespace) -> None:

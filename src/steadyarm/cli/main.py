@@ -11,6 +11,7 @@ from typing import Any
 import steadyarm
 from steadyarm.cli import (
     analyze,
+    audit,
     data,
     demo,
     experiment,
@@ -34,6 +35,7 @@ COMMANDS = (
     report,
     serve,
     token,
+    audit,
     storage,
     analyze,
     reproduce,

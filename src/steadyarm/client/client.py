@@ -15,12 +15,19 @@ from steadyarm.client.buffer import RewardBuffer, Told
 from steadyarm.client.delivery import Delivery
 from steadyarm.client.fallback import UnitsOutside
 from steadyarm.client.forks import forget_after_fork
-from steadyarm.client.reading import ListedExperiment, Outcome, listed_in, understood
+from steadyarm.client.reading import (
+    ListedExperiment,
+    Outcome,
+    entries_in,
+    listed_in,
+    understood,
+)
 from steadyarm.client.remote import RemoteExperiment
 from steadyarm.client.transport import PATIENCE, Transport
 from steadyarm.description import arms_of
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.policies import Policy
+from steadyarm.storages.records import AuditEntry
 
 if TYPE_CHECKING:
     from steadyarm.client.local import LocalExperiment
@@ -99,6 +106,15 @@ class Client:
     def experiments(self) -> list[ListedExperiment]:
         """All experiments of the service."""
         return understood(listed_in, self.transport.call("GET", "experiments", within=PATIENCE))
+
+    def audit(
+        self, after: int = 0, most: int = 1000, experiment: str | None = None
+    ) -> list[AuditEntry]:
+        """The next entries of the service's audit log after an id; needs the scope admin."""
+        query = {"after": after, "most": most}
+        named = {} if experiment is None else {"experiment": experiment}
+        answer = self.transport.call("GET", "audit", query=query | named, within=PATIENCE)
+        return understood(entries_in, answer, "entries")
 
     def experiment(self, name: str, default_arm: str | None = None) -> RemoteExperiment:
         """The experiment of that name; the service is asked when it is used, not before.

@@ -10,19 +10,22 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.answers import LiveAssignment, Status
+from steadyarm.answers import LATEST, LiveAssignment, Status, instant
 from steadyarm.arms.recipes import recipe_from_dict
 from steadyarm.client.problems import DOWN, error_in
 from steadyarm.errors import ServiceError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.health import Finding
-from steadyarm.storages.records import ExperimentState
+from steadyarm.storages.changes import Corrected
+from steadyarm.storages.records import AuditEntry, ExperimentState
 from steadyarm.verdict import Verdict
 
 __all__ = [
     "ListedExperiment",
     "Outcome",
+    "corrected_in",
     "drift_in",
+    "entries_in",
     "health_in",
     "listed_in",
     "names_in",
@@ -138,7 +141,35 @@ def status_in(answer: Mapping[str, Any]) -> Status:
         leased=answer["leased"],
         arms=None if indices is None else tuple(indices.values()),
         others=others,
+        excluded=answer["totals"].get("excluded", 0),
     )
+
+
+def corrected_in(answer: Mapping[str, Any]) -> Corrected:
+    """What a correction did."""
+    return Corrected(int(answer["entry"]), int(answer["assignments"]))
+
+
+def entries_in(answer: Mapping[str, Any], key: str) -> list[AuditEntry]:
+    """Entries of the audit log."""
+    return [
+        AuditEntry(
+            int(entry["id"]),
+            _instant(entry["created"]),
+            entry["author"],
+            entry["action"],
+            entry["experiment"],
+            {
+                name: _instant(value) if name in ("since", "until") else value
+                for name, value in entry["detail"].items()
+            },
+        )
+        for entry in answer[key]
+    ]
+
+
+def _instant(text: str) -> int:
+    return instant(datetime.fromisoformat(text), LATEST)
 
 
 def names_in(settings: Mapping[str, Any]) -> Sequence[str]:

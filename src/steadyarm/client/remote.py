@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from steadyarm.client.fallback import Fallback, UnitsOutside
 from steadyarm.client.problems import TooLargeError
 from steadyarm.client.reading import (
     Outcome,
+    corrected_in,
     drift_in,
+    entries_in,
     health_in,
     names_in,
     outcome_in,
@@ -29,6 +32,8 @@ from steadyarm.client.telling import Telling
 from steadyarm.client.transport import PATIENCE
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.storages.changes import Corrected
+from steadyarm.storages.records import AuditEntry
 from steadyarm.validation import check_choice
 from steadyarm.verdict import Verdict
 
@@ -273,6 +278,47 @@ class RemoteExperiment:
         finally:
             unfinished.unlink(missing_ok=True)
 
+    # Corrections; they need the scope admin, and the token's name is the author
+
+    def void(self, target: LiveAssignment | str, *, reason: str) -> Corrected:
+        """Take back the reward of an assignment, of its id, or of a unit."""
+        return self._correct("void", reason, **_aimed(target))
+
+    def correct(self, target: LiveAssignment | str, reward: float, *, reason: str) -> Corrected:
+        """Give an assignment another reward in the place of the one it has."""
+        return self._correct("correct", reason, **_aimed(target), reward=reward)
+
+    def exclude(
+        self,
+        *,
+        unit: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        reason: str,
+    ) -> Corrected:
+        """Leave out all visits of a unit, or those of a period; see `Experiment.exclude`."""
+        times = {"since": since, "until": until}
+        given = {name: when.isoformat() for name, when in times.items() if when is not None}
+        named = {} if unit is None else {"unit": unit}
+        return self._correct("exclude", reason, **given, **named)
+
+    def include(self, entry: int, *, reason: str) -> Corrected:
+        """Undo an exclusion, by the id of its entry in the audit log."""
+        return self._correct("include", reason, entry=entry)
+
+    def erase(self, unit: str, *, reason: str = "") -> Corrected:
+        """Erase the identity of a unit; rewards that wait in this client's buffer keep it."""
+        return self._correct("erase", reason, unit=unit)
+
+    def corrections(self) -> list[AuditEntry]:
+        """The entries of the audit log that corrected something, oldest first."""
+        return understood(entries_in, self._read("corrections"), "corrections")
+
+    def _correct(self, kind: str, reason: str, **given: Any) -> Corrected:
+        body = {"kind": kind, "reason": reason, **given}
+        answer = self.call("POST", "corrections", body=body, within=PATIENCE, repeatable=False)
+        return understood(corrected_in, answer)
+
     # States
 
     def start(self) -> Status:
@@ -304,3 +350,8 @@ class RemoteExperiment:
     def call(self, method: str, *path: str, **more: Any) -> Any:
         """A request about this experiment; see `Transport.call`."""
         return self.client.transport.call(method, *self._path, *path, **more)
+
+
+def _aimed(target: LiveAssignment | str) -> dict[str, str]:
+    """Whose reward; the service takes a unit in the form of the experiment's ids for an id."""
+    return {"assignment": target.id} if isinstance(target, LiveAssignment) else {"unit": target}

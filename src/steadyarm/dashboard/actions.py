@@ -85,7 +85,9 @@ def _pages(action: Action) -> tuple[Page, Page]:
         return render("confirm.html", viewer, action=action, name=name, back=back)
 
     async def act(service: Service, request: Request, viewer: Viewer) -> Response:
-        experiment = await move(service, request.path_params["name"], action.name)
+        experiment = await move(
+            service, request.path_params["name"], action.name, viewer.name or ""
+        )
         return see_other(experiment_path(experiment.name))
 
     return Page("GET", path, confirm, "admin"), Page("POST", path, act, "admin")

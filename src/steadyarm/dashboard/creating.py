@@ -55,7 +55,7 @@ async def created(service: Service, request: Request, viewer: Viewer) -> Respons
         asked = checked(
             NewExperiment, {"name": filled.name, "start": filled.start, **filled.description}
         )
-        experiment, _ = await make(service, asked)
+        experiment, _ = await make(service, asked, viewer.name or "")
     except ExperimentExistsError:
         taken = f"There is a test called {filled.name} already; choose another name."
         return _page(viewer, filled, {"name": taken}, 409)

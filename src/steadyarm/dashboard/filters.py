@@ -8,7 +8,10 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["FILTERS", "amount", "cell", "count", "day", "percent", "segment", "when"]
+from steadyarm.answers import moment
+from steadyarm.storages.records import AuditEntry
+
+__all__ = ["FILTERS", "amount", "cell", "corrected", "count", "day", "percent", "segment", "when"]
 
 UNKNOWN = "\u2013"  # a dash
 
@@ -69,7 +72,7 @@ def amount(value: float, shares: bool = False) -> str:
     return f"{value:.4g}"
 
 
-def when(moment: datetime | None) -> str:
+def when(time: datetime | None) -> str:
     """A time; a dash if there is none.
 
     Examples
@@ -77,10 +80,10 @@ def when(moment: datetime | None) -> str:
     >>> when(datetime(2026, 11, 5, 9, 30))
     '5 Nov 2026, 09:30'
     """
-    return UNKNOWN if moment is None else f"{moment.day} {moment:%b %Y, %H:%M}"
+    return UNKNOWN if time is None else f"{time.day} {time:%b %Y, %H:%M}"
 
 
-def day(moment: datetime | date | None) -> str:
+def day(time: datetime | date | None) -> str:
     """A date; a dash if there is none.
 
     Examples
@@ -88,7 +91,7 @@ def day(moment: datetime | date | None) -> str:
     >>> day(date(2026, 11, 5))
     '5 Nov 2026'
     """
-    return UNKNOWN if moment is None else f"{moment.day} {moment:%b %Y}"
+    return UNKNOWN if time is None else f"{time.day} {time:%b %Y}"
 
 
 def cell(value: Any) -> str:
@@ -112,11 +115,27 @@ def cell(value: Any) -> str:
     return day(value) if isinstance(value, date) else str(value)
 
 
+def corrected(entry: AuditEntry) -> str:
+    """What a correction did.
+
+    Examples
+    --------
+    >>> corrected(AuditEntry(7, 0, "ada", "visits.included", "shop", {"entry": 5}))
+    'Visits included, see entry 5'
+    """
+    said, detail = entry.action.replace(".", " ").capitalize(), entry.detail
+    if "since" in detail and "until" in detail:
+        return f"{said}, {when(moment(detail['since']))} to {when(moment(detail['until']))}"
+    return f"{said}, see entry {detail['entry']}" if "entry" in detail else said
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "amount": amount,
     "cell": cell,
+    "corrected": corrected,
     "count": count,
     "day": day,
+    "moment": moment,
     "percent": percent,
     "segment": segment,
     "when": when,

@@ -40,11 +40,12 @@ class Mark:
     assigned: int
     rewarded: int
     late: int
+    corrected: int
 
     @classmethod
     def of(cls, summary: Summary) -> Mark:
         """The mark of an experiment as it is now."""
-        counts = summary.assigned, summary.rewarded, summary.late
+        counts = summary.assigned, summary.rewarded, summary.late, summary.corrected
         return cls(summary.key, summary.state, summary.version, *counts)
 
 

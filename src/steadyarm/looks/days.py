@@ -42,7 +42,8 @@ def waiting_of(sums: Iterable[DaySums]) -> Waiting:
     found: dict[int, NDArray[np.int64]] = {}
     for part in sums:
         row = found.setdefault(part.day, np.zeros(4, dtype=np.int64))
-        row += (part.tally.handed_out, part.tally.told, sum(part.late), sum(part.waited))
+        tally = part.tally.counted()
+        row += (tally.handed_out, tally.told, sum(part.late), sum(part.waited))
     days = sorted(found)
     assigned, told, late, waited = np.array([found[day] for day in days]).T
     hours = np.where(told > 0, waited / np.maximum(told, 1) / HOUR, np.nan)

@@ -14,6 +14,7 @@ from steadyarm.answers import Status
 from steadyarm.factors import labels_of
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.settings import Settings
+from steadyarm.storages.records import AuditEntry
 from steadyarm.verdict import Verdict
 
 __all__ = ["Course", "Effect", "Effects", "Interaction", "Light", "Look", "Shares", "Waiting"]
@@ -209,6 +210,7 @@ class Look:
     shown : (m,) variants of a large set that are shown, in rising order; None for all. What has a
         row for each variant, such as `names` and the verdict, then has one for each of these
     planned : (m,) shares with which those shown are handed out now; None if that is not known
+    corrections : entries of the audit log that corrected rewards or visits, oldest first
     needs_stop : all visits were assigned, rewards are missing and have no window: whoever stops the
         test says that none will come any more
     """
@@ -236,6 +238,7 @@ class Look:
     shown: Integers | None = None
     planned: Floats | None = None
     needs_stop: bool = False
+    corrections: tuple[AuditEntry, ...] = ()
 
     @property
     def light(self) -> Light:

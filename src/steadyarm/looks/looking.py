@@ -102,15 +102,16 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         verdict=verdict,
         obstacle=obstacle,
         course=course,
-        shares=shares_of(settings.arms.names, whole.pieces, spans) if spans else None,
+        shares=shares_of(settings.arms.names, whole.pieces, spans) if whole.pieces else None,
         drift=drift,
         by_day=by_day,
         health=health,
         effects=effects,
         waiting=waiting,
         shown=shown,
-        planned=_planned(whole, shown) if spans else None,
+        planned=_planned(whole, shown) if whole.pieces else None,
         needs_stop=needs_stop,
+        corrections=tuple(experiment.corrections()),
     )
     labels = dict(zip(look.names, look.labels, strict=True))
     told = Told(
@@ -191,9 +192,9 @@ def _too_early(settings: Settings, snapshot: Snapshot, judgement: Judgement) -> 
     record, tally = next(
         (pair for pair in snapshot.segments if pair[0].index in open_ones), snapshot.segments[0]
     )
-    if tally.told == tally.handed_out < record.rounds:
+    if not tally.waiting and tally.handed_out < record.rounds:
         return f"the first verdict comes after {record.rounds:,} visits."
-    waiting = f"{tally.handed_out - tally.told:,} of {tally.handed_out:,} visits"
+    waiting = f"{tally.waiting:,} of {tally.handed_out:,} visits"
     text = f"no visit can be judged yet, since {waiting} at the beginning wait for their rewards"
     if settings.patience is None or settings.missing == "fail" or tally.last is None:
         return f"{text}."

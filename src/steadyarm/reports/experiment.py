@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steadyarm import __version__
+from steadyarm.answers import moment
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.experiment import Experiment
 from steadyarm.inference import Otherwise
@@ -22,6 +23,7 @@ from steadyarm.reports.document import (
     Note,
     Paragraph,
     Picture,
+    Table,
 )
 from steadyarm.reports.labels import labelled, labelled_otherwise
 from steadyarm.reports.leaderboard import leaderboard_blocks
@@ -87,6 +89,7 @@ def document_of(
             *effect_blocks(look),
             *_drift(look),
             *_health(look),
+            *_corrections(look),
             *_otherwise(otherwise, look),
         ]
     blocks += appendix(look, fingerprint, replayed)
@@ -149,6 +152,25 @@ def _health(look: Look) -> list[Block]:
         says += f"; {refused} refused." if late else ", none of them too late."
         blocks += [Paragraph(says), Picture(charts.waiting(waiting))]
     return blocks
+
+
+def _corrections(look: Look) -> list[Block]:
+    """What was changed by hand, and why; nothing if nothing was."""
+    if not look.corrections:
+        return []
+    rows = tuple(
+        (
+            when(moment(entry.created)),
+            entry.action.replace(".", " "),
+            f"{entry.detail.get('assignments', 0):,}",
+            str(entry.detail.get("reason", "")),
+        )
+        for entry in look.corrections
+    )
+    says = "What the policy decided rests on what was known then; all numbers here follow."
+    header = ("When", "What", "Visits", "Why")
+    table = Table("What was corrected by hand", header, "llrl", rows)
+    return [Heading("What was corrected?"), Paragraph(says), table]
 
 
 def _otherwise(other: Otherwise | str, look: Look) -> list[Block]:

@@ -15,7 +15,11 @@ __all__ = [
     "ArmsAnswer",
     "AssignmentAnswer",
     "Assignments",
+    "AuditEntryAnswer",
+    "AuditLog",
     "BundlesAnswer",
+    "CorrectedAnswer",
+    "Corrections",
     "CreatedExperiment",
     "ExperimentAnswer",
     "ExperimentList",
@@ -144,6 +148,7 @@ class Totals(Answered):
     handed_out: int = Field(description="variants that were handed out at least once")
     assigned: int = Field(description="assignments")
     rewarded: int = Field(description="assignments that have a reward")
+    excluded: int = Field(description="assignments that were excluded; they count nowhere else")
 
 
 class ExperimentAnswer(Answered):
@@ -275,3 +280,36 @@ class Released(Answered):
     """How many positions went back."""
 
     released: int = Field(description="positions that went back")
+
+
+class CorrectedAnswer(Answered):
+    """What a correction did."""
+
+    entry: int = Field(description="its id in the audit log")
+    assignments: int = Field(description="how many assignments it touched")
+
+
+class AuditEntryAnswer(Answered):
+    """One entry of the audit log."""
+
+    id: int = Field(description="entries have rising ids, some of which may be missing")
+    created: datetime = Field(description="when it was done, in UTC")
+    author: str = Field(description="the name of the token or of the user; empty if not known")
+    action: str = Field(description="what was done, such as experiment.paused or reward.voided")
+    experiment: str | None = Field(description="its name; null for what concerns the whole storage")
+    detail: dict[str, Any] = Field(
+        description="further facts: the reason of a correction, how many assignments it touched, "
+        "the period; never a unit"
+    )
+
+
+class AuditLog(Answered):
+    """Entries of the audit log."""
+
+    entries: list[AuditEntryAnswer] = Field(description="in the order of their ids")
+
+
+class Corrections(Answered):
+    """All corrections of an experiment."""
+
+    corrections: list[AuditEntryAnswer] = Field(description="oldest first")

@@ -14,10 +14,12 @@ from steadyarm.experiment import LONGEST
 
 __all__ = [
     "Asked",
+    "AuditQuery",
     "DriftQuery",
     "ExportQuery",
     "NewAssignment",
     "NewAssignments",
+    "NewCorrection",
     "NewExperiment",
     "NewLease",
     "NewReward",
@@ -208,6 +210,50 @@ class Used(Asked):
     )
 
 
+TIME = "a time such as 2025-01-31T12:00:00Z"
+
+
+class NewCorrection(Asked):
+    """What is to be corrected, and why."""
+
+    kind: Literal["void", "correct", "exclude", "include", "erase"] = Field(
+        description="void a reward, correct it to another value, exclude the visits of a unit or "
+        "of a period, include what was excluded, or erase the identity of a unit"
+    )
+    assignment: Id | None = Field(
+        None, description="to void or correct: the id that the assignment was answered with"
+    )
+    unit: Unit | None = Field(
+        None, description=f"{TEXT}: who is excluded or erased, or whose reward it is"
+    )
+    reward: float | None = Field(None, description="to correct: the right number")
+    since: str | None = Field(
+        None,
+        description=f"to exclude a period: {TIME}, from which on visits are left out",
+        json_schema_extra={"format": "date-time"},
+    )
+    until: str | None = Field(
+        None,
+        description=f"to exclude a period: {TIME}, before which visits are left out; not later "
+        "than now",
+        json_schema_extra={"format": "date-time"},
+    )
+    entry: int | None = Field(
+        None,
+        ge=1,
+        lt=2**53,
+        description="to include: the entry of the audit log that excluded what counts again",
+    )
+    reason: str = Field(
+        "",
+        max_length=1000,
+        pattern=r"^[^\u0000]*$",
+        description="a text of up to 1000 characters that says why, for those who read the audit "
+        "log; it stays for ever, so it names no unit. Needed but to erase",
+        examples=["a monitor of our own"],
+    )
+
+
 class Query(BaseModel):
     """What stands behind the question mark of an address."""
 
@@ -239,6 +285,23 @@ class DriftQuery(Query):
         description="a whole number from 1 to 1000: in how many equal shares the test is cut",
     )
     level: float = Field(0.95, gt=0, lt=1, description=LEVEL)
+
+
+class AuditQuery(Query):
+    """Which entries of the audit log."""
+
+    after: int = Field(
+        0, ge=0, lt=2**53, description="a whole number: the id of the last entry that you have"
+    )
+    most: int = Field(
+        1000, ge=1, le=10000, description="a whole number from 1 to 10000: how many at most"
+    )
+    experiment: str | None = Field(
+        None,
+        max_length=100,
+        pattern=r"^[^\u0000]*$",
+        description="the name of an experiment, for entries about it alone",
+    )
 
 
 class ExportQuery(Query):

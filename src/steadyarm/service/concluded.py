@@ -168,3 +168,6 @@ class ReplayAnswer(Answered):
     rewards: int = Field(description="computed anew")
     segments: int = Field(description="computed anew")
     differences: list[str] = Field(description="what disagrees, in words, the first twenty")
+    corrections: int = Field(
+        description="changes by hand; for what the policy decided before, they are undone"
+    )

@@ -24,6 +24,7 @@ TAGS = {
     "traffic": "Ask for variants and tell their rewards.",
     "leases": "Hand variants out without asking for each.",
     "results": "What an experiment has found so far.",
+    "corrections": "Correct what was stored, and read who did what.",
     "service": "The service itself.",
 }
 PLACES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -9,10 +10,23 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
+from steadyarm.answers import shortened, ticket_in
+from steadyarm.errors import InvalidInputError, UnknownAssignmentError
+from steadyarm.experiment import Experiment
+from steadyarm.service.asked import NewCorrection, NewReward
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.wording import in_words
 
-__all__ = ["body_of", "check_size", "checked", "json_answer", "query_of", "read_body"]
+__all__ = [
+    "body_of",
+    "check_size",
+    "checked",
+    "json_answer",
+    "moment_in",
+    "query_of",
+    "read_body",
+    "target_of",
+]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -71,3 +85,25 @@ def check_size(count: int, most: int, what: str) -> None:
 def json_answer(data: Any, status: int = 200) -> Response:
     """JSON; null for numbers that are infinite or unknown."""
     return Response(to_json(data, inf_nan_mode="null"), status, media_type="application/json")
+
+
+def target_of(experiment: Experiment, asked: NewReward | NewCorrection) -> str:
+    """Whose reward a request is about."""
+    if asked.unit is not None:
+        return asked.unit
+    assert asked.assignment is not None
+    if ticket_in(asked.assignment, experiment.tag) is None:  # or it would be taken for a unit
+        raise UnknownAssignmentError(
+            f"{shortened(asked.assignment)} is no id of an assignment of {experiment.name!r}."
+        )
+    return asked.assignment
+
+
+def moment_in(text: str, what: str = "created") -> datetime:
+    """A time that a request gives."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"{what} is {shortened(text)}; expected a time such as 2025-01-31T12:00:00Z."
+        ) from None

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from steadyarm.answers import LATEST, At, LiveAssignment, instant, moment, shortened, ticket_in
+from steadyarm.answers import LATEST, At, LiveAssignment, instant, moment, shortened
 from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownAssignmentError
-from steadyarm.experiment import Experiment
 from steadyarm.facts import assignment_facts
 from steadyarm.service.asked import NewAssignment, NewAssignments, NewLease, NewReward, NewRewards
 from steadyarm.service.asked import Used as UsedBody
-from steadyarm.service.plumbing import body_of, check_size, checked, json_answer
+from steadyarm.service.plumbing import (
+    body_of,
+    check_size,
+    checked,
+    json_answer,
+    moment_in,
+    target_of,
+)
 from steadyarm.service.problems import RefusedError, answer_to, problem_of
 from steadyarm.service.service import Service
 from steadyarm.service.wording import not_a_text
@@ -57,7 +62,7 @@ async def reward(service: Service, request: Request) -> Response:
     told = await body_of(request, NewReward, service.settings.max_body)
     name = request.path_params["name"]
     live = service.live.get(name) or await service.find(name)
-    target = _target(live.experiment, told)
+    target = target_of(live.experiment, told)
     outcome = await live.tell((target, told.reward, _at(told, told.sent)))
     if isinstance(outcome, Exception):
         return answer_to(outcome, request.scope)
@@ -79,7 +84,7 @@ async def reward_many(service: Service, request: Request) -> Response:
     for i, entry in enumerate(told):
         try:
             one = checked(NewReward, entry)
-            good.append((_target(experiment, one), one.reward, _at(one, one.sent or body.sent)))
+            good.append((target_of(experiment, one), one.reward, _at(one, one.sent or body.sent)))
             places.append(i)
         except (RefusedError, InvalidInputError, UnknownAssignmentError) as error:
             answers[i] = {"error": problem_of(error, request.scope["request_id"])}
@@ -111,7 +116,7 @@ async def report(service: Service, request: Request) -> Response:
     check_size(len(used), service.settings.max_batch, "positions")
     number = _lease(request)
     experiment = await service.experiment(request)
-    rows = [(entry.position, entry.unit, _moment(entry.created)) for entry in used]
+    rows = [(entry.position, entry.unit, moment_in(entry.created)) for entry in used]
     with service.waiting(experiment.name, len(rows)):
         answers = await service.write(experiment.name, experiment.report, number, rows)
     return _batch(service, request, [entry.unit for entry in used], answers)
@@ -144,17 +149,6 @@ def _batch(
     return json_answer({"assignments": told})
 
 
-def _target(experiment: Experiment, told: NewReward) -> str:
-    if told.unit is not None:
-        return told.unit
-    assert told.assignment is not None
-    if ticket_in(told.assignment, experiment.tag) is None:  # or it would be taken for a unit
-        raise UnknownAssignmentError(
-            f"{shortened(told.assignment)} is no id of an assignment of {experiment.name!r}."
-        )
-    return told.assignment
-
-
 def _lease(request: Request) -> int:
     text = request.path_params["lease"]
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < LARGEST):
@@ -166,14 +160,5 @@ def _at(told: NewReward, sent: str | None) -> At:
     """When a reward happened; how long ago, if its sender says when it was sent."""
     if told.at is None:
         return None
-    at = instant(_moment(told.at, "at"), LATEST)
-    return at if sent is None else moment(instant(_moment(sent, "sent"), LATEST)) - moment(at)
-
-
-def _moment(text: str, what: str = "created") -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInputError(
-            f"{what} is {shortened(text)}; expected a time such as 2025-01-31T12:00:00Z."
-        ) from None
+    at = instant(moment_in(told.at, "at"), LATEST)
+    return at if sent is None else moment(instant(moment_in(sent, "sent"), LATEST)) - moment(at)

@@ -105,6 +105,7 @@ class Books:
             late=sum(days.refused() for days in self.days),
             started=self.segments[0].opened if self.segments else None,
             last=max((tally.last for tally in sums if tally.last is not None), default=None),
+            corrected=self.corrections[-1].entry if self.corrections else 0,
         )
 
     def decide(self, version: int, decision: Decision, now: int) -> bool:

@@ -185,6 +185,7 @@ class Summary:
     late : rewards that came too late and were refused, as in `DaySums`
     started : when the first segment was opened; None before
     last : time of the last assignment; None before the first
+    corrected : the last entry of the audit log that corrected something; 0 if none did
     """
 
     key: int
@@ -200,6 +201,7 @@ class Summary:
     late: int
     started: int | None
     last: int | None
+    corrected: int = 0
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,8 @@ def _many(
     theirs = and_(mine, assignments.c.unit == change.unit)
     if change.kind == "erase":
         name = pseudonym()
-        touched = _overwrite(connection, update(assignments).where(theirs).values(unit=name))
+        result = connection.execute(update(assignments).where(theirs).values(unit=name))
+        touched = result.rowcount
         check_found(change, touched, known=False)
         renamed = and_(mine, assignments.c.unit == name)
         _keep_trace(connection, renamed, entry, "erase", null(), null())
@@ -243,18 +244,6 @@ def _sums(connection: Connection, key: int, entry: int, sign: int) -> dict[Place
             more.tell(reward, -sign * times)
             more.waited -= sign * int(milliseconds)
     return found
-
-
-def _overwrite(connection: Connection, statement: Any) -> int:
-    """Update so that SQLite leaves nothing of the old text in free parts of its pages."""
-    if connection.dialect.name != "sqlite":
-        return int(connection.execute(statement).rowcount)
-    before = connection.exec_driver_sql("PRAGMA secure_delete").scalar_one()
-    connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
-    try:
-        return int(connection.execute(statement).rowcount)
-    finally:
-        connection.exec_driver_sql(f"PRAGMA secure_delete={int(before)}").close()
 
 
 def _closed_segments(connection: Connection, key: int, entry: int) -> Iterable[int]:

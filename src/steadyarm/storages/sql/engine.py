@@ -56,7 +56,8 @@ DAMAGED = {11, 26}  # SQLite's: malformed, not a database
 DEADLOCK = {"40001", "40P01"}  # PostgreSQL's: could not serialize, deadlock
 AT_LEISURE = f"SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {int(1000 * LONG)}"
 INHERITED: list[Any] = []  # connections of a parent process: closed here, they would end there
-PRAGMAS = ("synchronous=FULL", "cache_size=-65536", "mmap_size=0")
+# What was deleted or moved is overwritten, so that an erased unit is in no free part of a page.
+PRAGMAS = ("synchronous=FULL", "cache_size=-65536", "mmap_size=0", "secure_delete=ON")
 
 HINTS: dict[int | str, str] = {
     5: "another process has kept it locked for too long; end it, or try again",

@@ -14,6 +14,7 @@ from steadyarm.storages.records import DaySums, Summary
 from steadyarm.storages.sql.lookups import portions
 from steadyarm.storages.sql.schema import (
     AnyRow,
+    corrections,
     experiments,
     segment_of,
     segments,
@@ -61,6 +62,10 @@ def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
             counts.c.late,
             segments.c.opened,
             counts.c.last,
+            select(func.max(corrections.c.entry))
+            .where(corrections.c.key == experiments.c.key)
+            .scalar_subquery()
+            .label("corrected"),
         )
         .select_from(
             experiments.outerjoin(segments, _first).outerjoin(
@@ -121,6 +126,7 @@ def summaries(
             late=int(row.late or 0),
             started=row.opened,
             last=row.last,
+            corrected=row.corrected or 0,
         )
         for row in rows
     ]

@@ -1,0 +1,206 @@
+"""Corrections: verdicts follow at once, replay agrees and shows them, exports bring them along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.answers import id_of
+from steadyarm.decisions import first_state, observed, state_of
+from steadyarm.looks import look_at
+from steadyarm.storages import open_storage
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import LogRow, Snapshot, number_of, place_of
+from tests.live.worlds import Clock, create
+
+WHY = "a monitor of our own"
+
+
+def played(visits: int = 240, loves: str = "C", **settings: Any) -> sa.Experiment:
+    """A test of three variants, B the best; every tenth visit is a bot's, with huge rewards."""
+    live = create(**{"budget": 240, "sticky": "none"} | settings)
+    rng = np.random.default_rng(3)
+    for i in range(visits):
+        bot = i % 10 == 3
+        answer = live.ask("bot" if bot and live.settings.sticky == "none" else f"u{i}")
+        good = rng.normal({"A": 0.0, "B": 1.0, "C": 0.0}[answer.name], 0.5)
+        live.tell(answer, 90.0 if bot and answer.name in loves else float(good))
+    return live
+
+
+def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Experiment:
+    """The test as it would stand had some visits never been; they leave no gap."""
+    whole = live.storage.snapshot(live.key, everything=True)
+    kept = [row for row in live.storage.log(live.key) if not left_out(row)]
+    rows, segments = [], []
+    for record, _ in whole.segments:
+        mine = [row for row in kept if place_of(row.number)[0] == record.index]
+        rows += [
+            replace(row, number=number_of(record.index, p), excluded=None)
+            for p, row in enumerate(mine)
+        ]
+        gone = record.handed - len(mine)
+        segment = record.segment.lasting(record.rounds - gone)
+        segments.append((replace(record, segment=segment, handed=len(mine)), whole.segments[0][1]))
+    storage = MemoryStorage()
+    config = dict(whole.experiment.config) | {"budget": len(rows)}
+    experiment = replace(whole.experiment, config=config)
+    key = storage.restore("test", Snapshot(experiment, tuple(segments)), [rows]).key
+    stored = storage.snapshot(key, everything=True)
+    state = state_of(live.settings, first_state(live.settings))
+    for record, tally in stored.segments:
+        if record.closed is not None:
+            state = observed(live.settings, state, record, tally)
+    books = storage._books[key]
+    told = {"state": state.to_dict(), "rounds": 0}
+    books.record = replace(books.record, policy_state=json.loads(json.dumps(told)))
+    return sa.load_experiment("test", storage)
+
+
+def same_verdict(one: sa.Experiment, other: sa.Experiment) -> None:
+    left, right = one.judgement().recommend(), other.judgement().recommend()
+    assert (left.name, left.rewards, left.judged) == (right.name, right.rewards, right.judged)
+    for name in ("estimates", "standard_errors", "intervals", "gap_intervals"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name), name)
+    np.testing.assert_array_equal(one.drift().estimates, other.drift().estimates)
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.GBAI()], ids=lambda p: p.name)
+def test_without_the_bot_the_verdict_is_that_of_a_test_without_it(policy: Any) -> None:
+    live = played(policy=policy)
+    assert live.recommend().name == "C"
+    expected = without(live, lambda row: row.unit == "bot")
+    done = live.exclude(unit="bot", reason=WHY, by="ada")
+    assert done.assignments == 24
+    same_verdict(live, expected)
+    verdict = live.recommend()
+    assert (verdict.name, verdict.judged, verdict.caution) == ("B", 216, "")
+    assert verdict.unhealthy == ""
+    assert "24 of 240 visits were excluded" in str(live.health())
+    status = live.status()
+    assert (status.handed, status.told, status.excluded) == (240, 216, 24)
+    assert look_at(live).verdict.name == "B"  # type: ignore[union-attr]  # there is one
+    replayed = live.replay()
+    assert replayed.agrees, replayed
+    assert (replayed.rewards, replayed.corrections) == (216, 1)
+    assert "with 1 correction: all agree" in str(replayed)
+    live.include(done.entry, reason="it was the auditors", by="ada")
+    assert live.recommend().name == "C"
+    assert live.replay().agrees
+    assert [(entry.author, entry.action) for entry in live.corrections()] == [
+        ("ada", "visits.excluded"),
+        ("ada", "visits.included"),
+    ]
+    assert live.history()[0].action == "experiment.created"
+
+
+def test_rewards_are_corrected_and_told_again() -> None:
+    live = played(visits=100, sticky="unit", reward_range=(-100, 100))
+    expected = {row.number: row.reward for row in live.storage.log(live.key)}
+    bad = next(row for row in live.storage.log(live.key) if row.reward == 90.0)
+    live.correct(bad.unit, 0.25, reason="cents, not euros")
+    expected[bad.number] = 0.25
+    last = live.ask("the last")
+    live.tell(last, 1.0)
+    live.void(last, reason="somebody else's")
+    with pytest.raises(sa.RepeatedRewardError):
+        live.tell(bad.unit, 90.0)
+    live.tell(last.id, 0.5)
+    expected[live.storage.log(live.key)[-1].number] = 0.5
+    assert {row.number: row.reward for row in live.storage.log(live.key)} == expected
+    with pytest.raises(sa.InvalidInputError, match="reward is 101"):
+        live.correct(bad.unit, 101, reason="no")
+    with pytest.raises(TypeError):
+        live.void(last)  # type: ignore[call-arg]  # a reason is needed
+    replayed = live.replay()
+    assert replayed.agrees, replayed
+    assert replayed.corrections == 2
+
+
+def test_a_period_is_excluded_and_the_test_goes_on() -> None:
+    clock = Clock()
+    live = create(budget=60, clock=clock, reward_window="1h", missing="zero", reward_range=(0, 1))
+    times = []
+    for i in range(30):
+        clock.pass_(60)
+        live.tell(live.ask(f"u{i}"), float(i % 2))
+        times.append(datetime.fromtimestamp(clock(), UTC))
+    with pytest.raises(sa.InvalidInputError, match="in the future"):
+        live.exclude(since=times[0], until=times[-1] + timedelta(days=1), reason=WHY)
+    done = live.exclude(since=times[10], until=times[20], reason="the shop was down")
+    assert done.assignments == 10
+    for i in range(30, 60):
+        clock.pass_(60)
+        live.ask(f"u{i}")
+    clock.pass_(3 * 3600)
+    live.refresh()
+    status = live.status()
+    assert (status.handed, status.told, status.observed) == (60, 20, status.segments)
+    verdict = live.recommend()
+    assert (verdict.judged, verdict.missing) == (50, 30)  # 30 zeros; excluded ones are none
+    assert live.replay().agrees
+
+
+@pytest.mark.parametrize("policy", [sa.SequentialHalving(), sa.TopTwoThompson()])
+def test_policies_that_leave_variants_out_say_what_a_correction_cannot_tell(policy: Any) -> None:
+    live = played(policy=policy)
+    caution = live.recommend().caution
+    live.exclude(unit="bot", reason=WHY)  # B was kept all the same
+    after = live.recommend()
+    assert (after.name, after.caution) == ("B", caution)
+    assert live.replay().agrees
+    live = played(policy=policy, loves="AC")
+    wrong = live.recommend().name
+    assert wrong != "B"
+    live.exclude(unit="bot", reason=WHY)
+    after = live.recommend()
+    if policy.waits:  # B was dropped in the first round, and nobody has seen it since
+        assert after.name == wrong
+        assert "would have kept others" in after.caution
+    else:
+        assert (after.name, after.caution) == ("B", caution)
+    assert live.replay().agrees
+
+
+def _id(live: sa.Experiment, row: LogRow) -> str:
+    return id_of(live.tag, row.number, row.unit)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_exports_bring_corrections_along(ending: str, tmp_path: Path) -> None:
+    live = played(visits=200)
+    rows = live.storage.log(live.key)
+    live.void(_id(live, rows[0]), reason="wrong", by="ada")
+    out = live.exclude(unit="bot", reason=WHY, by="ada")
+    live.erase("u0", by="bob")
+    with sa.load_experiment("test", live.storage) as again:
+        log = again.export(tmp_path / f"log.{ending}")
+    storage = open_storage(f"sqlite:///{tmp_path / 'other.db'}")
+    storage.create("something", "t", "draft", {"seed": 1}, {}, 0)  # so that ids differ
+    copy = sa.import_experiment(log, storage, by="eve")
+    same_verdict(live, copy)
+    replayed = copy.replay()
+    assert replayed.agrees, replayed
+    assert replayed.corrections == 3
+    told = [(entry.author, entry.action) for entry in copy.history()]
+    assert told == [
+        *((entry.author, entry.action) for entry in live.history()),
+        ("eve", "experiment.imported"),
+    ]
+    (entry,) = [e for e in copy.corrections() if e.action == "visits.excluded"]
+    assert entry.detail["imported"] == out.entry != entry.id
+    assert copy.include(entry.id, reason="again").assignments == 20
+    if ending == "csv":
+        found = sa.analyze(log, missing="drop")
+        assert (found.rows, found.recommended) == (180, "B")
+        assert "20 rows were excluded by hand and left out." in found.notes
+        assert found.health.status != "fail"
+    copy.close()
