@@ -21,7 +21,7 @@ import psycopg
 
 __all__ = ["Postgres", "Service", "storages"]
 
-READY = 60  # seconds that a server may take to answer
+READY = 180  # seconds that a server may take to answer
 
 
 class Service:
