@@ -108,6 +108,7 @@ def create_app(
         docs_url=None,  # FastAPI's pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=dict.fromkeys(("tracing", "metrics", "logs"), False),  # else looked for each time
         lifespan=lifespan,
     )
     app.router.routes[:0] = [Endpoint(service, route) for route in ROUTES]

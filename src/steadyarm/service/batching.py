@@ -7,7 +7,7 @@ things cannot be written fast enough.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -215,17 +215,18 @@ class Load:
     def __init__(self, things: int, most: int) -> None:
         self.shed = 0
         self._things, self._most = things, most
-        self._waiting = Counter[str]()
+        self._waiting: dict[str, int] = {}
         self._all = self._bytes = 0
 
     def add(self, whose: str, count: int = 1) -> None:
         """So many things of an experiment wait from now on; RefusedError if that is too much."""
-        if self._all + count > self._things or self._waiting[whose] + count > self._things / 2:
+        before = self._waiting.get(whose, 0)
+        if self._all + count > self._things or 2 * (before + count) > self._things:
             self._refuse(
-                f"{self._waiting[whose]:,} assignments and rewards of {whose!r} wait to be "
-                f"written, {self._all:,} of all experiments"
+                f"{before:,} assignments and rewards of {whose!r} wait to be written, "
+                f"{self._all:,} of all experiments"
             )
-        self._waiting[whose] += count
+        self._waiting[whose] = before + count
         self._all += count
 
     def remove(self, whose: str, count: int = 1) -> None:

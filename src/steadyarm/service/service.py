@@ -283,7 +283,7 @@ class Service:
             except Exception as error:  # theirs to handle
                 go = partial(steps.throw, error)
 
-    async def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> T:
+    def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> Awaitable[T]:
         """What a handler answers, if it does so within the time that requests have.
 
         long : computes results, which may take longer
@@ -292,7 +292,7 @@ class Service:
         more = (LONG - 1) * seconds if long else 0.0
         if scope["method"] == "GET":  # has no body
             seconds, more = seconds + more, 0.0
-        return await self._deadlines.keep(answer, scope, seconds, more)
+        return self._deadlines.keep(answer, scope, seconds, more)
 
     @contextmanager
     def waiting(self, name: str, count: int = 1) -> Iterator[None]:
