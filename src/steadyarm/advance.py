@@ -17,10 +17,11 @@ from steadyarm.settings import Settings
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Decision
 
-__all__ = ["Step", "Steps", "close_finished", "in_flight", "is_due", "open_segment", "run"]
+__all__ = ["Clock", "Step", "Steps", "close_finished", "in_flight", "is_due", "open_segment", "run"]
 
 T = TypeVar("T")
-Made = tuple[int, Decision]  # on which version, and what
+Made = tuple[int, Decision, int]  # on which version, what, and when
+Clock = Callable[[], int]  # asked in the step that needs it, since it may ask the storage
 
 
 class Step(NamedTuple):
@@ -49,7 +50,7 @@ def run(steps: Steps[T]) -> T:
 
 
 def open_segment(
-    storage: Storage, key: int, settings: Settings, now: int
+    storage: Storage, key: int, settings: Settings, clock: Clock
 ) -> Steps[SteadyArmError | None]:
     """Make sure that there are positions; gives the reason if there can be none."""
 
@@ -58,38 +59,39 @@ def open_segment(
         last = snapshot.segments[-1][0] if snapshot.segments else None
         if last is not None and last.closed is None and last.handed < last.rounds:
             return None
+        now = clock()
         try:
             decision = decide(settings, snapshot, now, need=True)
         except (BudgetSpentError, RewardsPendingError) as error:
             return error
         assert decision is not None
-        return snapshot.experiment.version, decision
+        return snapshot.experiment.version, decision, now
 
     while True:
         found: Made | SteadyArmError | None = yield Step(made, writes=False)
         if not isinstance(found, tuple):
             return found
-        version, decision = found
-        stored = yield Step(partial(storage.decide, key, version, decision, now), writes=True)
-        if stored and decision.opened:
+        stored = yield Step(partial(storage.decide, key, *found), writes=True)
+        if stored and found[1].opened:
             return None
 
 
-def close_finished(storage: Storage, key: int, settings: Settings, now: int) -> Steps[None]:
+def close_finished(storage: Storage, key: int, settings: Settings, clock: Clock) -> Steps[None]:
     """Hand segments that are over to the policy."""
 
     def made() -> Made | None:
+        now = clock()
         if not is_due(storage, key, settings, now):
             return None
         snapshot = storage.snapshot(key)
         decision = decide(settings, snapshot, now, need=False)
-        return None if decision is None else (snapshot.experiment.version, decision)
+        return None if decision is None else (snapshot.experiment.version, decision, now)
 
     while True:
         found: Made | None = yield Step(made, writes=False)
         if found is None:
             return
-        yield Step(partial(storage.decide, key, *found, now), writes=True)
+        yield Step(partial(storage.decide, key, *found), writes=True)
 
 
 def is_due(storage: Storage, key: int, settings: Settings, now: int) -> bool:

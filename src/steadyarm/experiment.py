@@ -176,12 +176,18 @@ class Experiment:
     ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
         """The steps of `ask_many`, which waits for nobody: `Soon` where one may try again."""
         checked = [self._checked(unit) for unit in units]
-        now = self.now()
-        if self.settings.window is not None and now >= self._look:
-            self._look = now + LOOK
+        if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
             yield from self.refreshing()
-        given = yield from self._handing.serve(checked, ahead, now)
+        given = yield from self._handing.serve(checked, ahead, self.now)
         return [self._answer(found) if isinstance(found, Assigned) else found for found in given]
+
+    def _is_time(self) -> bool:
+        """Whether windows have not been looked at for a while."""
+        now = self.now()
+        due = now >= self._look
+        if due:
+            self._look = now + LOOK
+        return due
 
     def known(self, units: Sequence[str | None]) -> list[LiveAssignment | None]:
         """What units have been assigned already, without waiting for anybody who writes."""
@@ -208,11 +214,13 @@ class Experiment:
             raise InvalidInputError(
                 f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
             )
-        now = self.now()
+        now: int = yield Step(self.now, writes=False)
         until = now + microseconds(seconds)
         taking = partial(self.storage.lease, self.key, wanted, expires=until + GRACE, now=now)
         while not (leases := (yield Step(taking, writes=True))):
-            if refused := (yield from open_segment(self.storage, self.key, self.settings, now)):
+            if refused := (
+                yield from open_segment(self.storage, self.key, self.settings, self.now)
+            ):
                 raise refused
         reading = partial(self.storage.segments, self.key, {lease.segment for lease in leases})
         segments = yield Step(reading, writes=False)
@@ -313,7 +321,7 @@ class Experiment:
 
     def refreshing(self) -> Steps[None]:
         """The steps of `refresh`."""
-        return close_finished(self.storage, self.key, self.settings, self.now())
+        return close_finished(self.storage, self.key, self.settings, self.now)
 
     @property
     def due(self) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from threading import Lock
 from typing import TypeVar
 
-from steadyarm.advance import Step, Steps, in_flight, open_segment
+from steadyarm.advance import Clock, Step, Steps, in_flight, open_segment
 from steadyarm.errors import SteadyArmError, StorageError, WrongStateError
 from steadyarm.settings import Settings, microseconds
 from steadyarm.storages.base import Storage
@@ -65,7 +65,7 @@ class Handing:
         self._held: tuple[Lease, ...] = ()
 
     def serve(
-        self, units: Sequence[str | SteadyArmError], ahead: int, now: int
+        self, units: Sequence[str | SteadyArmError], ahead: int, clock: Clock
     ) -> Steps[list[Assigned | SteadyArmError | Soon]]:
         """A position for each unit, or why it has none; errors among the units stay in their place.
 
@@ -79,9 +79,9 @@ class Handing:
             refused: SteadyArmError | Soon | None = None
             given: Sequence[Assigned | None] = [None] * len(names)
             try:
-                given = yield Step(partial(self._assign, names, ahead, now), writes=True)
+                given = yield Step(partial(self._assign, names, ahead, clock), writes=True)
                 if None in given:
-                    refused = yield from self._refusal(now)
+                    refused = yield from self._refusal(clock)
                 if refused is not None:  # another process may have served some meanwhile
                     later = yield Step(partial(self.known, names), writes=False)
                     given = [one or other for one, other in zip(given, later, strict=True)]
@@ -111,7 +111,8 @@ class Handing:
         if held:
             self._storage.release(self._key, [lease.id for lease in held])
 
-    def _assign(self, units: list[str], ahead: int, now: int) -> Sequence[Assigned | None]:
+    def _assign(self, units: list[str], ahead: int, clock: Clock) -> Sequence[Assigned | None]:
+        now = clock()
         with self._lock:  # who comes meanwhile takes positions of its own
             held, self._held = self._held, ()
         leases = held
@@ -125,11 +126,14 @@ class Handing:
                 self._held += leases
         return handed.assigned
 
-    def _refusal(self, now: int) -> Steps[SteadyArmError | Soon | None]:
+    def _refusal(self, clock: Clock) -> Steps[SteadyArmError | Soon | None]:
         """Why there are no positions; None if there are some."""
-        refused = yield from open_segment(self._storage, self._key, self._settings, now)
+        refused = yield from open_segment(self._storage, self._key, self._settings, clock)
         if refused is None:
             return None
-        ends = now + LEASED + microseconds(PATIENCE)
-        soon = yield Step(partial(in_flight, self._storage, self._key, ends), writes=False)
-        return Soon(refused) if soon else refused
+
+        def soon() -> bool:
+            ends = clock() + LEASED + microseconds(PATIENCE)
+            return in_flight(self._storage, self._key, ends)
+
+        return Soon(refused) if (yield Step(soon, writes=False)) else refused

@@ -291,7 +291,7 @@ def test_a_segment_that_was_superseded_before_its_first_position_still_ends() ->
     ):
         given.append(live.ask(f"u{len(given)}"))
     # Another process opens the next one, and has no position yet.
-    run(open_segment(live.storage, live.key, live.settings, live.now()))
+    run(open_segment(live.storage, live.key, live.settings, live.now))
     for answer in given:
         live.tell(answer, 1.0)
     carried = live.storage.snapshot(live.key).segments[-1][0]

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from math import inf
 from typing import Any, Literal, TypeVar
@@ -159,14 +159,14 @@ class Live:
 
         What they were given meanwhile is told by who wrote it, as new.
         """
-        experiment = self.experiment
+        experiment, asked = self.experiment, time.monotonic() - waited
 
-        def look() -> tuple[datetime, list[LiveAssignment | None]]:
-            return moment(experiment.now()), experiment.known(units)
+        def look() -> list[LiveAssignment | None]:
+            before = moment(experiment.now()) - timedelta(seconds=time.monotonic() - asked)
+            found = experiment.known(units)
+            return [None if one is None or one.created >= before else one for one in found]
 
-        now, found = await self._service.look_up(look)
-        before = now - timedelta(seconds=waited)
-        return [None if one is None or one.created >= before else one for one in found]
+        return await self._service.look_up(look)
 
     async def _assign(self, units: Sequence[str | None]) -> Sequence[Asked]:
         """Variants for a batch; what it leases beyond serves the next ones."""
