@@ -150,3 +150,14 @@ def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_pa
     assert not live.recommend().sure
     assert "not healthy, do not decide yet" in look_at(live).headline
     assert found.verdict.startswith("Not healthy: do not decide yet.")
+
+
+def test_excluded_rows_are_left_out_and_counted(tmp_path: Path) -> None:
+    test = unequal(PLAIN)
+    for row in test.storage.log(test.key)[::40]:
+        test.exclude(unit=row.unit, reason="bots")
+    found = sa.analyze(test.export(tmp_path / "log.csv"))
+    assert (found.rows, found.rewards) == (1170, 1170)
+    assert "30 rows were excluded by hand and left out." in found.notes
+    assert found.health.status == "ok"
+    assert found.recommended == test.recommend().name

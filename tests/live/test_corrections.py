@@ -73,7 +73,7 @@ def same_verdict(one: sa.Experiment, other: sa.Experiment) -> None:
     np.testing.assert_array_equal(one.drift().estimates, other.drift().estimates)
 
 
-@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.GBAI()], ids=lambda p: p.name)
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE()], ids=lambda p: p.name)
 def test_without_the_bot_the_verdict_is_that_of_a_test_without_it(policy: Any) -> None:
     live = played(policy=policy)
     assert live.recommend().name == "C"
@@ -198,9 +198,4 @@ def test_exports_bring_corrections_along(ending: str, tmp_path: Path) -> None:
     (entry,) = [e for e in copy.corrections() if e.action == "visits.excluded"]
     assert entry.detail["imported"] == out.entry != entry.id
     assert copy.include(entry.id, reason="again").assignments == 20
-    if ending == "csv":
-        found = sa.analyze(log, missing="drop")
-        assert (found.rows, found.recommended) == (180, "B")
-        assert "20 rows were excluded by hand and left out." in found.notes
-        assert found.health.status != "fail"
     copy.close()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from steadyarm.storages.base import Storage
-from steadyarm.storages.checks import CHECKS, Open, access, run_checks
+from steadyarm.storages.changes import Change, Corrected, Correction
+from steadyarm.storages.checks import CHECKS, Open, access, correcting, run_checks
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import (
     DaySums,
     Decision,
     Event,
+    ExperimentRecord,
+    ExperimentState,
     Handed,
     Lease,
     Outcome,
@@ -146,6 +150,46 @@ class Anonymous(MemoryStorage):
 def test_checks_of_access_notice(broken: type[Storage]) -> None:
     def check_all() -> None:
         for check in access.CHECKS:
+            check(_always(broken))
+
+    with pytest.raises(AssertionError):
+        check_all()
+
+
+class Forgetful(MemoryStorage):
+    def corrections(self, key: int, *rest: Any, **more: Any) -> list[Correction]:
+        return []
+
+
+class StillCounting(MemoryStorage):
+    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
+        days, sums = self._books[key].days, self._books[key].sums
+        kept = deepcopy((days, sums))
+        done = super().correct(key, change, now=now, by=by)
+        self._books[key].days, self._books[key].sums = kept
+        return done
+
+
+class StillNamed(MemoryStorage):
+    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
+        rows = dict(self._books[key].rows)
+        done = super().correct(key, change, now=now, by=by)
+        if change.kind == "erase":
+            self._books[key].rows = rows
+        return done
+
+
+class MovesInSecret(MemoryStorage):
+    def move(
+        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
+    ) -> ExperimentRecord:
+        return super().move(key, to, now=now)
+
+
+@pytest.mark.parametrize("broken", [Forgetful, StillCounting, StillNamed, MovesInSecret])
+def test_checks_of_corrections_notice(broken: type[Storage]) -> None:
+    def check_all() -> None:
+        for check in correcting.CHECKS:
             check(_always(broken))
 
     with pytest.raises(AssertionError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -59,6 +59,9 @@ from steadyarm.storages.sql.summing import More, Place, add
 
 __all__ = ["correct", "corrected_segments", "list_corrections", "restore_trace"]
 
+ROWS = 20_000  # assignments in one statement; all in one would take a minute
+Page = tuple[int, int]  # numbers above the first, up to the second
+
 NAMED = (
     select(experiments.c.name, experiments.c.state)
     .where(experiments.c.key == bindparam("key"))
@@ -70,6 +73,9 @@ HOLD = (
     .where(segments.c.key == bindparam("key"), segments.c.closed.is_(None))
     .order_by(segments.c.index)
     .with_for_update()
+)
+CLOSED = select(segments.c.index).where(
+    segments.c.key == bindparam("key"), segments.c.closed.is_not(None)
 )
 PAGE = (
     select(corrections)
@@ -112,20 +118,24 @@ def correct(
         connection.execute(HOLD, {"key": key}).all()
     entry = reserve(connection)
     if change.target is not None:
-        touched, more = 1, _one_reward(connection, key, sticky, change, entry)
+        touched, segments_touched, more = 1, *_one_reward(connection, key, sticky, change, entry)
+    elif change.kind == "erase":
+        touched, segments_touched, more = _erase(connection, key, change, entry), set[int](), {}
     else:
         touched, more = _many(connection, key, change, entry)
+        segments_touched = {segment for segment, _, _ in more}
     note(connection, now, by, change.action, found.name, change.detail(touched), id=entry)
     add(connection, key, shard, more)
-    if change.kind != "erase":
-        _remember(connection, key, _closed_segments(connection, key, entry))
+    if segments_touched:
+        closed = connection.execute(CLOSED, {"key": key}).scalars()
+        _remember(connection, key, segments_touched.intersection(closed))
     return Corrected(entry, touched)
 
 
 def _one_reward(
     connection: Connection, key: int, sticky: bool, change: Change, entry: int
-) -> dict[Place, More]:
-    """Void or correct a reward; what that adds to the sums."""
+) -> tuple[set[int], dict[Place, More]]:
+    """Void or correct a reward; which segment that touches, and what it adds to the sums."""
     assert change.target is not None
     (there,) = by_targets(connection, key, sticky, [change.target])
     row, before, after = before_and_after(change, None if there is None else log_row(there))
@@ -135,59 +145,85 @@ def _one_reward(
     else:
         connection.execute(update(rewards).where(*this).values(reward=after))
     index = place_of(row.number)[0]
-    is_closed = select(segments.c.closed.is_not(None)).where(
-        segments.c.key == key, segments.c.index == index
-    )
-    closed = bool(connection.execute(is_closed).scalar_one())
+    closed = index in set(connection.execute(CLOSED, {"key": key}).scalars())
     made = Correction(entry, row.number, change.kind, before, after, closed)
     connection.execute(TRACE, _row(key, made))
     if row.excluded is not None:  # it counts nowhere
-        return {}
+        return {index}, {}
     more = More()
     more.tell(before, -1)
     if after is None and row.rewarded is not None:
         more.waited = -waited_between(row.created, row.rewarded)
     elif after is not None:
         more.tell(after)
-    return {(index, row.arm, day_of(row.created)): more}
+    return {index}, {(index, row.arm, day_of(row.created)): more}
+
+
+def _erase(connection: Connection, key: int, change: Change, entry: int) -> int:
+    """Give a unit another name; how many assignments it has."""
+    mine, numbers, name = assignments.c.key == key, assignments.c.number, pseudonym()
+    theirs, touched = and_(mine, assignments.c.unit == change.unit), 0
+    for page in _pages(connection, numbers, theirs):
+        here = _within(numbers, page)
+        renamed = update(assignments).where(theirs, here).values(unit=name)
+        touched += connection.execute(renamed).rowcount
+        this = and_(mine, here, assignments.c.unit == name)
+        _keep_trace(connection, this, entry, "erase", null(), null())
+    check_found(change, touched, known=False)
+    return touched
 
 
 def _many(
     connection: Connection, key: int, change: Change, entry: int
 ) -> tuple[int, dict[Place, More]]:
-    """Exclude, include or erase; how many assignments that touched, and what it adds to sums."""
-    mine = assignments.c.key == key
-    out, back = assignments.c.excluded == entry, assignments.c.excluded == change.entry
-    theirs = and_(mine, assignments.c.unit == change.unit)
-    if change.kind == "erase":
-        name = pseudonym()
-        result = connection.execute(update(assignments).where(theirs).values(unit=name))
-        touched = result.rowcount
-        check_found(change, touched, known=False)
-        renamed = and_(mine, assignments.c.unit == name)
-        _keep_trace(connection, renamed, entry, "erase", null(), null())
-        return touched, {}
+    """Exclude or include; how many assignments that touches, and what it adds to the sums."""
+    mine, numbers, excluded = assignments.c.key == key, assignments.c.number, assignments.c.excluded
+    found: defaultdict[Place, More] = defaultdict(More)
+    touched, known = 0, False
     if change.kind == "include":
-        once = select(corrections.c.number).where(
-            corrections.c.key == key, corrections.c.entry == change.entry
-        )
-        excluded = and_(mine, assignments.c.number.in_(once), back)
-        _keep_trace(connection, excluded, entry, "include", null(), rewards.c.reward)
-        result = connection.execute(update(assignments).where(excluded).values(excluded=None))
-        touched = result.rowcount
+        once = and_(corrections.c.key == key, corrections.c.entry == change.entry)
+        for page in _pages(connection, corrections.c.number, once):
+            these = and_(mine, excluded == change.entry, _within(numbers, page))
+            _keep_trace(connection, these, entry, "include", null(), rewards.c.reward)
+            counting = update(assignments).where(these).values(excluded=None)
+            touched += connection.execute(counting).rowcount
+            _add_sums(connection, key, entry, page, -1, found)
         check_found(change, touched, known=True)
-        return touched, _sums(connection, key, entry, -1)
-    which = theirs
+        return touched, found
+    which = within = and_(mine, assignments.c.unit == change.unit)
     if change.unit is None:
-        created = assignments.c.created
-        which = and_(mine, created >= change.since, created < change.until)
-    free = assignments.c.excluded.is_(None)
-    result = connection.execute(update(assignments).where(which, free).values(excluded=entry))
-    touched = result.rowcount
-    known = bool(touched) or bool(connection.execute(select(1).where(which).limit(1)).first())
+        created, which = assignments.c.created, mine
+        within = and_(mine, created >= change.since, created < change.until)
+    for page in _pages(connection, numbers, which):
+        known, here = True, _within(numbers, page)
+        leaving = update(assignments).where(within, excluded.is_(None), here)
+        # First, since others may report further visits from a lease meanwhile.
+        if count := connection.execute(leaving.values(excluded=entry)).rowcount:
+            touched += count
+            these = and_(mine, excluded == entry, here)
+            _keep_trace(connection, these, entry, "exclude", rewards.c.reward, null())
+            _add_sums(connection, key, entry, page, 1, found)
     check_found(change, touched, known)
-    _keep_trace(connection, and_(which, out), entry, "exclude", rewards.c.reward, null())
-    return touched, _sums(connection, key, entry, 1)
+    return touched, found
+
+
+def _pages(
+    connection: Connection, numbers: ColumnElement[int], which: ColumnElement[bool]
+) -> Iterator[Page]:
+    """Ranges of numbers, each with so many rows that a statement on it is short."""
+    after = -1
+    while True:
+        next_ones = select(numbers.label("number")).where(which, numbers > after)
+        few = next_ones.order_by(numbers).limit(ROWS).subquery()
+        last = connection.execute(select(func.max(few.c.number))).scalar()
+        if last is None:
+            return
+        yield after, int(last)
+        after = int(last)
+
+
+def _within(numbers: ColumnElement[int], page: Page) -> ColumnElement[bool]:
+    return and_(numbers > page[0], numbers <= page[1])
 
 
 def _keep_trace(
@@ -217,8 +253,15 @@ def _keep_trace(
     connection.execute(insert(corrections).from_select(list(values), chosen))
 
 
-def _sums(connection: Connection, key: int, entry: int, sign: int) -> dict[Place, More]:
-    """What leaves the sums (sign 1), or comes back (-1), by segment, arm and day."""
+def _add_sums(
+    connection: Connection,
+    key: int,
+    entry: int,
+    page: Page,
+    sign: int,
+    found: defaultdict[Place, More],
+) -> None:
+    """Add what leaves the sums (sign 1), or comes back (-1), by segment, arm and day."""
     at = func.coalesce(rewards.c.at, rewards.c.created)
     waited = case((at > assignments.c.created, (at - assignments.c.created) // 1000), else_=0)
     place = (
@@ -232,28 +275,21 @@ def _sums(connection: Connection, key: int, entry: int, sign: int) -> dict[Place
     values = (
         select(*place, rewards.c.reward, func.count(), func.sum(waited))
         .select_from(corrections.join(_with_rewards, traced))
-        .where(corrections.c.key == key, corrections.c.entry == entry)
+        .where(
+            corrections.c.key == key,
+            corrections.c.entry == entry,
+            _within(corrections.c.number, page),
+            assignments.c.key == key,  # as if the join did not say so, for the server's plan
+            _within(assignments.c.number, page),
+        )
         .group_by(*place, rewards.c.reward)
-        .execution_options(yield_per=10_000)
     )
-    found: defaultdict[Place, More] = defaultdict(More)
     for segment, arm, day, reward, times, milliseconds in connection.execute(values):
         more = found[int(segment), arm, int(day)]
         more.excluded += sign * times
         if reward is not None:
             more.tell(reward, -sign * times)
             more.waited -= sign * int(milliseconds)
-    return found
-
-
-def _closed_segments(connection: Connection, key: int, entry: int) -> Iterable[int]:
-    """Segments that had been handed to the policy before an entry corrected them."""
-    touched = (
-        select(corrections.c.number // POSITIONS)
-        .where(corrections.c.key == key, corrections.c.entry == entry, corrections.c.closed)
-        .distinct()
-    )
-    return map(int, connection.execute(touched).scalars())
 
 
 def _remember(connection: Connection, key: int, indices: Iterable[int]) -> None:
