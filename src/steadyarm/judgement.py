@@ -175,6 +175,11 @@ class Judgement:
         # A policy that ends without a single round recommends all the same.
         if not self.pieces and self.policy.next_segment(self.state) is None:
             return
+        if not self.pieces and self.excluded:
+            raise RewardsPendingError(
+                f"all {self.excluded:,} visits so far were excluded, so there is nothing to "
+                "recommend from."
+            )
         if self.ended:
             raise RewardsPendingError(
                 "the test has ended without a single reward, so there is nothing to recommend from."
@@ -252,6 +257,8 @@ class Judgement:
 
         Rewards that may still come are not missing yet: those of mature visits are counted.
         """
+        if not self.pieces and self.excluded:
+            raise RewardsPendingError(f"all {self.excluded:,} visits so far were excluded.")
         if not self.pieces:
             raise RewardsPendingError("nothing has been assigned yet; ask() first.")
         report = health_report(

@@ -199,3 +199,16 @@ def test_exports_bring_corrections_along(ending: str, tmp_path: Path) -> None:
     assert entry.detail["imported"] == out.entry != entry.id
     assert copy.include(entry.id, reason="again").assignments == 20
     copy.close()
+
+
+def test_a_test_of_which_all_is_excluded_says_so() -> None:
+    live = played(visits=30)
+    done = live.exclude(since=0, until=live.now(), reason="a rehearsal")
+    assert done.assignments == 30
+    for look in (live.recommend, live.health):
+        with pytest.raises(sa.RewardsPendingError, match="all 30 visits so far were excluded"):
+            look()
+    assert (look_at(live).verdict, look_at(live).shares) == (None, None)
+    assert live.replay().agrees
+    live.tell(live.ask("the first"), 1.0)
+    assert live.status().told == 1

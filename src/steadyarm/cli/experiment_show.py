@@ -85,7 +85,8 @@ def print_experiment(experiment: Experiment) -> None:
     )
     print(
         f"{handed:,} of {status.budget:,} handed out ({100 * handed // status.budget} %), "
-        f"{told:,} rewards recorded, {handed - told:,} pending or missing"
+        f"{told:,} rewards recorded, {handed - told - status.excluded:,} pending or missing"
+        + (f", {status.excluded:,} excluded" if status.excluded else "")
     )
     print(_segments(status))
     print(_rules(settings))
