@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -97,23 +100,65 @@ def test_the_time_of_an_sqlite_file_is_that_of_who_keeps_it(
     storage = open_storage(f"sqlite:///{tmp_path}/live.db")
     assert isinstance(storage, SQLStorage)
     database = storage._database
-    up = [100.0]
+    up, wrong = [100.0], {"fast": 3.0 * HOURS, "right": 0.0}
 
-    def clock(wall: float, boot: str = "first") -> StorageClock:
-        return StorageClock(database, lambda: wall, lambda: Boot(up[0], boot))
+    def clock(name: str, boot: str = "first") -> StorageClock:
+        return StorageClock(
+            database, lambda: START + up[0] + wrong[name], lambda: Boot(up[0], boot)
+        )
 
-    right, fast = clock(START), clock(START + 3 * HOURS)
-    assert abs(right.now() - START * 1e6) < 1e6
+    def off(clock: StorageClock) -> float:
+        return clock.now() / 1e6 - START - up[0]
+
+    right, fast = clock("right"), clock("fast")
+    assert abs(off(right)) < 1
     database.write(right.keep)
-    up[0] += 30
-    assert abs(fast.now() - (START + 30) * 1e6) < 1e6, "a clock that is ahead was believed"
-    assert "10770.0 s ahead of that of the storage" in caplog.text
-    assert abs(clock(START + 30.5).now() - (START + 30.5) * 1e6) < 1e5, "half a second is no matter"
-    assert abs(clock(START + 9e4, "second").now() - (START + 9e4) * 1e6) < 1e6, (
-        "the machine restarted"
-    )
-    up[0] += 61
-    assert abs(fast.now() - (START + 3 * HOURS) * 1e6) < 1e6, "nobody has kept the time since"
+    assert abs(off(fast)) < 1, "a clock that is ahead was believed"
+    assert "10800.0 s ahead of that of the storage" in caplog.text
+    up[0] += 55
+    database.write(fast.keep)  # it is not his to say what time it is
+    assert abs(off(fast)) < 1
+    assert abs(off(clock("fast", boot="second")) - 3 * HOURS) < 1, "the machine restarted"
+    up[0] += 6
+    assert abs(off(fast) - 3 * HOURS) < 1, "nobody has kept the time for a minute"
+    database.write(fast.keep)
+    wrong["fast"] = 0.0
+    assert abs(off(fast)) < 1, "the clock of the machine was set, and it is not followed"
+    assert "was set by -10800.0 s" in caplog.text
+    database.write(fast.keep)
+    wrong["right"] = 0.4
+    assert abs(off(clock("right")) - 0.4) < 0.1, "half a second is no matter"
+    storage.close()
+
+
+def test_slow_reads_and_many_writers_leave_the_time_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading the mark may take long; the time does not drift by that, and nobody waits."""
+    monkeypatch.setitem(clocks.RELOAD, "sqlite", 0.0)
+    monkeypatch.setattr(clocks, "FRESH", 0.0)
+    storage = open_storage(f"sqlite:///{tmp_path}/live.db")
+    assert isinstance(storage, SQLStorage)
+    database, look = storage._database, storage._database.look
+    storage.now()
+
+    def slow(work: Callable[[Any], Any]) -> Any:
+        found = look(work)
+        time.sleep(0.4)
+        return found
+
+    monkeypatch.setattr(database, "look", slow)
+    for _ in range(3):
+        storage.now()
+        database.write(storage._clock.keep)
+    assert abs(storage.now() - time.time() * 1e6) < 2e5
+    looking = Thread(target=storage.now)
+    looking.start()
+    time.sleep(0.1)
+    began = time.monotonic()
+    storage.now()
+    assert time.monotonic() - began < 0.2
+    looking.join()
     storage.close()
 
 

@@ -132,7 +132,7 @@ def happened(
     at = now
     if len(event) == 3:
         at = min(event[2], now)
-        if at < created - SKEW:
+        if at < min(created, now) - SKEW:  # the clock may have been set back meanwhile
             return "early"
     at = max(at, created)
     if window is not None and (at - created > window or now - created > window + grace):

@@ -3,11 +3,12 @@
 PostgreSQL has a clock of its own, on its own machine; it is asked now and then, and the time
 between is counted by the steady clock of this machine, which no one sets.
 
-An SQLite file has no clock, but all of its processes run on one machine and share the machine's
-uptime. The mark "clock" says which time of day belongs to which uptime; a process that writes keeps
-it fresh. A process whose time of day does not fit the mark has another clock than the others (or
-somebody has set the machine's), so it goes by the mark. Where nobody has kept the mark for a
-minute, or after a restart of the machine, whoever comes next says what time it is.
+An SQLite file has no clock, but all of its processes run on one machine and share its uptime. The
+mark "clock" says at which time of day the machine was started, as those who write see it: their
+time of day less the uptime. Where a process sees another one by more than a second, its clock is
+not that of the others, so it goes by the mark and does not write it. A process that sees its own
+change knows that somebody has set the machine's clock, and writes the new one. Where nobody has
+written for a minute, or after a restart of the machine, whoever comes next says what time it is.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ SECOND = 1_000_000
 TOLD = SECOND  # from which difference on a process is told that its clock is wrong
 RELOAD = {"sqlite": 1.0, "postgresql": 10.0}  # seconds between two looks at the storage's clock
 FRESH, STALE = 5.0, 60.0  # seconds: when the mark is written again, and when it counts no more
+SLOW = 1.0  # seconds after which an answer of PostgreSQL does not say what time it is
+CLOSE = 0.05  # seconds in which two clocks are read together
 UPTIME, BOOT = Path("/proc/uptime"), Path("/proc/sys/kernel/random/boot_id")
 MARK = "clock"
 
@@ -70,63 +73,96 @@ class Clock:
         boot: Callable[[], Boot | None] | None = None,
     ) -> None:
         self._database, self._wall, self._boot = database, wall, boot or _boot
-        self._lock = Lock()
-        self._offset = 0  # microseconds that the storage's clock is ahead of `_steady`
-        self._looked = float("-inf")
-        self._written = float("-inf")
+        self._turn = Lock()
+        self._ahead: int | None = None  # microseconds that the storage is ahead of `_steady`
+        self._looked = self._written = float("-inf")
+        self._started: int | None = None  # when this process thinks that the machine was started
+        self._mine = True  # whether this process and the storage agree
         self._told = False
 
     def now(self) -> int:
-        """Microseconds since 1970."""
-        steady = _steady()
-        with self._lock:
-            if steady - self._looked >= RELOAD[self._database.engine.dialect.name]:
-                self._offset = self._look() - round(_steady() * SECOND)
-                self._looked = steady
-            return self._offset + round(_steady() * SECOND)
+        """Microseconds since 1970; who asks while another thread looks does not wait for it."""
+        due = _steady() - self._looked >= RELOAD[self._database.engine.dialect.name]
+        if due and self._turn.acquire(blocking=self._ahead is None):
+            try:
+                self._look()
+                self._looked = _steady()
+            finally:
+                self._turn.release()
+        assert self._ahead is not None
+        return self._ahead + round(_steady() * SECOND)
 
     def keep(self, connection: Connection) -> None:
         """Write the mark of SQLite again, if it is time, in a transaction that writes anyway."""
-        if not self._database.sqlite or _steady() - self._written < FRESH:
+        if not self._database.sqlite or not self._mine or self._started is None:
             return
-        if (boot := self._boot()) is None:
+        if _steady() - self._written < FRESH or (boot := self._boot()) is None:
             return
-        now = self.now()
         note = json.dumps({"boot": boot.id, "uptime": boot.uptime})
-        connection.execute(WRITE, {"name": MARK, "value": now, "note": note})
+        connection.execute(WRITE, {"name": MARK, "value": self._started, "note": note})
         self._written = _steady()
 
-    def _look(self) -> int:
-        own = round(self._wall() * SECOND)
+    def _look(self) -> None:
+        """Compare the clock of this process with the storage's, and go by that one."""
         if self._database.sqlite:
-            now = self._database.look(self._marked)
-        else:
+            self._read_mark()
+            return
+        before = _steady()
+        theirs = int(self._database.look(_asked))
+        waited = _steady() - before
+        if waited > SLOW and self._ahead is not None:
+            return  # the answer was under way for too long to say what time it is
+        self._compare(round(self._wall() * SECOND), theirs + round(waited / 2 * SECOND))
+
+    def _read_mark(self) -> None:
+        row = self._database.look(lambda c: c.execute(READ).one_or_none())
+        boot, own, up = self._together()
+        if boot is None:
+            self._compare(own, own)
+            return
+        started, before = own - up, self._started
+        self._started = started
+        if before is not None and abs(started - before) > TOLD:
+            log.warning(
+                "the clock of this machine was set by %+.1f s; times of the storage %s follow it.",
+                (started - before) / SECOND,
+                self._database.shown,
+            )
+            self._written = float("-inf")
+            row = None
+        theirs = _marked(row, boot)
+        agreed = started if theirs is None or abs(theirs - started) <= TOLD else theirs
+        self._compare(own, agreed + up)
+
+    def _together(self) -> tuple[Boot | None, int, int]:
+        """Time of day and uptime in microseconds, read at one moment."""
+        while True:
             before = _steady()
-            now = int(self._database.look(_asked))
-            own += round((_steady() - before) * SECOND)
-        wrong = abs(own - now) > TOLD
-        if wrong and not self._told:
+            boot, own = self._boot(), round(self._wall() * SECOND)
+            if boot is None or _steady() - before < CLOSE:
+                return boot, own, 0 if boot is None else round(boot.uptime * SECOND)
+
+    def _compare(self, own: int, theirs: int) -> None:
+        self._mine = abs(own - theirs) <= TOLD
+        if not self._mine and not self._told:
             log.warning(
                 "the clock of this process is %.1f s %s that of the storage %s; the storage's "
                 "counts. Set this machine's clock, with NTP.",
-                abs(own - now) / SECOND,
-                "ahead of" if own > now else "behind",
+                abs(own - theirs) / SECOND,
+                "ahead of" if own > theirs else "behind",
                 self._database.shown,
             )
-        self._told = wrong
-        return now if wrong else own
+        self._told = not self._mine
+        self._ahead = (own if self._mine else theirs) - round(_steady() * SECOND)
 
-    def _marked(self, connection: Connection) -> int:
-        """The time by the mark; by the clock of this process if there is none that counts."""
-        own, boot = round(self._wall() * SECOND), self._boot()
-        row = connection.execute(READ).one_or_none()
-        if row is None or boot is None:
-            return own
-        note = json.loads(row.note)
-        age = boot.uptime - float(note["uptime"])
-        if note["boot"] != boot.id or not 0 <= age < STALE:
-            return own
-        return int(row.value) + round(age * SECOND)
+
+def _marked(row: Any, boot: Boot) -> int | None:
+    """When the machine was started, by a mark that counts; None if it does not."""
+    if row is None:
+        return None
+    note = json.loads(row.note)
+    fresh = note["boot"] == boot.id and 0 <= boot.uptime - float(note["uptime"]) < STALE
+    return int(row.value) if fresh else None
 
 
 def _asked(connection: Connection) -> Any:
