@@ -262,6 +262,7 @@ ROUTES: tuple[Route, ...] = (
         {201: give.CorrectedAnswer},
         body=take.NewCorrection,
         errors=(409,),
+        long=True,
     ),
     Route(
         "GET",

@@ -115,14 +115,14 @@ class SQLStorage(Storage):
 
         return self._database.read(checked)
 
-    def _write(self, work: Callable[[Connection], T]) -> T:
+    def _write(self, work: Callable[[Connection], T], seconds: float | None = None) -> T:
         """Write what traffic brings, and now and then what time it is."""
 
         def kept(connection: Connection) -> T:
             self._clock.keep(connection)
             return work(connection)
 
-        return self._database.write(kept)
+        return self._database.write(kept, seconds=seconds)
 
     def _facts(self, connection: Connection, key: int) -> Facts:
         if key not in self._known:
@@ -270,7 +270,8 @@ class SQLStorage(Storage):
             sticky = self._facts(connection, key).sticky
             return correcting.correct(connection, key, sticky, shard, change, now, by)
 
-        return self._write(work)
+        # A reward is corrected in a moment; a unit or a period may have a million visits.
+        return self._write(work, inf if change.target is None else None)
 
     def corrections(
         self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
