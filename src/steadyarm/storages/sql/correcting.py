@@ -57,7 +57,13 @@ from steadyarm.storages.sql.schema import (
 )
 from steadyarm.storages.sql.summing import More, Place, add
 
-__all__ = ["correct", "corrected_segments", "list_corrections", "restore_trace"]
+__all__ = [
+    "correct",
+    "corrected_segments",
+    "forget_corrected",
+    "list_corrections",
+    "restore_trace",
+]
 
 ROWS = 20_000  # assignments in one statement; all in one would take a minute
 Page = tuple[int, int]  # numbers above the first, up to the second
@@ -312,6 +318,11 @@ def corrected_segments(connection: Connection, key: int) -> tuple[int, ...]:
     """Indices of the segments that were corrected after they were handed to the policy."""
     note_of = connection.execute(MARK, {"mark": _mark(key)}).scalar()
     return () if note_of is None else tuple(json.loads(note_of))
+
+
+def forget_corrected(connection: Connection, key: int) -> None:
+    """Remove what is remembered of an experiment that is deleted."""
+    connection.execute(delete(marks).where(marks.c.name == _mark(key)))
 
 
 def list_corrections(

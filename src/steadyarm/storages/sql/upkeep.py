@@ -35,6 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from steadyarm.errors import SteadyArmError, StorageError
 from steadyarm.storages.records import POSITIONS, Pruned
 from steadyarm.storages.sql import places
+from steadyarm.storages.sql.correcting import forget_corrected
 from steadyarm.storages.sql.engine import DAMAGED, HINTS, Database
 from steadyarm.storages.sql.places import NEVER
 from steadyarm.storages.sql.schema import (
@@ -241,6 +242,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
     for key in old.keys() | database.read(lambda c: set(c.execute(gone).scalars())):
         for table in OWNED:
             _delete(database, table, key)
+        database.write(partial(forget_corrected, key=key))
     return Pruned(given_back, rows, signed_in, tuple(old.values()))
 
 
