@@ -321,12 +321,16 @@ class Experiment:
 
     def refreshing(self) -> Steps[None]:
         """The steps of `refresh`."""
-        return close_finished(self.storage, self.key, self.settings, self.now)
+        return close_finished(self.storage, self.key, self.settings, self._closing_time)
 
     @property
     def due(self) -> bool:
         """Whether `refresh` has something to do; cheap."""
-        return is_due(self.storage, self.key, self.settings, self.now())
+        return is_due(self.storage, self.key, self.settings, self._closing_time())
+
+    def _closing_time(self) -> int:
+        """The time by which windows close; never where the clock of a simulation is not given."""
+        return 0 if self._simulated and self._clock is None else self.now()
 
     def _target(self, target: str) -> Target:
         """What an assignment's id says, or the unit."""

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
+from steadyarm.service.service import Arrived
 from steadyarm.storages import open_storage
+from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.sql import clock as clocks
 from steadyarm.storages.sql.clock import Boot
 from steadyarm.storages.sql.clock import Clock as StorageClock
@@ -91,6 +93,24 @@ def test_a_wrong_clock_closes_no_windows(tmp_path: Path, caplog: pytest.LogCaptu
     assert live.tell_many((one, 1.0) for one in given) == ["stored"] * 40
     for one in (live, fast):
         one.close()
+
+
+def test_who_comes_without_the_clock_of_a_simulation_closes_no_windows() -> None:
+    clock, storage = Clock(), MemoryStorage()
+    live = create(storage=storage, clock=clock, reward_window="1h", missing="zero", budget=8)
+    given = [live.ask(f"u{i}") for i in range(8)]
+    other = sa.load_experiment("test", storage)
+    other.refresh()
+    assert other.status().observed == 0
+    assert live.tell_many((one, 1.0) for one in given) == ["stored"] * 8
+
+
+def test_a_reward_does_not_become_late_by_waiting_in_the_service() -> None:
+    minute = timedelta(minutes=1)
+    for at, told in ((None, minute), (minute, 2 * minute), (17, 17)):
+        arrived = Arrived(("u", 1.0, at), at=100.0)
+        assert arrived.told(160.0) == ("u", 1.0, told)
+    assert Arrived(("u", 1.0), at=100.0).told(100.5) == ("u", 1.0)
 
 
 def test_the_time_of_an_sqlite_file_is_that_of_who_keeps_it(

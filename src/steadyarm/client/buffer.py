@@ -31,7 +31,7 @@ from steadyarm.errors import (
 )
 from steadyarm.validation import whole_number
 
-__all__ = ["Kept", "RewardBuffer", "Told", "time_text"]
+__all__ = ["Kept", "RewardBuffer", "Told"]
 
 log = logging.getLogger("steadyarm.client")
 
@@ -68,7 +68,11 @@ class Told:
 
     def to_dict(self) -> dict[str, str | float]:
         """As the service takes it."""
-        return {self.kind: self.target, "reward": self.reward, "at": time_text(self.at)}
+        return {
+            self.kind: self.target,
+            "reward": self.reward,
+            "at": datetime.fromtimestamp(self.at, UTC).isoformat(),
+        }
 
 
 @dataclass(frozen=True)
@@ -280,11 +284,6 @@ class RewardBuffer:
         except sqlite3.Error as error:
             kind = _FullError if _code(error) in FULL else StorageError
             raise kind(f"the file of kept rewards {self.path} cannot be used: {error}.") from None
-
-
-def time_text(seconds: float) -> str:
-    """A time as the service reads it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -9,7 +9,7 @@ from functools import partial
 from threading import Event, Lock, Thread
 from typing import TypeVar
 
-from steadyarm.client.buffer import Kept, RewardBuffer, Told, time_text
+from steadyarm.client.buffer import Kept, RewardBuffer, Told
 from steadyarm.client.forks import forget_after_fork
 from steadyarm.client.problems import ServiceDownError, TooLargeError
 from steadyarm.client.reading import Outcome, outcome_in, results_in, understood
@@ -37,9 +37,12 @@ def send_rewards(
 def _send(
     transport: Transport, experiment: str, rewards: Sequence[Told]
 ) -> list[Outcome | SteadyArmError]:
-    body = {"rewards": [told.to_dict() for told in rewards], "sent": time_text(time.time())}
+    body = {"rewards": [told.to_dict() for told in rewards]}
     answer = transport.call(
-        "POST", "experiments", experiment, "rewards:batch", body=body, within=PATIENCE
+        *("POST", "experiments", experiment, "rewards:batch"),
+        body=body,
+        within=PATIENCE,
+        stamped=True,
     )
     found = understood(results_in, answer, "rewards", len(rewards))
     return [one if isinstance(one, SteadyArmError) else outcome_in(one) for one in found]

@@ -141,7 +141,7 @@ def status_in(answer: Mapping[str, Any]) -> Status:
         leased=answer["leased"],
         arms=None if indices is None else tuple(indices.values()),
         others=others,
-        excluded=answer["totals"].get("excluded", 0),
+        excluded=answer.get("totals", {}).get("excluded", 0),
     )
 
 

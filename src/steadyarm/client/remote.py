@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadyarm.answers import At, LiveAssignment, Reported, Status
-from steadyarm.client.buffer import Told, time_text
+from steadyarm.client.buffer import Told
 from steadyarm.client.delivery import BATCH, in_halves, send_rewards
 from steadyarm.client.fallback import Fallback, UnitsOutside
 from steadyarm.client.problems import TooLargeError
@@ -228,8 +227,8 @@ class RemoteExperiment:
 
     def _tell_one(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
         (told,) = rewards
-        body = told.to_dict() | {"sent": time_text(time.time())}
-        return [understood(outcome_in, self.call("POST", "rewards", body=body))]
+        answer = self.call("POST", "rewards", body=told.to_dict(), stamped=True)
+        return [understood(outcome_in, answer)]
 
     def _tell_part(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
         return send_rewards(self.client.transport, self.name, rewards)

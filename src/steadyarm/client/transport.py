@@ -79,21 +79,25 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         within: float | None = None,
         repeatable: bool = True,
+        stamped: bool = False,
     ) -> tuple[int, Any]:
         """Status and content of a good answer; raises the error that another one means.
 
         within : seconds in all, `timeout` by default
+        stamped : the body, a mapping, says when it was sent, anew at every try
         repeatable : False if doing it twice differs from once; then it is only tried again if
             there was no connection, for a request that was sent may have been heard
         """
         if self._pool.is_closed:
             raise ServiceError("this client was closed; make another one.")
-        content = None if body is None else encoded(body)
+        content = None if body is None or stamped else encoded(body)
         deadline = time.monotonic() + (within or self.timeout)
         for attempt in range(self.retries + 1):
             left = max(deadline - time.monotonic(), 0.001)
             last = attempt == self.retries
             wanted, unsent = 0.0, False
+            if stamped:
+                content = encoded(body | {"sent": datetime.now(UTC).isoformat()})
             try:
                 response = self._pool.request(
                     method,

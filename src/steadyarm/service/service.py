@@ -12,10 +12,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from math import inf
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -39,7 +39,7 @@ from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.warming import Warming
 from steadyarm.storages.base import Storage
 
-__all__ = ["Live", "Readiness", "Service"]
+__all__ = ["Arrived", "Live", "Readiness", "Service"]
 
 T = TypeVar("T")
 Asked = LiveAssignment | SteadyArmError | Soon
@@ -58,6 +58,22 @@ LONG = 20  # times what a request has may be taken by one that computes results
 ROUND = 10  # ticks between looks at all experiments
 PROBE = 3.0  # seconds in which a probe of readiness is answered
 LONGEST_NAME = 100
+SOON = 1.0  # seconds that a reward may wait and still have happened just now
+
+
+class Arrived(NamedTuple):
+    """A reward, and when it arrived, by the monotonic clock: waiting here must not make it late."""
+
+    reward: Reported
+    at: float
+
+    def told(self, now: float) -> Reported:
+        """The reward as one that happened as long ago as it has waited, and what it says itself."""
+        target, value, *when = self.reward
+        happened = when[0] if when else None
+        if isinstance(happened, (datetime, int)) or (happened is None and now - self.at < SOON):
+            return self.reward
+        return target, value, (happened or timedelta(0)) + timedelta(seconds=now - self.at)
 
 
 class Live:
@@ -74,7 +90,7 @@ class Live:
         self._asks: Batcher[str | None, Asked] = Batcher(
             self._assign, metrics.asked.observe, self._find if sticky else None
         )
-        self._tells: Batcher[Reported, Told] = Batcher(self._tell, metrics.told.observe)
+        self._tells: Batcher[Arrived, Told] = Batcher(self._tell, metrics.told.observe)
 
     async def ask(self, unit: str | None) -> LiveAssignment | Exception:
         """The variant of one unit, written together with those of other requests."""
@@ -123,20 +139,22 @@ class Live:
         load, name = self._service.load, self.experiment.name
         load.add(name)
         try:
-            return await self._tells.put(reward)
+            return await self._tells.put(Arrived(reward, time.monotonic()))
         finally:
             load.remove(name)
 
     async def tell_all(self, rewards: Sequence[Reported]) -> list[Told]:
         """What becomes of many rewards, in one transaction."""
         with self._service.waiting(self.experiment.name, len(rewards)):
-            return await self._tell(rewards)
+            now = time.monotonic()
+            return await self._tell([Arrived(reward, now) for reward in rewards])
 
-    async def _tell(self, rewards: Sequence[Reported]) -> list[Told]:
+    async def _tell(self, rewards: Sequence[Arrived]) -> list[Told]:
         experiment = self.experiment
 
         def written() -> tuple[list[Told], bool]:
-            found = experiment.tell_many(rewards, refresh=False)
+            now = time.monotonic()
+            found = experiment.tell_many((one.told(now) for one in rewards), refresh=False)
             return found, "stored" in found and experiment.due
 
         answers, due = await self._service.write(experiment.name, written)
