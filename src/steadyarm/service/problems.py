@@ -64,7 +64,8 @@ HINTS = {
     "malformed": "Send JSON in UTF-8; NaN and Infinity are no JSON.",
     "internal": "Look for the request id in the service's log.",
     "storage-unavailable": "Try again in a second; GET /readyz says when it is back.",
-    "timeout": "Try again; what was asked may have been done, and doing it again changes nothing.",
+    "timeout": "What was asked may have been done. Rewards, and assignments of units that keep "
+    "their variant, may be sent again, which changes nothing; before anything else, look first.",
     "overloaded": "Nothing was done; try again in a second, or send less at a time.",
     "starting": "Try again in a second; the first start may take a minute, others a few seconds.",
 }
