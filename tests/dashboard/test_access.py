@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import re
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +20,7 @@ from steadyarm.dashboard import access
 from steadyarm.errors import InvalidInputError
 from steadyarm.lifecycle import create_experiment
 from steadyarm.policies import Steady
+from steadyarm.service import batching
 from steadyarm.service.auth import new_token
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
@@ -130,6 +133,26 @@ def test_a_session_lasts_twelve_hours(guarded: Guarded, monkeypatch: pytest.Monk
         assert browser.get(STOP).status_code == status
     monkeypatch.setattr(access, "time", time)
     assert browser.get(STOP).status_code == 200
+
+
+def test_a_session_that_is_not_found_in_time_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batching, "OFTEN", 0.05)
+    storage, free = open_storage("memory"), threading.Event()
+    token = add_tokens(storage, "admin")["admin"]
+    with dashboard(storage, request_timeout=0.3) as browser, ThreadPoolExecutor(5) as pool:
+        browser.sign_in(token)
+        monkeypatch.setattr(storage, "find_session", lambda *_: free.wait(20) and None)
+        try:
+            began = time.monotonic()
+            paths = ("/", "/", STOP, "/nowhere", "/")
+            found = [one.status_code for one in pool.map(browser.get, paths)]
+            assert found == [503, 503, 503, 404, 503]
+            assert time.monotonic() - began < 2
+            browser.run(browser.app.state.service.glance(storage.tokens))  # has threads of its own
+        finally:
+            free.set()
 
 
 def test_forged_cookies_are_worth_nothing(guarded: Guarded) -> None:

@@ -116,7 +116,7 @@ class Access:
     async def _token(self, session: Session) -> TokenRecord | None:
         now = microseconds(time.time())
         find = self._service.storage.find_session
-        found = await self._service.glance(find, hash_of(session.id), now)
+        found = await self._service.look_up(find, hash_of(session.id), now)
         return None if found is None else self._guard.with_hash(found.token)
 
     def nobody(self, session: Session) -> Viewer:

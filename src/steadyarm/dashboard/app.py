@@ -52,5 +52,6 @@ async def _refused(error: Exception, scope: Scope) -> Response:
     session = access.session(scope)
     viewer = access.nobody(session)
     with suppress(RefusedError, StorageError):
-        viewer = await access.viewer(scope, session)
+        service: Service = scope["app"].state.service
+        viewer = await service.in_time(access.viewer(scope, session), scope)
     return dress(problem_page(error, scope, viewer))

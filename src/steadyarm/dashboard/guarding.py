@@ -61,8 +61,8 @@ class GuardedPage(Route):
         session = self._access.session(scope)
         viewer = self._access.nobody(session)
         try:
-            if self.page.asks_who:
-                viewer = await self._viewer(scope, session)
+            if self.page.asks_who:  # which computes nothing, so it has no longer than others
+                viewer = await self._service.in_time(self._viewer(scope, session), scope)
             answer = self._allowed(Request(scope, receive), session, viewer)
             response = await self._service.in_time(answer, scope, long=True)
         except Exception as error:  # foreseen or not: a page that tells it, never a stack trace
