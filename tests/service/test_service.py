@@ -107,6 +107,32 @@ def test_many_threads_asking_for_the_same_units_get_one_assignment_each(tmp_path
         assert "steadyarm_assignments_total 200.0" in text
 
 
+def test_the_name_of_a_pruned_experiment_is_free_again() -> None:
+    storage = open_storage("memory")
+    with in_process(storage) as client:
+        service, base = client.app.state.service, "/v1/experiments/shop"
+        ids = []
+        for budget in (1000, 500):
+            made = client.post("/v1/experiments", SHOP | {"budget": budget})
+            assert made.status_code == 201
+            asked = client.post(f"{base}/assignments", {"unit": "u"})
+            assert asked.status_code == 201
+            ids.append(asked.json()["id"])
+            assert client.get(base).json()["settings"]["budget"] == budget
+            for action in ("stop", "archive"):
+                client.post(f"{base}/{action}")
+            later = storage.now() + 10**6
+            assert storage.prune(later, later).experiments == ("shop",)  # as another process does
+        assert ids[0] != ids[1]
+        assert "shop" in service.live
+        loop = asyncio.new_event_loop()  # which runs what is to be done there
+        service._look(loop)
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        assert service.live == {}
+        assert client.get(base).status_code == 404
+
+
 def test_leases_ahead_are_given_back_when_idle() -> None:
     with in_process(workers=2) as client:  # as one of two would
         client.post("/v1/experiments", SHOP)

@@ -92,6 +92,10 @@ class Live:
         )
         self._tells: Batcher[Arrived, Told] = Batcher(self._tell, metrics.told.observe)
 
+    def is_of(self, key: int, tag: str) -> bool:
+        """Whether it is that experiment, not another one of the same name."""
+        return (self.experiment.key, self.experiment.tag) == (key, tag)
+
     async def ask(self, unit: str | None) -> LiveAssignment | Exception:
         """The variant of one unit, written together with those of other requests."""
         load, name = self._service.load, self.experiment.name
@@ -257,7 +261,7 @@ class Service:
         self.warming = Warming(settings.warm)
         self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
-        self._strange: set[str] = set()  # names of experiments that only their own program can run
+        self._strange: set[str] = set()  # tags of experiments that only their own program can run
         self.load = Load(settings.max_waiting, BODIES * settings.max_body)
         self._deadlines = Deadlines()
         self._writers = Turns(settings.writers, "steadyarm-writer")
@@ -337,10 +341,16 @@ class Service:
         return (await self.find(request.path_params["name"])).experiment
 
     def hold(self, experiment: Experiment) -> Live:
-        """Keep an experiment; the one that is kept already, if there is one."""
-        if experiment.name not in self.live:
-            self.live[experiment.name] = Live(self, experiment)
-        return self.live[experiment.name]
+        """Keep an experiment; as it is kept already, unless that one had the name before it."""
+        live = self.live.get(experiment.name)
+        if live is None or not live.is_of(experiment.key, experiment.tag):
+            live = self.live[experiment.name] = Live(self, experiment)
+        return live
+
+    def drop(self, live: Live) -> None:
+        """Keep it no longer: the storage does not have it any more."""
+        if self.live.get(live.experiment.name) is live:
+            del self.live[live.experiment.name]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -402,19 +412,23 @@ class Service:
             await loop.run_in_executor(self._keepers, self._release)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        kept = dict(self.live)  # what is kept from now on is newer than the summaries
         for summary in self.storage.summaries():
-            live = self.live.get(summary.name)
-            if live is not None:
+            live = kept.get(summary.name)
+            if live is not None and live.is_of(summary.key, summary.tag):
                 live.over = summary.state == "archived"
-            elif summary.state == "running" and summary.name not in self._strange:
+                del kept[summary.name]
+            elif summary.state == "running" and summary.tag not in self._strange:
                 self._hold(summary.name, loop)
+        for live in kept.values():
+            loop.call_soon_threadsafe(self.drop, live)
 
     def _hold(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         record = self.storage.find(name)
         try:
             experiment = Experiment(self.storage, record)
         except InvalidInputError as error:  # such as a policy of somebody's own
-            self._strange.add(name)
+            self._strange.add(record.tag)
             log.warning("experiment %r is not looked after here: %s", name, error)
         else:
             loop.call_soon_threadsafe(self.hold, experiment)
@@ -425,6 +439,8 @@ class Service:
             if not live.over and (every or experiment.settings.window is not None):
                 try:
                     await self.take(experiment.refreshing(), experiment.name)
+                except UnknownExperimentError:  # it was pruned
+                    self.drop(live)
                 except StorageError as error:
                     log.warning("%s", error)
                 except Exception:
