@@ -25,10 +25,11 @@ Clock = Callable[[], int]  # asked in the step that needs it, since it may ask t
 
 
 class Step(NamedTuple):
-    """Something to do, and whether it writes; what does not may compute for long."""
+    """Something to do: it writes, or computes, perhaps for long, or else it is a short read."""
 
     work: Callable[[], Any]
     writes: bool
+    computes: bool = False
 
 
 Steps = Generator[Step, Any, T]  # is sent what each step gave, or thrown what it raised
@@ -68,7 +69,7 @@ def open_segment(
         return snapshot.experiment.version, decision, now
 
     while True:
-        found: Made | SteadyArmError | None = yield Step(made, writes=False)
+        found: Made | SteadyArmError | None = yield Step(made, writes=False, computes=True)
         if not isinstance(found, tuple):
             return found
         stored = yield Step(partial(storage.decide, key, *found), writes=True)
@@ -79,16 +80,16 @@ def open_segment(
 def close_finished(storage: Storage, key: int, settings: Settings, clock: Clock) -> Steps[None]:
     """Hand segments that are over to the policy."""
 
+    def due() -> bool:
+        return is_due(storage, key, settings, clock())
+
     def made() -> Made | None:
-        now = clock()
-        if not is_due(storage, key, settings, now):
-            return None
-        snapshot = storage.snapshot(key)
+        now, snapshot = clock(), storage.snapshot(key)
         decision = decide(settings, snapshot, now, need=False)
         return None if decision is None else (snapshot.experiment.version, decision, now)
 
-    while True:
-        found: Made | None = yield Step(made, writes=False)
+    while (yield Step(due, writes=False)):
+        found: Made | None = yield Step(made, writes=False, computes=True)
         if found is None:
             return
         yield Step(partial(storage.decide, key, *found), writes=True)

@@ -97,26 +97,38 @@ def test_a_spent_experiment_does_not_slow_down_others() -> None:
 
 
 def test_a_slow_decision_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    going, decided = threading.Event(), threading.Event()
+    going, decided, begun = threading.Event(), threading.Event(), list[str]()
     decide = sa.Steady.next_segment
 
     def slow(policy: Any, state: Any) -> Any:
         if state.budget == 77:
+            begun.append(threading.current_thread().name)
             going.set()
             assert decided.wait(20)
         return decide(policy, state)
 
-    with in_process() as client, ThreadPoolExecutor(1) as pool:
-        client.post("/v1/experiments", SHOP)
-        client.post("/v1/experiments", SHOP | {"name": "slow", "budget": 77})
+    shop = SHOP | {"reward_window": 60}  # so that every ask looks at the windows, too
+    with in_process() as client, ThreadPoolExecutor(3) as pool:
+        client.post("/v1/experiments", shop)
+        client.post("/v1/experiments", shop | {"name": "slow", "budget": 77})
         monkeypatch.setattr(sa.Steady, "next_segment", slow)
-        waiting = pool.submit(ask, client, "u", "slow")
+        lease = {"positions": 2, "seconds": 10}
+        asked = pool.submit(ask, client, "u", "slow")
+        path = "/v1/experiments/slow/leases"
+        leased = [pool.submit(client.post, path, lease) for _ in range(2)]
         assert going.wait(20)
         try:
+            time.sleep(0.1)  # all of them want a decision
             assert ask(client, "u")[0].status_code == 201  # opens a segment of its own, too
+            assert len(begun) == 1
+            for i in range(3):
+                answer, took = ask(client, f"u{i}")
+                assert answer.status_code == 201
+                assert took < 0.5
         finally:
             decided.set()
-        assert waiting.result()[0].status_code == 201
+        assert asked.result()[0].status_code == 201
+        assert [one.result().status_code for one in leased] == [201, 201]
 
 
 def test_load_is_shed_before_memory_grows(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ Told = Literal["stored", "repeated"] | SteadyArmError
 
 log = logging.getLogger("steadyarm.service")
 
-READERS, FINDERS, DECIDERS = 6, 2, 2  # threads
+READERS, KEEPERS = 5, 3  # threads; with all others no more than SQLite has connections
+FINDERS, GLANCERS, DECIDERS = 2, 2, 2
 BODIES = 64  # of the largest size that may be held in memory
 MANY = 8  # size of batches from which on positions are leased for further ones
 AHEAD = 4  # how many further ones
@@ -261,14 +262,16 @@ class Service:
         self.warming = Warming(settings.warm)
         self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
+        self._closing: dict[str, asyncio.Task[None]] = {}  # by name, who hands over what is over
         self._strange: set[str] = set()  # tags of experiments that only their own program can run
         self.load = Load(settings.max_waiting, BODIES * settings.max_body)
         self._deadlines = Deadlines()
         self._writers = Turns(settings.writers, "steadyarm-writer")
         self._finders = ThreadPoolExecutor(FINDERS, "steadyarm-finder")
-        self._deciders = ThreadPoolExecutor(DECIDERS, "steadyarm-decider")
+        self._glancers = ThreadPoolExecutor(GLANCERS, "steadyarm-glancer")
+        self._deciders = Turns(DECIDERS, "steadyarm-decider", alone=True)
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
-        self._keepers = ThreadPoolExecutor(4, "steadyarm-keeper")
+        self._keepers = ThreadPoolExecutor(KEEPERS, "steadyarm-keeper")
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
         """Do in a thread what may take a while."""
@@ -287,7 +290,11 @@ class Service:
         return await self._writers.submit(whose, partial(work, *given))
 
     async def take(self, steps: Steps[T], whose: str) -> T:
-        """Take steps in the threads they belong to: what computes for long holds up no writer."""
+        """Take steps in the threads they belong to.
+
+        What computes for long so holds up neither who writes nor who has to read something short,
+        and an experiment makes one decision at a time, so that others can make theirs.
+        """
         loop = asyncio.get_running_loop()
         go: Callable[[], Step] = partial(next, steps)
         while True:
@@ -299,8 +306,10 @@ class Service:
             try:
                 if step.writes:
                     given = await self._writers.submit(whose, step.work)
+                elif step.computes:
+                    given = await self._deciders.submit(whose, step.work)
                 else:
-                    given = await loop.run_in_executor(self._deciders, step.work)
+                    given = await loop.run_in_executor(self._glancers, step.work)
                 go = partial(steps.send, given)
             except Exception as error:  # theirs to handle
                 go = partial(steps.throw, error)
@@ -368,6 +377,7 @@ class Service:
             yield
         finally:
             self.warming.end()
+            tasks.extend(self._closing.values())
             for task in tasks:
                 task.cancel()
             for task in tasks:
@@ -384,7 +394,8 @@ class Service:
         self.readiness.end()
         for live in self.live.values():
             _logged(live.release)
-        for pool in (self._writers, self._finders, self._deciders, self._readers):
+        pools = self._writers, self._finders, self._glancers, self._deciders, self._readers
+        for pool in pools:
             pool.shutdown()
         self.storage.close()
 
@@ -435,16 +446,26 @@ class Service:
 
     async def _tick(self, every: bool) -> None:
         for live in list(self.live.values()):
-            experiment = live.experiment
-            if not live.over and (every or experiment.settings.window is not None):
-                try:
-                    await self.take(experiment.refreshing(), experiment.name)
-                except UnknownExperimentError:  # it was pruned
-                    self.drop(live)
-                except StorageError as error:
-                    log.warning("%s", error)
-                except Exception:
-                    log.exception("a task in the background failed")
+            name, settings = live.experiment.name, live.experiment.settings
+            if live.over or name in self._closing or not (every or settings.window is not None):
+                continue
+            # A decision that takes long is not waited for: windows of others have to be closed.
+            task = self._closing[name] = asyncio.create_task(self._close(live))
+            await asyncio.wait([task], timeout=TICK / 10)
+
+    async def _close(self, live: Live) -> None:
+        """Hand over to the policy what is over."""
+        name = live.experiment.name
+        try:
+            await self.take(live.experiment.refreshing(), name)
+        except UnknownExperimentError:  # it was pruned
+            self.drop(live)
+        except StorageError as error:
+            log.warning("%s", error)
+        except Exception:
+            log.exception("a task in the background failed")
+        finally:
+            del self._closing[name]
 
     def _release(self) -> None:
         for live in list(self.live.values()):
