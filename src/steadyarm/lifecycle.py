@@ -16,12 +16,17 @@ from steadyarm.answers import shortened
 from steadyarm.arms import ArmSet
 from steadyarm.decisions import first_state
 from steadyarm.environments.named import arms_from_settings
-from steadyarm.errors import ExperimentExistsError, InvalidInputError, StorageError
+from steadyarm.errors import (
+    ExperimentExistsError,
+    InvalidInputError,
+    StorageError,
+    UnknownExperimentError,
+)
 from steadyarm.experiment import OWN_CLOCK, Experiment
-from steadyarm.policies import Policy, policy_from_dict, policy_named
+from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.settings import NEVER_MATURE, Missing, Settings, Sticky, microseconds
-from steadyarm.storages import open_storage, storage_faults, storage_status
+from steadyarm.storages import experiment_names, open_storage, storage_faults, storage_status
 from steadyarm.storages.base import Storage
 from steadyarm.transfer import read_export
 
@@ -257,19 +262,33 @@ def check_storage(url: str | None = None) -> StorageCheck:
         fault = f"tables: {found.state} ({found.revision}); see: steadyarm storage status"
         return StorageCheck(0, (fault,))
     faults, skipped, replayed = list(storage_faults(url)), [], 0
+    try:
+        names = experiment_names(url)
+    except StorageError as error:  # what damage makes unreadable
+        return StorageCheck(0, (*faults, str(error)))
     with closing(open_storage(url)) as storage:
-        for record in storage.experiments():
+        for name in names:
             try:
-                experiment = Experiment(storage, record)
-            except InvalidInputError as error:  # such as a policy of somebody's own
-                skipped.append(f"{record.name}: {error}")
+                record = storage.find(name)
+                policy = record.config["policy"]["name"]
+                if policy not in POLICIES:
+                    skipped.append(f"{name}: it runs with {policy!r}, a policy of your own")
+                    continue
+                found_here = Experiment(storage, record).replay().differences
+                faults += [f"{name}: {line}" for line in found_here]
+                replayed += 1
+            except UnknownExperimentError:  # pruned meanwhile
                 continue
-            try:
-                faults += [f"{record.name}: {line}" for line in experiment.replay().differences]
-            except StorageError as error:  # what damage makes unreadable
-                faults.append(f"{record.name}: {error}")
-            replayed += 1
+            except StorageError as error:
+                faults.append(f"{name}: {error}")
+            except Exception as error:  # whatever reading a row that makes no sense leads to
+                faults.append(f"{name}: it cannot be computed anew: {_in_words(error)}")
     return StorageCheck(replayed, tuple(faults), tuple(skipped))
+
+
+def _in_words(error: Exception) -> str:
+    """An error that nobody foresaw, in a line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 @contextmanager

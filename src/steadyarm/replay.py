@@ -155,7 +155,7 @@ def _count(
         index: RunningTally(columns_of(known[index].segment))
         for index in {place_of(number)[0] for number in lately} & known.keys()
     }
-    draws, units = Draws(), set[str]()
+    names, draws, units = settings.arms.names, Draws(), set[str]()
     late = None if settings.missing == "fail" else settings.window
     for page in log:
         rows = []
@@ -171,10 +171,11 @@ def _count(
             rows.append(row)
         drawn = draws.places(0, settings.seed, (row.number for row in rows), known.__getitem__)
         for row, (arm, probability) in zip(rows, drawn, strict=True):
+            there = 0 <= row.arm < len(names)
             if (row.arm, row.probability) != (arm, probability):
-                names = settings.arms.names
+                shown = names[row.arm] if there else f"variant {row.arm}, which is not there,"
                 found(
-                    f"place {place_of(row.number)} shows {names[row.arm]} with probability "
+                    f"place {place_of(row.number)} shows {shown} with probability "
                     f"{row.probability!r}; the draw is {names[arm]} with {probability!r}"
                 )
             if late is not None and row.rewarded is not None:
@@ -186,6 +187,8 @@ def _count(
                 if row.unit in units:
                     found(f"unit {row.unit!r} has two assignments")
                 units.add(row.unit)
+            if not there:
+                continue  # told above, and in no sum
             index = place_of(row.number)[0]
             with suppress(InvalidInputError):  # of an arm that is not played: told above
                 sums[index].add(row)

@@ -244,6 +244,38 @@ def test_a_check_finds_what_belongs_to_nothing(file: Path, shop: Experiment, cal
         assert part in lines
 
 
+def test_a_check_tells_what_cannot_be_read_and_goes_on(
+    file: Path, shop: Experiment, call: Call
+) -> None:
+    broken = {
+        "sums": "UPDATE steadyarm_tallies SET sums = 'x'",
+        "state": "UPDATE steadyarm_experiments SET policy_state = '{'",
+        "config": "UPDATE steadyarm_experiments SET config = '{}'",
+        "budget": "UPDATE steadyarm_experiments SET config = json_set(config, '$.budget', -1)",
+        "arm": "UPDATE steadyarm_assignments SET arm = 99",
+        "own": "UPDATE steadyarm_experiments SET config = json_set(config, '$.policy.name', 'M')",
+    }
+    snapshot = shop.storage.snapshot(shop.key, everything=True)
+    for name in broken:
+        shop.storage.restore(name, snapshot, [shop.storage.log(shop.key)])
+    shop.close()
+    with closing(sqlite3.connect(file)) as database, database:
+        keys = dict(database.execute("SELECT name, key FROM steadyarm_experiments"))
+        for name, statement in broken.items():
+            database.execute(f"{statement} WHERE key = {keys[name]}")
+        database.execute("UPDATE steadyarm_tallies SET segment = 77 WHERE key = 1 AND segment = 1")
+    found = json.loads(_failed(call, "check", "--format", "json"))
+    lines = dict(line.split(": ", 1) for line in reversed(found["faults"]))  # the first of each
+    assert "Invalid literal for Fraction: 'x'" in lines["sums"]
+    assert "JSONDecodeError" in lines["state"]
+    assert lines["config"] == "it cannot be computed anew: KeyError: 'policy'"
+    assert "budget" in lines["budget"]
+    assert "shows variant 99, which is not there, with probability 0.5" in lines["arm"]
+    assert "have no segment" in lines["tallies"]
+    assert found["experiments"] == 2  # shop and arm
+    assert found["skipped"] == ["own: it runs with 'M', a policy of your own"]
+
+
 def _failed(call: Call, *words: str) -> str:
     """What a command that fails printed on standard output."""
     printed = io.StringIO()

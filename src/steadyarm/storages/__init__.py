@@ -19,6 +19,7 @@ __all__ = [
     "Storage",
     "backup_command",
     "backup_storage",
+    "experiment_names",
     "open_storage",
     "restore_storage",
     "storage_faults",
@@ -79,6 +80,14 @@ def storage_faults(url: str | None = None) -> tuple[str, ...]:
     from steadyarm.storages.sql.backup import faults
 
     return faults(parsed)
+
+
+def experiment_names(url: str | None = None) -> tuple[str, ...]:
+    """Names of all experiments at a URL, oldest first, also of those that cannot be read."""
+    parsed = _parsed(_given(url))
+    from steadyarm.storages.sql.backup import names
+
+    return names(parsed)
 
 
 def backup_storage(url: str | None, target: str | Path, *, force: bool = False) -> Path:

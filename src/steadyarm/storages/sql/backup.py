@@ -17,15 +17,15 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, select
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import InvalidInputError, StorageError, StorageVersionError
 from steadyarm.storages.sql.engine import BUSY, Database, file_of, shown
-from steadyarm.storages.sql.schema import REVISIONS, VERSION_TABLE, metadata
+from steadyarm.storages.sql.schema import REVISIONS, VERSION_TABLE, experiments, metadata
 from steadyarm.storages.sql.upkeep import strays, whole
 
-__all__ = ["Restored", "backup", "command_of", "faults", "restore"]
+__all__ = ["Restored", "backup", "command_of", "faults", "names", "restore"]
 
 # Where whoever has a file of SQLite open keeps it locked (https://sqlite.org/fileformat2.html).
 SHARED_FIRST, SHARED_SIZE = 0x40000002, 510
@@ -66,6 +66,13 @@ def faults(url: URL) -> tuple[str, ...]:
 
     with closing(Database(url)) as database:
         return tuple(database.read(work, seconds=inf))
+
+
+def names(url: URL) -> tuple[str, ...]:
+    """Names of all experiments, oldest first; reads nothing else of them."""
+    every = select(experiments.c.name).order_by(experiments.c.key)
+    with closing(Database(url)) as database:
+        return tuple(database.read(lambda connection: list(connection.execute(every).scalars())))
 
 
 def command_of(url: URL, file: Path, tool: str) -> str | None:
