@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -21,6 +22,8 @@ import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.experiment import Experiment
 from steadyarm.storages import open_storage
+from steadyarm.storages.sql import storage as storage_module
+from steadyarm.storages.sql.clock import Clock
 from tests.storages.databases import fresh_database
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/backup.md"
@@ -286,15 +289,20 @@ def _failed(call: Call, *words: str) -> str:
 
 def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Call) -> None:
     now = time.time_ns() // 1000
-    shop.lease(5)
-    leased = sum(map(len, shop.storage.leases(shop.key)))
-    assert leased > 0
+    (lasting, *_), (lost, *_) = shop.lease(2, 600.0), shop.lease(2)
+    leased = lost.stop - lost.start
     with closing(sqlite3.connect(file)) as database, database:
-        database.execute("UPDATE steadyarm_leases SET expires = 1 WHERE expires > 0")
+        database.execute("UPDATE steadyarm_leases SET expires = 1 WHERE id = ?", (lost.id,))
         for name, expires in (("old", now - 1), ("new", now + 10**9)):
             values = (name, "t", 0, expires)
             database.execute("INSERT INTO steadyarm_sessions VALUES (?, ?, ?, ?)", values)
-    pruned = json.loads(call("prune", "--format", "json"))
+    ahead_of_it = partial(Clock, wall=lambda: time.time() + 3 * 3600)
+    with pytest.MonkeyPatch.context() as ahead:  # of whoever types it
+        ahead.setattr(time, "time_ns", lambda: (now + 3 * 3600 * 10**6) * 1000)
+        ahead.setattr(storage_module, "Clock", ahead_of_it)
+        pruned = json.loads(call("prune", "--format", "json"))
+    (reported,) = shop.report(lasting.id, [(lasting.start, "by lease", now)])
+    assert not isinstance(reported, Exception)  # the lease lasts by the storage's clock
     assert pruned == {"positions": leased, "leases": 0, "sessions": 1, "experiments": []}
     shop.stop()
     shop.archive()

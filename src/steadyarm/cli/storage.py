@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -208,8 +207,9 @@ def _restore(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
-    now, before = time.time_ns() // 1000, args.archived_before
+    before = args.archived_before
     with opened(args) as storage:
+        now = storage.now()  # leases and sessions end by this clock, not by that of this machine
         if before is not None and not args.yes:
             names = storage.prune(now, before, dry=True).experiments
             if names:

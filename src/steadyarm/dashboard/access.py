@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,9 +113,12 @@ class Access:
         return Viewer(token.name, token.scope, self._key(session))
 
     async def _token(self, session: Session) -> TokenRecord | None:
-        now = microseconds(time.time())
-        find = self._service.storage.find_session
-        found = await self._service.look_up(find, hash_of(session.id), now)
+        storage = self._service.storage
+
+        def find() -> SessionRecord | None:  # in a thread: the clock may be the server's
+            return storage.find_session(hash_of(session.id), storage.now())
+
+        found = await self._service.look_up(find)
         return None if found is None else self._guard.with_hash(found.token)
 
     def nobody(self, session: Session) -> Viewer:
@@ -139,9 +141,14 @@ class Access:
 
         InvalidInputError if the token was removed meanwhile.
         """
-        session, now = _new_session(), microseconds(time.time())
-        record = SessionRecord(hash_of(session.id), token.hash, now, now + microseconds(LASTS))
-        await self._service.write("", self._service.storage.add_session, record)
+        session, storage = _new_session(), self._service.storage
+
+        def add() -> None:
+            now = storage.now()
+            expires = now + microseconds(LASTS)
+            storage.add_session(SessionRecord(hash_of(session.id), token.hash, now, expires))
+
+        await self._service.write("", add)
         self.remember(response, scope, session, LASTS)
 
     async def sign_out(self, response: Response, scope: Asked, session: Session) -> None:
