@@ -15,15 +15,21 @@ from contextlib import closing, contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.experiment import Experiment
+from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
+from steadyarm.storages.records import SessionRecord
 from steadyarm.storages.sql import storage as storage_module
 from steadyarm.storages.sql.clock import Clock
+from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.versions import migrate
 from tests.storages.databases import fresh_database
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/backup.md"
@@ -109,6 +115,54 @@ def test_a_restore_beside_a_stale_log_is_whole(file: Path, shop: Experiment, cal
     call("restore", "monday.db")
     assert not Path(f"{file}-wal").exists()
     assert visitors(file) == 20
+
+
+@pytest.mark.parametrize("revision", [None, "0001", "0004"])
+def test_a_restore_lets_nobody_else_in(
+    file: Path, shop: Experiment, call: Call, revision: str | None
+) -> None:
+    shop.close()
+    if revision is not None:
+        file.rename("new.db")
+        tables_of(revision, file)
+    call("backup", "monday.db")
+    told = call("restore", "monday.db")
+    assert "There has been no token; the service answers this machine only" in told
+    if revision is not None:
+        Path("new.db").replace(file)
+    _, first = new_token("first", "admin")
+    with closing(open_storage()) as storage:
+        storage.add_token(first)
+        storage.add_session(SessionRecord("id", first.hash, 0, 10**18))
+    call("backup", "tuesday.db")
+    facts = restored(call, "monday.db")
+    assert (facts["closed"], facts["tokens"], facts["returned"]) == (True, [], [])
+    with closing(open_storage()) as storage:  # also if the backup's tables had to be upgraded
+        assert storage.closed()
+    assert "Not valid before the restore: first;" in call("restore", "tuesday.db")
+    with closing(open_storage()) as storage:
+        assert storage.find_session("id", 1) is None
+        assert storage.tokens() == [first]
+    facts = restored(call, "tuesday.db")
+    assert (facts["tokens"], facts["returned"]) == ([{"name": "first", "scope": "admin"}], [])
+    file.write_text("no database, but long enough. " * 50)
+    assert "No token is valid now; the service lets nobody in" in call("restore", "monday.db")
+
+
+def restored(call: Call, backup: str) -> dict[str, Any]:
+    """What a restore says; the names of files that are kept go by seconds."""
+    for kept in Path().glob("*before-restore*"):
+        kept.unlink()
+    told: dict[str, Any] = json.loads(call("restore", backup, "--format", "json"))
+    for kept in Path().glob("*before-restore*"):
+        kept.unlink()
+    return told
+
+
+def tables_of(revision: str, file: Path) -> None:
+    """Tables of an older version, without anything in them."""
+    with closing(Database(make_url(f"sqlite:///{file}"))) as database:
+        database.write(lambda connection: migrate(connection, revision))
 
 
 def test_backups_are_not_overwritten_and_never_half_made(

@@ -91,8 +91,9 @@ def add_parser(commands: Any) -> None:
             _restore,
             "put a backup in the place of an SQLite storage; name pg_restore for PostgreSQL",
             " Refuses a storage that is in use and a backup that is damaged. The file that was "
-            "there is kept beside it under a name that says when. Of PostgreSQL the command line "
-            "of pg_restore is printed, with status 2.",
+            "there is kept beside it under a name that says when. A service that needed tokens "
+            "goes on to need them, all sessions end, and the tokens that are valid now are named. "
+            "Of PostgreSQL the command line of pg_restore is printed, with status 2.",
         ),
         (
             "prune",
@@ -197,11 +198,24 @@ def _restore(args: argparse.Namespace) -> None:
     before = None if done.before is None else str(done.before)
     if args.format == "json":
         facts = {"file": str(done.file), "before": before, "revision": done.revision}
-        print(json.dumps(facts | {"newest": done.newest}))
+        named = [{"name": name, "scope": scope} for name, scope in done.tokens]
+        admitted = {"closed": done.closed, "tokens": named, "returned": done.returned}
+        print(json.dumps(facts | {"newest": done.newest} | admitted))
         return
     print(f"{done.file}: restored from {args.backup}.")
     if before is not None:
         print(f"What was there is kept as {before}.")
+    if done.tokens:
+        print(f"Valid tokens now: {', '.join(f'{name} ({scope})' for name, scope in done.tokens)}.")
+    elif done.closed:
+        print("No token is valid now; the service lets nobody in until one is created.")
+    else:
+        print("There has been no token; the service answers this machine only, and lets all in.")
+    if done.returned:
+        print(
+            f"Not valid before the restore: {', '.join(done.returned)}; what was removed on "
+            "purpose is removed again with: steadyarm token remove NAME"
+        )
     if done.revision != done.newest:
         print(f"Its tables are of version {done.revision}; run: steadyarm storage upgrade")
 

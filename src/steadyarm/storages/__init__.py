@@ -104,7 +104,8 @@ def backup_storage(url: str | None, target: str | Path, *, force: bool = False) 
 def restore_storage(url: str | None, backup: str | Path) -> Restored:
     """Put a backup in the place of the SQLite storage at a URL, which nobody may be using.
 
-    What was there is kept beside it, under a name that says when.
+    What was there is kept beside it, under a name that says when. If it has had a token the
+    service goes on to refuse requests without one; whoever was signed in has to do so again.
     """
     parsed = _parsed(_given(url))
     from steadyarm.storages.sql.backup import restore

@@ -14,6 +14,7 @@ from steadyarm.storages.sql.many import if_free
 from steadyarm.storages.sql.schema import AnyRow, audit, dump, marks, sessions, tokens
 
 __all__ = [
+    "CLOSED",
     "add_session",
     "add_token",
     "closed",

@@ -10,6 +10,7 @@ import os
 import shlex
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,9 +22,19 @@ from sqlalchemy import Connection, inspect, select
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import InvalidInputError, StorageError, StorageVersionError
+from steadyarm.storages.sql.access import CLOSED
 from steadyarm.storages.sql.engine import BUSY, Database, file_of, shown
-from steadyarm.storages.sql.schema import REVISIONS, VERSION_TABLE, experiments, metadata
+from steadyarm.storages.sql.schema import (
+    REVISIONS,
+    VERSION_TABLE,
+    experiments,
+    marks,
+    metadata,
+    sessions,
+    tokens,
+)
 from steadyarm.storages.sql.upkeep import strays, whole
+from steadyarm.storages.sql.versions import migrate
 
 __all__ = ["Restored", "backup", "command_of", "faults", "names", "restore"]
 
@@ -40,13 +51,34 @@ class Restored:
     file : that holds the backup's data now
     before : where the file that was there is kept; None if there was none
     revision : of the tables; older than `newest` if they must be upgraded
+    closed : whether the service refuses requests without a token: the backup or what was there has
+        had one. What was there counts as closed if it cannot be read
+    tokens : names and scopes of those that are valid now
+    returned : names of those among them that were not valid in what was there
     newest : revision that this version of SteadyArm works with
     """
 
     file: Path
     before: Path | None
     revision: str
+    closed: bool
+    tokens: tuple[tuple[str, str], ...]
+    returned: tuple[str, ...] = ()
     newest: str = REVISIONS[-1]
+
+
+@dataclass(frozen=True)
+class _Admitted:
+    """Who gets into a storage.
+
+    closed : when it had its first token; None if it has had none
+    tokens : name, scope and hash of each, oldest first
+    known : False if it cannot be read
+    """
+
+    closed: int | None = None
+    tokens: tuple[tuple[str, str, str], ...] = ()
+    known: bool = True
 
 
 def faults(url: URL) -> tuple[str, ...]:
@@ -116,7 +148,10 @@ def backup(url: URL, target: Path, force: bool = False) -> Path:
 
 
 def restore(url: URL, source: Path) -> Restored:
-    """Put a backup in the place of an SQLite database that nobody uses, and keep what was there."""
+    """Put a backup in the place of an SQLite database that nobody uses, and keep what was there.
+
+    A storage that has had a token stays closed, and whoever was signed in is so no more.
+    """
     file = _file(url, source, "pg_restore")
     source = Path(os.path.abspath(source))
     if not source.is_file():
@@ -124,10 +159,63 @@ def restore(url: URL, source: Path) -> Restored:
     _check_other(file, source)
     with _copied(source, file) as new:
         revision = _revision(new, source)
-        with _alone(file):
+        with _alone(file) as old:
+            there = _Admitted(known=not file.exists()) if old is None else _admitted(old)
+            closed = round(time.time() * 1e6) if not there.known else there.closed
+            with _told(new):
+                now = _secured(new, closed)
+                revision = _revision(new, source)
             before = _kept(file)
             _replace(new, file)
-    return Restored(file, before, revision)
+    hashes = {hashed for _, _, hashed in there.tokens}
+    comparable = there.known and before is not None
+    return Restored(
+        file,
+        before,
+        revision,
+        now.closed is not None,
+        tuple((name, scope) for name, scope, _ in now.tokens),
+        tuple(name for name, _, hashed in now.tokens if comparable and hashed not in hashes),
+    )
+
+
+def _admitted(connection: sqlite3.Connection) -> _Admitted:
+    try:
+        tables = _tables(connection)
+        closed, found = None, []
+        if tokens.name in tables:
+            columns = f"name, scope, hash, created FROM {tokens.name} ORDER BY created, name"
+            found = connection.execute(f"SELECT {columns}").fetchall()
+            closed = found[0][3] if found else None  # as the upgrade of older tables says
+        if marks.name in tables:
+            mark = f"SELECT value FROM {marks.name} WHERE name = ?"
+            row = connection.execute(mark, (CLOSED,)).fetchone()
+            closed = closed if row is None else row[0]
+    except sqlite3.Error:
+        return _Admitted(known=False)
+    return _Admitted(closed, tuple((name, scope, hashed) for name, scope, hashed, _ in found))
+
+
+def _secured(new: Path, closed: int | None) -> _Admitted:
+    """End all sessions in a copy, and mark it as closed if what it replaces was; who gets in."""
+    with closing(_connected(new)) as connection:
+        found, old = _admitted(connection), marks.name not in _tables(connection)
+    if closed is not None and found.closed is None and old:  # there is no place for the mark
+        with closing(Database(URL.create("sqlite", database=str(new)))) as database:
+            database.write(lambda upgraded: migrate(upgraded, REVISIONS[-1]), seconds=inf)
+    with closing(_connected(new)) as connection:
+        tables = _tables(connection)
+        if sessions.name in tables:
+            connection.execute(f"DELETE FROM {sessions.name}").close()
+        if closed is not None and marks.name in tables:
+            mark = f"INSERT OR IGNORE INTO {marks.name} (name, value) VALUES (?, ?)"
+            connection.execute(mark, (CLOSED, closed)).close()
+        return _admitted(connection)
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {name for (name,) in rows}
 
 
 def _file(url: URL, other: Path, tool: str) -> Path:
@@ -203,24 +291,28 @@ def _revision(file: Path, source: Path) -> str:
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
+def _alone(file: Path) -> Iterator[sqlite3.Connection | None]:
     """Keep everybody else out of a database; StorageError if somebody has it open.
+
+    Gives the connection that keeps it; None if there is no file, or SQLite cannot read it.
 
     Whoever has a database with a write-ahead log open holds a shared lock, also while idle.
     Leaving that kind of log needs the exclusive one, and puts what the log has into the file.
     """
     with ExitStack() as held:
+        only: sqlite3.Connection | None = None
         if file.exists():
             try:
                 connection = held.enter_context(closing(_connected(file, timeout=0)))
                 connection.execute("PRAGMA locking_mode=EXCLUSIVE").close()
                 connection.execute("PRAGMA journal_mode=DELETE").close()
                 connection.execute("BEGIN EXCLUSIVE")
+                only = connection
             except sqlite3.Error as error:
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY:
                     raise _in_use(file) from None
                 held.enter_context(_locked(file))  # damaged: ask for the same lock without SQLite
-        yield
+        yield only
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from steadyarm.storages.sql.engine import Database, shown
 from steadyarm.storages.sql.schema import PREFIX, REVISIONS, VERSION_TABLE
 from steadyarm.storages.sql.upkeep import whole
 
-__all__ = ["StorageStatus", "prepare", "status", "upgrade"]
+__all__ = ["StorageStatus", "migrate", "prepare", "status", "upgrade"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 NEWEST = REVISIONS[-1]
