@@ -16,12 +16,13 @@ import httpx
 import pytest
 
 from steadyarm.cli.main import main
-from steadyarm.dashboard import access
+from steadyarm.dashboard import access, forms
 from steadyarm.errors import InvalidInputError
 from steadyarm.lifecycle import create_experiment
 from steadyarm.policies import Steady
 from steadyarm.service import batching
 from steadyarm.service.auth import new_token
+from steadyarm.service.service import STRANGERS
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import Scope
@@ -80,7 +81,7 @@ def test_a_cookie_holds_no_token(guarded: Guarded) -> None:
     assert b"admin" not in said
 
 
-@pytest.mark.parametrize("token", ["", "sa_" + "x" * 43, "admin", "é\0<b>", "x" * 10_000])
+@pytest.mark.parametrize("token", ["", "sa_" + "x" * 43, "admin", "é\0<b>", "x" * 8_000])
 def test_a_wrong_token_is_told_and_opens_nothing(guarded: Guarded, token: str) -> None:
     browser, _, _ = guarded
     answer = browser.sign_in(token, "/experiments/shop")
@@ -227,6 +228,36 @@ def test_posts_need_the_key_of_their_own_session(open_: bool) -> None:
         browser.cookies.update(mine)
         assert browser.request("POST", STOP, data={"csrf": key}).is_redirect
         assert state_of(browser) == "stopped"
+
+
+def test_strangers_can_fill_no_memory(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    read = list[int]()
+
+    async def much() -> Any:
+        for _ in range(100):
+            read.append(1000)
+            yield b"a" * 1000
+
+    def sent(**headers: str) -> int:
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = browser.request("POST", "/sign-in", content=much(), headers=kind | headers)
+        return answer.status_code
+
+    assert (sent(), read) == (403, [])  # without a session nothing is read
+    key = browser.csrf()
+    assert sent() == sent(**{"X-CSRF-Token": key}) == 413
+    assert len(read) == 2 * (forms.SMALL // 1000 + 1)
+    service = browser.app.state.service
+    assert service.load._bytes == {True: 0, False: 0}
+    service.load._bytes[False] = STRANGERS  # others hold all that people may who did not sign in
+    assert browser.sign_in(tokens["admin"]).status_code == 503
+    headers = {"Authorization": f"Bearer {tokens['write']}"}
+    asked = browser.post("/v1/experiments/shop/assignments", {"unit": "u"}, headers=headers)
+    assert asked.status_code == 201
+    service.load._bytes[False] = 0
+    assert browser.sign_in(tokens["admin"]).status_code == 303
+    assert browser.post_form(STOP).status_code == 303
 
 
 def test_signing_in_and_out_need_the_key_too(guarded: Guarded) -> None:

@@ -147,10 +147,10 @@ def test_load_is_shed_before_memory_grows(tmp_path: Path) -> None:
         assert batch.headers["Retry-After"] == "1"
         assert batch.json()["hint"].startswith("Nothing was done")
         load = client.app.state.service.load
-        assert (load.shed, load._all, load._bytes) == (11, 0, 0)
-        load._bytes = service.BODIES * 2000  # as many bodies as may be held
+        assert (load.shed, load._all, load._bytes) == (11, 0, {True: 0, False: 0})
+        load._bytes[True] = service.BODIES * 2000  # as many bodies as may be held
         assert ask(client, "known")[0].json()["type"].endswith("overloaded")
-        assert load._bytes == service.BODIES * 2000
+        assert load._bytes == {True: service.BODIES * 2000, False: 0}
 
 
 def test_a_body_that_comes_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +178,12 @@ async def nothing(scope: Any, receive: Any, send: Any) -> None:
     """An application that answers at once, or, at /held, when it is told to."""
     if scope["path"] == "/held":
         await asyncio.sleep(1.0)
+    while scope["method"] == "POST":
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        if not message["more_body"]:
+            break
     if scope["path"] == "/long":
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(1000):
@@ -269,6 +275,20 @@ def test_a_full_house_lets_the_silent_go_first(caplog: pytest.LogCaptureFixture)
         time.sleep(0.2)
         assert httpx.get(url).status_code == 503  # nobody can go
         for one in busy:
+            one.close()
+        halves = [socket.create_connection(at) for _ in range(5)]
+        for one in halves:  # a whole head, and the beginning of a body
+            one.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\na")
+        time.sleep(0.1)
+        halves[0].sendall(b"a")  # which makes it no younger
+        time.sleep(0.1)
+        with httpx.Client() as good:
+            assert good.get(url).text == "ok"
+            assert good.post(url, content=b"x" * 200_000).text == "ok"
+        assert is_closed(halves[0], 2)
+        halves[4].sendall(b"a" * 99)
+        assert halves[4].recv(1000).startswith(b"HTTP/1.1 200")
+        for one in halves:
             one.close()
     assert len([line for line in caplog.messages if "max_connections" in line]) == 1
 

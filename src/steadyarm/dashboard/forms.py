@@ -12,11 +12,12 @@ from steadyarm.service.auth import header_of
 from steadyarm.service.plumbing import read_body
 from steadyarm.service.problems import RefusedError
 
-__all__ = ["Form", "form_of"]
+__all__ = ["SMALL", "Form", "form_of"]
 
 KIND = "application/x-www-form-urlencoded"
 KEPT = "steadyarm.form"
 FIELDS = 5_000
+SMALL = 8_192  # bytes of a form that anybody may send, signed in or not
 
 
 @dataclass(frozen=True)

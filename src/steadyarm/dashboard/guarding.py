@@ -13,7 +13,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from steadyarm.dashboard.access import Access, Session, Viewer, check_origin
-from steadyarm.dashboard.forms import form_of
+from steadyarm.dashboard.forms import SMALL, form_of
 from steadyarm.dashboard.problems import problem_page
 from steadyarm.dashboard.responses import dress, local_path, see_other, wants_json
 from steadyarm.service.auth import header_of
@@ -85,6 +85,7 @@ class GuardedPage(Route):
         needed = self.page.scope
         if needed is not None and viewer.scope is None:
             return _to_sign_in(request.scope)
+        request.scope["known"] = viewer.scope is not None
         if self.page.method == "POST":
             await self._check_key(request, session)
         if needed is not None and not viewer.may(needed):
@@ -99,9 +100,9 @@ class GuardedPage(Route):
     async def _check_key(self, request: Request, session: Session) -> None:
         check_origin(request.scope)
         key = header_of(request.scope, b"x-csrf-token")
-        if not key:
-            form = await form_of(request, self._service.settings.max_body)
-            key = form.text("csrf")
+        if not key and not session.new:  # whoever has no session has no key: nothing is read
+            most = SMALL if self.page.scope is None else self._service.settings.max_body
+            key = (await form_of(request, most)).text("csrf")
         if session.new or not self._access.knows(session, key):
             raise RefusedError(
                 "forbidden",

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.dashboard.access import Access, Viewer
-from steadyarm.dashboard.forms import form_of
+from steadyarm.dashboard.forms import SMALL, form_of
 from steadyarm.dashboard.guarding import Page
 from steadyarm.dashboard.rendering import render
 from steadyarm.dashboard.responses import local_path, see_other
@@ -30,7 +30,7 @@ def sign_in_pages(access: Access) -> tuple[Page, ...]:
         return render("sign_in.html", viewer, path=path, error=None)
 
     async def sign_in(service: Service, request: Request, viewer: Viewer) -> Response:
-        form = await form_of(request, service.settings.max_body)
+        form = await form_of(request, SMALL)
         path = local_path(form.text("next", "/"))
         if _is_needless(service, request, viewer):
             return see_other(path)

@@ -218,17 +218,18 @@ class Load:
     ----------
     things : that may wait in all; half as many of one experiment
     most : bytes of bodies that were read and not answered
+    strangers : bytes of bodies from people who have not signed in; they have no part in the others
 
     Attributes
     ----------
     shed : requests that were refused
     """
 
-    def __init__(self, things: int, most: int) -> None:
+    def __init__(self, things: int, most: int, strangers: int) -> None:
         self.shed = 0
-        self._things, self._most = things, most
+        self._things, self._most = things, {True: most, False: strangers}
         self._waiting: dict[str, int] = {}
-        self._all = self._bytes = 0
+        self._all, self._bytes = 0, {True: 0, False: 0}
 
     def add(self, whose: str, count: int = 1) -> None:
         """So many things of an experiment wait from now on; RefusedError if that is too much."""
@@ -246,15 +247,18 @@ class Load:
         self._all -= count
         self._waiting[whose] -= count
 
-    def hold(self, size: int) -> None:
-        """So many bytes of a body were read; RefusedError if that is too much."""
-        self._bytes += size
-        if self._bytes > self._most:
-            self._refuse(f"{self._bytes:,} bytes of requests wait")
+    def hold(self, size: int, known: bool) -> None:
+        """So many bytes of a body were read; RefusedError if that is too much.
 
-    def let_go(self, size: int) -> None:
+        known : whether whoever sends them may do more than sign in
+        """
+        self._bytes[known] += size
+        if self._bytes[known] > self._most[known]:
+            self._refuse(f"{self._bytes[known]:,} bytes of requests wait")
+
+    def let_go(self, size: int, known: bool) -> None:
         """The request whose bytes these are was answered."""
-        self._bytes -= size
+        self._bytes[known] -= size
 
     def _refuse(self, what: str) -> NoReturn:
         self.shed += 1

@@ -40,6 +40,7 @@ class Border:
         request_id = self._request_id(scope)
         scope["request_id"] = request_id.decode()
         scope["load"], scope["held"] = self._load, 0  # bytes of its body
+        scope["known"] = True  # whoever has no token gets no further, but to pages for anybody
         status = 500
 
         async def answer(message: Message) -> None:
@@ -58,7 +59,7 @@ class Border:
             else:
                 await self._app(scope, receive, answer)
         finally:
-            self._load.let_go(scope["held"])
+            self._load.let_go(scope["held"], scope["known"])
             seconds = time.perf_counter() - began
             route = scope.get("route")
             path = "unmatched" if route is None else route.path

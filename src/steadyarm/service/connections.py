@@ -1,8 +1,8 @@
 """Connections: which stay open, and for how long; uvicorn itself waits for ever for a request.
 
 A connection is ended if the head of a request does not come within HEAD seconds, or if nobody reads
-what was sent to it. A process keeps so many open; beyond that the one goes that was silent for
-longest, so that thousands of silent ones lock nobody out.
+what was sent to it. A process keeps so many open; beyond that the one goes that for longest has
+sent no whole request, so that thousands that send nothing, or half of something, lock nobody out.
 """
 
 from __future__ import annotations
@@ -50,8 +50,13 @@ class Connection(HttpToolsProtocol):
 
     @property
     def answering(self) -> bool:
-        """Whether a request is being answered."""
+        """Whether a request is being answered, or its body waited for."""
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered that has come as a whole."""
+        return self.answering and (bool(self.pipeline) or not self.cycle.more_body)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """See asyncio.Protocol."""
@@ -69,10 +74,12 @@ class Connection(HttpToolsProtocol):
             self.transport.write(FULL)
             self.transport.close()
             return
+        before = self.cycle
         super().data_received(data)
         if self.answering:
             self.silent = None
-            self._together.used(self)
+            if self.busy or self.cycle is not before:  # a body that drips makes it no younger
+                self._together.used(self)
         elif self.silent is None:  # a head that has begun
             self.silent = self.loop.time()
 
@@ -115,7 +122,7 @@ class Connections:
         if len(self._open) <= self.most:
             return
         self._tell(one.loop.time())
-        idle = next((old for old in self._open if not old.answering and old is not one), None)
+        idle = next((old for old in self._open if not old.busy and old is not one), None)
         if idle is None:
             one.refused = True
         else:
@@ -126,7 +133,7 @@ class Connections:
         self._open.pop(one, None)
 
     def used(self, one: Connection) -> None:
-        """A request has come by it."""
+        """A request has begun or is whole."""
         if one in self._open:
             self._open.move_to_end(one)
 
@@ -153,8 +160,8 @@ class Connections:
         if not self._told or now - self._told > QUIET:
             self._told = now
             log.warning(
-                "%d connections are open, as many as max_connections allows; those that were "
-                "silent for longest are closed for new ones",
+                "%d connections are open, as many as max_connections allows; those that for "
+                "longest have sent no whole request are closed for new ones",
                 self.most,
             )
 

@@ -51,7 +51,7 @@ async def read_body(request: Request, most: int) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         request.scope["held"] += len(parts[-1])
-        request.scope["load"].hold(len(parts[-1]))
+        request.scope["load"].hold(len(parts[-1]), request.scope["known"])
         if size > most:
             raise RefusedError(
                 "too-large", f"The body is larger than {most:,} bytes.", "Send less at a time."

@@ -50,6 +50,7 @@ log = logging.getLogger("steadyarm.service")
 READERS, KEEPERS = 5, 3  # threads; with all others no more than SQLite has connections
 FINDERS, GLANCERS, DECIDERS = 2, 2, 2
 BODIES = 64  # of the largest size that may be held in memory
+STRANGERS = 8_000_000  # bytes of bodies, the same, from people who have not signed in
 MANY = 8  # size of batches from which on positions are leased for further ones
 AHEAD = 4  # how many further ones
 TRY = 0.05  # seconds between tries to get one of the last positions
@@ -264,7 +265,7 @@ class Service:
         self.live: dict[str, Live] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}  # by name, who hands over what is over
         self._strange: set[str] = set()  # tags of experiments that only their own program can run
-        self.load = Load(settings.max_waiting, BODIES * settings.max_body)
+        self.load = Load(settings.max_waiting, BODIES * settings.max_body, STRANGERS)
         self._deadlines = Deadlines()
         self._writers = Turns(settings.writers, "steadyarm-writer")
         self._finders = ThreadPoolExecutor(FINDERS, "steadyarm-finder")
