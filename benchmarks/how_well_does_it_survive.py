@@ -151,8 +151,8 @@ def restored(scene: Scene) -> None:
 
 
 FAULTS: dict[str, tuple[Sequence[str], Disturb]] = {
-    "service killed (kill -9), 10 times": (["sqlite"], kills(10)),
-    "service killed 10 times, database 5 times": (["postgresql"], kills(10)),
+    "service killed (kill -9), 5 times": (["sqlite"], kills(5)),
+    "service killed 4 times, database 2 times": (["postgresql"], kills(4)),
     "database killed (kill -9)": (["postgresql"], database_killed),
     "database frozen for 20 s (SIGSTOP)": (["postgresql"], frozen(20)),
     "locked by somebody else for 20 s": (["sqlite", "postgresql"], locked(20)),
