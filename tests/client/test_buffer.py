@@ -19,6 +19,7 @@ import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer
 from steadyarm.client.buffer import Told
 from tests.client.servers import Proxy, Scripted
+from tests.disks import small_disk
 
 Stored = Callable[[str], sa.Experiment]
 NOBODY = "http://127.0.0.1:9"
@@ -220,35 +221,26 @@ def _refusing_odd(_: str, body: Any) -> tuple[int, dict[str, str], Any]:
 
 @pytest.mark.parametrize("room", ["reserve", "none"])
 def test_a_buffer_on_a_full_disk_empties_itself(tmp_path: Path, room: str) -> None:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        file = folder / "rewards.db"
-        with Scripted(_refusing_odd) as server:
-            many = [told(f"{i * 7919 % 1009} of a visitor with a long name") for i in range(600)]
-            RewardBuffer(file).keep(server.url, "shop", many)
-            if room == "none":  # somebody else took it
-                Path(f"{file}.reserve").unlink()
-            with pytest.raises(OSError, match="No space left"):
-                (folder / "other").write_bytes(b"x" * (4 << 20))
-            before = file.stat().st_size
-            with Client(server.url, buffer=file) as client:
-                client.flush()
-                assert client.pending == 0
-                asked = len(server.requests)
-                client.flush()
-                assert len(server.requests) == asked  # nothing goes twice
-                if room == "none":
-                    (folder / "other").unlink()
-                    assert client._delivery is not None
-                    client._delivery.buffer.settle([])
-            assert asked == 3
-            assert RewardBuffer(file).count(server.url) == 0
-            assert file.stat().st_size < before / 4
-            lines = Path(f"{file}.rejected").read_text().splitlines()
-            assert len({json.loads(line)["assignment"] for line in lines}) == 300
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", 2 << 20) as disk, Scripted(_refusing_odd) as server:
+        file = disk.folder / "rewards.db"
+        many = [told(f"{i * 7919 % 1009} of a visitor with a long name") for i in range(600)]
+        RewardBuffer(file).keep(server.url, "shop", many)
+        if room == "none":  # somebody else took it
+            Path(f"{file}.reserve").unlink()
+        disk.fill()
+        before = file.stat().st_size
+        with Client(server.url, buffer=file) as client:
+            client.flush()
+            assert client.pending == 0
+            asked = len(server.requests)
+            client.flush()
+            assert len(server.requests) == asked  # nothing goes twice
+            if room == "none" or not disk.mounted:  # a limit is no wider without the reserve
+                disk.free()
+                assert client._delivery is not None
+                client._delivery.buffer.settle([])
+        assert asked == 3
+        assert RewardBuffer(file).count(server.url) == 0
+        assert file.stat().st_size < before / 4
+        lines = Path(f"{file}.rejected").read_text().splitlines()
+        assert len({json.loads(line)["assignment"] for line in lines}) == 300
