@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 import uvicorn
 
 import steadyarm as sa
-from steadyarm.advance import open_segment, run
+from steadyarm.advance import Step, Steps, open_segment, run
 from steadyarm.service import batching, connections, service
 from steadyarm.service.connections import Connections
 from steadyarm.storages import open_storage
@@ -129,6 +130,31 @@ def test_a_slow_decision_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -
             decided.set()
         assert asked.result()[0].status_code == 201
         assert [one.result().status_code for one in leased] == [201, 201]
+
+
+def test_a_slow_decision_holds_up_no_look_at_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "TICK", 0.05)
+    decided, looks = threading.Event(), {"slow": 0, "shop": 0}
+
+    def refreshing(name: str) -> Steps[None]:
+        looks[name] += 1
+        if name == "slow":
+            yield Step(partial(decided.wait, 20), writes=False, computes=True)
+
+    with in_process() as client:
+        for name in looks:
+            client.post("/v1/experiments", SHOP | {"name": name, "reward_window": 60})
+            experiment = client.app.state.service.live[name].experiment
+            monkeypatch.setattr(experiment, "refreshing", partial(refreshing, name))
+        ended = time.monotonic() + 5
+        while looks["shop"] < 5 or not looks["slow"]:
+            assert time.monotonic() < ended
+            time.sleep(0.02)
+        assert looks["slow"] == 1  # which goes on
+        decided.set()
+        while looks["slow"] < 3:
+            assert time.monotonic() < ended
+            time.sleep(0.02)
 
 
 def test_load_is_shed_before_memory_grows(tmp_path: Path) -> None:
