@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from fastapi import FastAPI
@@ -23,6 +24,8 @@ from steadyarm.service.app import create_app
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
+
+T = TypeVar("T")
 
 SHOP = {"name": "shop", "arms": ["A", "B", "C"], "budget": 1000, "seed": 1, "missing": "drop"}
 
@@ -73,6 +76,12 @@ def in_process(storage: Storage | None = None, **given: Any) -> Iterator[InProce
     settings = ServiceSettings(**({"access_log": False, "warm": False} | given))
     with InProcess(create_app(storage or open_storage("memory"), settings)) as client:
         yield client
+
+
+def run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in a thread of its own: the main one may have the event loop of browser tests."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 @dataclass

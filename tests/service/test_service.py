@@ -17,7 +17,7 @@ from steadyarm.errors import StorageError
 from steadyarm.service.batching import Batcher, Turns
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, InProcess, in_process
+from tests.service.clients import SHOP, InProcess, in_process, run_apart
 
 BASE = "/v1/experiments/shop"
 
@@ -37,7 +37,7 @@ def test_items_that_arrive_during_a_batch_form_the_next() -> None:
         await batcher.drained()
         return list(answers)
 
-    assert asyncio.run(run()) == [2 * i for i in range(12)]
+    assert run_apart(run()) == [2 * i for i in range(12)]
     assert sizes == [3, 6, 3]
 
 
@@ -59,7 +59,7 @@ def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None
         cancelled.cancel()
         return [*failed, await batcher.put(4)]
 
-    first, second, third = asyncio.run(run())
+    first, second, third = run_apart(run())
     assert isinstance(first, StorageError)
     assert first is second
     assert third == 4
@@ -78,7 +78,7 @@ def test_experiments_take_turns_to_write() -> None:
         await asyncio.gather(*busy, return_exceptions=True)
         turns.shutdown()
 
-    asyncio.run(run())
+    run_apart(run())
     assert len(done) == 51
     assert "busy 30" not in done
 
@@ -125,10 +125,11 @@ def test_the_name_of_a_pruned_experiment_is_free_again() -> None:
             assert storage.prune(later, later).experiments == ("shop",)  # as another process does
         assert ids[0] != ids[1]
         assert "shop" in service.live
-        loop = asyncio.new_event_loop()  # which runs what is to be done there
-        service._look(loop)
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
+
+        async def look() -> None:
+            await asyncio.to_thread(service._look, asyncio.get_running_loop())
+
+        client.run(look())
         assert service.live == {}
         assert client.get(base).status_code == 404
 
