@@ -37,6 +37,7 @@ RELOAD = {"sqlite": 1.0, "postgresql": 10.0}  # seconds between two looks at the
 FRESH, STALE = 5.0, 60.0  # seconds: when the mark is written again, and when it counts no more
 SLOW = 1.0  # seconds after which an answer of PostgreSQL does not say what time it is
 CLOSE = 0.05  # seconds in which two clocks are read together
+JITTER = 20_000  # microseconds that readings of clocks may differ by
 UPTIME, BOOT = Path("/proc/uptime"), Path("/proc/sys/kernel/random/boot_id")
 MARK = "clock"
 
@@ -112,15 +113,20 @@ class Clock:
         waited = _steady() - before
         if waited > SLOW and self._ahead is not None:
             return  # the answer was under way for too long to say what time it is
-        self._compare(round(self._wall() * SECOND), theirs + round(waited / 2 * SECOND))
+        self._compare(self._own(), theirs - round((before + waited / 2) * SECOND))
 
     def _read_mark(self) -> None:
         row = self._database.look(lambda c: c.execute(READ).one_or_none())
-        boot, own, up = self._together()
+        own, before = self._own(), self._started
+        while True:
+            began = _steady()
+            boot, steady = self._boot(), _steady()
+            if steady - began < CLOSE:
+                break
         if boot is None:
             self._compare(own, own)
             return
-        started, before = own - up, self._started
+        started = own + round((steady - boot.uptime) * SECOND)
         self._started = started
         if before is not None and abs(started - before) > TOLD:
             log.warning(
@@ -131,18 +137,23 @@ class Clock:
             self._written = float("-inf")
             row = None
         theirs = _marked(row, boot)
-        agreed = started if theirs is None or abs(theirs - started) <= TOLD else theirs
-        self._compare(own, agreed + up)
+        self._compare(own, own if theirs is None else own + theirs - started)
 
-    def _together(self) -> tuple[Boot | None, int, int]:
-        """Time of day and uptime in microseconds, read at one moment."""
-        while True:
-            before = _steady()
-            boot, own = self._boot(), round(self._wall() * SECOND)
-            if boot is None or _steady() - before < CLOSE:
-                return boot, own, 0 if boot is None else round(boot.uptime * SECOND)
+    def _own(self) -> int:
+        """How far the clock of this process is ahead of `_steady`; of some readings the closest."""
+        best, least = 0, float("inf")
+        for _ in range(5):
+            before, wall, after = _steady(), self._wall(), _steady()
+            if after - before < least:
+                best, least = round((wall - (before + after) / 2) * SECOND), after - before
+        return best
 
     def _compare(self, own: int, theirs: int) -> None:
+        """Go by the clock of this process if it agrees with the storage's, else by that one.
+
+        Both are given as what they are ahead of `_steady`. Tiny differences to before are those of
+        reading clocks: time must not jump by them.
+        """
         self._mine = abs(own - theirs) <= TOLD
         if not self._mine and not self._told:
             log.warning(
@@ -153,7 +164,9 @@ class Clock:
                 self._database.shown,
             )
         self._told = not self._mine
-        self._ahead = (own if self._mine else theirs) - round(_steady() * SECOND)
+        ahead = own if self._mine else theirs
+        if self._ahead is None or abs(ahead - self._ahead) > JITTER:
+            self._ahead = ahead
 
 
 def _marked(row: Any, boot: Boot) -> int | None:
