@@ -557,7 +557,7 @@ class Experiment:
 
 
 def _when(at: Any, now: int) -> int:
-    """When a reward happened; what lies in the future is refused, a wrong clock's little is not."""
+    """When a reward happened, not after `now`; more than `SKEW` in the future is refused."""
     if isinstance(at, timedelta):
         return now - max(0, at // timedelta(microseconds=1))
     when = instant(at, now + SKEW)
