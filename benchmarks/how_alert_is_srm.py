@@ -20,9 +20,8 @@ from scipy.stats import binomtest, chi2, ncx2
 
 import steadyarm as sa
 from steadyarm.environments import weekday_weekend
-from steadyarm.inference.balance import surprise
-from steadyarm.inference.logged import LoggedSegment
-from steadyarm.inference.luck import attrition_balance
+from steadyarm.inference.evidence import LoggedSegment
+from steadyarm.inference.sampling_variance import attrition_balance, surprise
 from steadyarm.inference.srm import srm_p_values
 from steadyarm.segments import Segment
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from benchmarks.traffic.servers import storages
-from steadyarm.decisions import decide, first_state, next_segment, observed, state_of
+from steadyarm.live.decisions import decide, first_state, next_segment, observed, state_of
+from steadyarm.live.settings import Settings
 from steadyarm.segments import arms_between
-from steadyarm.settings import Settings
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import (
     ExperimentRecord,

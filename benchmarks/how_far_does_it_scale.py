@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows
-from steadyarm.designs.large_g import solve_g
-from steadyarm.designs.large_xy import solve_xy
 from steadyarm.designs.passes import leverages, span_of
+from steadyarm.designs.pooled_g import solve_g
+from steadyarm.designs.pooled_xy import solve_xy
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.matplotlib import png
 

@@ -25,8 +25,7 @@ from scipy.stats import binomtest
 import steadyarm as sa
 from steadyarm.environments import repeating, shock, switching, trend
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import Intervals, fixed_budget
-from steadyarm.inference.quantiles import critical_values
+from steadyarm.inference.intervals import Intervals, critical_values, fixed_budget
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.segments import Segment, SegmentStats
 

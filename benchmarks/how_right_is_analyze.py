@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import steadyarm as sa
-from steadyarm.analysis.periods import Plan
+from steadyarm.analysis.sums import Plan
 from steadyarm.analysis.units import unit_evidence
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import fixed_budget

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import steadyarm as sa
-from steadyarm.looks import effects_of
+from steadyarm.live.effects import effects_of
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Series
 

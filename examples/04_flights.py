@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import steadyarm as sa
-from steadyarm.data import flights_world, load_flights
+from steadyarm.paper import flights_world, load_flights
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Axis, Panel, Series
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import steadyarm as sa
 from steadyarm.environments import switching
 from steadyarm.policies.base import rank_arms
-from steadyarm.policies.checks import CHECKS
 from steadyarm.policies.ips import IPSPolicy, IPSState
+from steadyarm.testing.policies import CHECKS
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), metavar="DIR")

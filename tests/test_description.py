@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.description import description_of, toml_of
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import InvalidInputError
-from steadyarm.lifecycle import create_from_description, load_experiment
+from steadyarm.live.description import description_of, toml_of
+from steadyarm.live.lifecycle import create_from_description, load_experiment
+from steadyarm.live.settings import Settings
 from steadyarm.policies import POLICIES
-from steadyarm.settings import Settings
 
 ODD = ["<b>", "a \"quoted\" 'name'", "back\\slash", "é ü 漢 😀", "x = 1 # no", "]", "a.b", "100 %"]
 SCALARS = st.text() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)

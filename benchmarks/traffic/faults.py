@@ -16,8 +16,8 @@ from pathlib import Path
 import steadyarm as sa
 from benchmarks.traffic.servers import Postgres, Service
 from benchmarks.traffic.shopper import reward_of
-from steadyarm.answers import ticket_in
-from steadyarm.replay import pages
+from steadyarm.live.assignments import ticket_in
+from steadyarm.live.replay import pages
 from steadyarm.storages.records import LogRow, place_of
 
 __all__ = ["Aftermath", "Disturb", "Scene", "kills", "under_load"]

@@ -14,7 +14,7 @@ import numpy as np
 
 import steadyarm as sa
 from benchmarks.traffic.servers import Service
-from steadyarm.replay import pages
+from steadyarm.live.replay import pages
 from steadyarm.segments import arms_between
 from steadyarm.storages.records import place_of
 

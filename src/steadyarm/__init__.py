@@ -2,7 +2,6 @@
 
 from steadyarm import plot
 from steadyarm.analysis import Analysis, analyze
-from steadyarm.answers import LiveAssignment, Status
 from steadyarm.arms import ArmSet
 from steadyarm.client import Client
 from steadyarm.designs import (
@@ -41,8 +40,11 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.experiment import Experiment
-from steadyarm.lifecycle import create_experiment, import_experiment, load_experiment
+from steadyarm.live.assignments import LiveAssignment, Status
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.lifecycle import create_experiment, import_experiment, load_experiment
+from steadyarm.live.session import Assignment, Session
+from steadyarm.live.verdict import Verdict
 from steadyarm.planning import Plan, Question, plan
 from steadyarm.policies import (
     GBAI,
@@ -62,9 +64,7 @@ from steadyarm.policies import (
     Uniform,
 )
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.session import Assignment, Session
 from steadyarm.simulation import Results, simulate
-from steadyarm.verdict import Verdict
 
 __version__ = "0.1.0.dev0"
 

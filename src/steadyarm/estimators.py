@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
-from steadyarm.designs.dense_kernels import cholesky, cholesky_solve, information
+from steadyarm.designs.interior_point import cholesky, cholesky_solve, information
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import symmetric_eigen
 from steadyarm.segments import Segment, SegmentStats

@@ -136,7 +136,7 @@ class Segment:
             raise InvalidInputError(
                 "the policy's segment has weights that are no probabilities (negative, nan or "
                 f"not summing to one: sums from {total.min():g} to {total.max():g}) or a negative "
-                "number of rounds; run steadyarm.policies.checks on the policy."
+                "number of rounds; run steadyarm.testing.policies on the policy."
             )
         if self.order == "shuffled" and (self.counts.sum(axis=1) != self.rounds).any():
             raise InvalidInputError(

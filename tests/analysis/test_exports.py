@@ -13,7 +13,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.inference import Evidence
-from steadyarm.looks import look_at
+from steadyarm.live.scoring import look_at
 from steadyarm.storages.memory import MemoryStorage
 from tests.looks.worlds import ARMS, played
 

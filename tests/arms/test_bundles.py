@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.arms.bundles import bundles_in, with_and_without
+from steadyarm.live.effects import bundles_in, with_and_without
 
 SHAPES = [
     (2, 1, 1), (4, 1, 3), (4, 3, 1), (6, 2, 1), (6, 2, 2), (5, 4, 2), (5, 3, 2), (6, 3, 3),

@@ -9,8 +9,7 @@ import pytest
 
 from steadyarm.cli.main import build_parser, main
 from steadyarm.cli.reproduce import _cells
-from steadyarm.data import write_yahoo_log
-from steadyarm.figures import FIGURES, published_counts
+from steadyarm.paper import FIGURES, published_counts, write_yahoo_log
 
 
 def test_a_run_leaves_results_pictures_and_a_report(

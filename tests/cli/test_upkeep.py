@@ -22,14 +22,14 @@ from sqlalchemy.engine import make_url
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.experiment import Experiment
+from steadyarm.live.experiment import Experiment
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import SessionRecord
 from steadyarm.storages.sql import storage as storage_module
 from steadyarm.storages.sql.clock import Clock
 from steadyarm.storages.sql.engine import Database
-from steadyarm.storages.sql.versions import migrate
+from steadyarm.storages.sql.upkeep import migrate
 from tests.storages.databases import fresh_database
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/backup.md"

@@ -11,9 +11,9 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client
-from steadyarm.client.reading import names_in, status_in
-from steadyarm.facts import assignment_facts, experiment_facts
-from steadyarm.local import LocalLease
+from steadyarm.client.responses import names_in, status_in
+from steadyarm.live.assigner import LocalLease
+from steadyarm.live.serializers import assignment_facts, experiment_facts
 from tests.client.servers import Scripted
 from tests.live.few import LARGE, Few, reward_of
 from tests.live.worlds import create

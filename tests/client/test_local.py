@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
-from steadyarm.answers import ticket_in
 from steadyarm.client import Client, RewardBuffer, is_default
-from steadyarm.client.places import Places
-from steadyarm.local import LocalLease
+from steadyarm.client.worker import Places
+from steadyarm.live.assigner import LocalLease
+from steadyarm.live.assignments import ticket_in
 from tests.client.servers import Proxy, Scripted
 
 Stored = Callable[[str], sa.Experiment]

@@ -14,7 +14,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, ServiceDownError
-from steadyarm.client.problems import KINDS
+from steadyarm.client.responses import KINDS
 from steadyarm.client.transport import Transport
 from tests.client.servers import Scripted
 

@@ -6,7 +6,7 @@ import re
 import shlex
 import tomllib
 
-from steadyarm.service.serving import GRACE
+from steadyarm.service.process import GRACE
 from steadyarm.service.settings import ServiceSettings
 from tests.container.reading import (
     ROOT,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import steadyarm as sa
-from steadyarm.looks import Look, look_at
+from steadyarm.live.scorecard import Look
+from steadyarm.live.scoring import look_at
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
 from tests.looks.worlds import played

@@ -18,7 +18,7 @@ import pytest
 from steadyarm.cli.main import main
 from steadyarm.dashboard import access, forms
 from steadyarm.errors import InvalidInputError
-from steadyarm.lifecycle import create_experiment
+from steadyarm.live.lifecycle import create_experiment
 from steadyarm.policies import Steady
 from steadyarm.service import batching
 from steadyarm.service.auth import new_token

@@ -6,7 +6,7 @@ import csv
 import io
 
 import steadyarm as sa
-from steadyarm.looks import look_at
+from steadyarm.live.scoring import look_at
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Elements, dashboard, stored
 from tests.looks.worlds import played

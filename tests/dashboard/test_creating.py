@@ -14,10 +14,10 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.dashboard import planner
-from steadyarm.dashboard.choices import USUAL
-from steadyarm.dashboard.planner import PLANNED, BusyError, planned, read_question
-from steadyarm.lifecycle import load_experiment
+from steadyarm.dashboard import creating
+from steadyarm.dashboard.creating import PLANNED, BusyError, planned, read_question
+from steadyarm.dashboard.forms import USUAL
+from steadyarm.live.lifecycle import load_experiment
 from steadyarm.storages.records import Scope
 from tests.dashboard.clients import Browser, Guarded, dashboard
 
@@ -283,7 +283,7 @@ def test_what_takes_long_is_planned_with_a_fixed_split() -> None:
     asked = read_question(parts | {key: [value] for key, value in ASKED.items()})
     found, label = planned(asked)
     assert label == "G-BAI"
-    assert "takes too long to simulate" in planner.answer(asked, found, label)["sentence"]
+    assert "takes too long to simulate" in creating.answer(asked, found, label)["sentence"]
 
 
 def test_one_plan_at_a_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +294,7 @@ def test_one_plan_at_a_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -
         assert go.wait(60)
         return sa.plan(*given, **more)
 
-    monkeypatch.setattr(planner, "plan", slow)
+    monkeypatch.setattr(creating, "plan", slow)
     browser.get("/new")
     first: list[httpx.Response] = []
     thread = threading.Thread(

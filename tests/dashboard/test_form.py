@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steadyarm.dashboard.choices import CHOICES, LABELS, POLICIES, USUAL
-from steadyarm.dashboard.form import MOST_VARIANTS, blank, read_form
-from steadyarm.description import toml_of
-from steadyarm.lifecycle import create_from_description
+from steadyarm.dashboard.forms import (
+    CHOICES,
+    LABELS,
+    MOST_VARIANTS,
+    POLICY_CHOICES,
+    USUAL,
+    blank,
+    read_form,
+)
+from steadyarm.live.description import toml_of
+from steadyarm.live.lifecycle import create_from_description
 from steadyarm.policies import POLICIES as ALL_POLICIES
 
 GOOD = {"name": "shop", "variants": "now\r\none page\r\n", "budget": "10,000"}
@@ -187,7 +194,7 @@ def test_a_form_without_errors_makes_the_test_of_its_file(
 
 
 def test_every_choice_has_its_words() -> None:
-    assert list(POLICIES) == list(ALL_POLICIES)
+    assert list(POLICY_CHOICES) == list(ALL_POLICIES)
     assert set(CHOICES) <= set(USUAL) == set(LABELS)
     for key, choices in CHOICES.items():
         assert USUAL[key] in choices

@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 
 from steadyarm.dashboard import forms
-from steadyarm.dashboard.guarding import GuardedPage
+from steadyarm.dashboard.guard import GuardedPage
 from steadyarm.dashboard.responses import HEADERS, local_path
 from steadyarm.service.app import Endpoint
 from steadyarm.service.auth import new_token

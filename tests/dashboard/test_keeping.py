@@ -7,8 +7,9 @@ import time
 import pytest
 
 import steadyarm as sa
-from steadyarm.dashboard import keeping
-from steadyarm.looks import Look, look_at
+from steadyarm.dashboard import cache
+from steadyarm.live.scorecard import Look
+from steadyarm.live.scoring import look_at
 from tests.dashboard.clients import Browser, Guarded
 
 
@@ -21,7 +22,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(experiment.name)
         return look_at(experiment)
 
-    monkeypatch.setattr(keeping, "look_at", counted)
+    monkeypatch.setattr(cache, "look_at", counted)
     return seen
 
 
@@ -29,8 +30,8 @@ def test_a_page_that_did_not_change_is_not_sent_again(
     shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(keeping, "STALE", 0.0)
-    monkeypatch.setattr(keeping, "PATIENCE", 30.0)
+    monkeypatch.setattr(cache, "STALE", 0.0)
+    monkeypatch.setattr(cache, "PATIENCE", 30.0)
     path = "/experiments/layouts"
     first = browser.get(path)
     known = {"If-None-Match": first.headers["ETag"]}
@@ -47,7 +48,7 @@ def test_looks_are_made_once_however_many_watch(
     shown: tuple[Browser, Look], looked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(keeping, "STALE", 0.0)  # nothing has changed
+    monkeypatch.setattr(cache, "STALE", 0.0)  # nothing has changed
     for _ in range(5):
         assert browser.get("/experiments/layouts").status_code == 200
         assert browser.get("/experiments/layouts/charts/drift.json").status_code == 200
@@ -58,8 +59,8 @@ def test_time_alone_makes_a_new_look(
     shown: tuple[Browser, Look], looked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(keeping, "OLD", 0.0)
-    monkeypatch.setattr(keeping, "PATIENCE", 30.0)
+    monkeypatch.setattr(cache, "OLD", 0.0)
+    monkeypatch.setattr(cache, "PATIENCE", 30.0)
     for _ in range(3):
         browser.get("/experiments/layouts")
     assert looked == ["layouts"] * 3
@@ -75,7 +76,7 @@ def test_a_look_that_fails_is_not_tried_at_every_view(
         seen.append(experiment.name)
         raise sa.InvalidInputError("no such policy here")
 
-    monkeypatch.setattr(keeping, "look_at", failing)
+    monkeypatch.setattr(cache, "look_at", failing)
     for _ in range(50):
         page = browser.get("/").text
         if "cannot be shown" in page:
@@ -90,8 +91,8 @@ def test_a_stopped_test_is_shown_as_stopped_at_once(
     shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(keeping, "FRESH", 3600.0)
-    monkeypatch.setattr(keeping, "STALE", 3600.0)
+    monkeypatch.setattr(cache, "FRESH", 3600.0)
+    monkeypatch.setattr(cache, "STALE", 3600.0)
     path = "/experiments/layouts"
     assert f'href="{path}/stop"' in browser.get(path).text
     assert browser.post_form(f"{path}/stop").status_code == 303

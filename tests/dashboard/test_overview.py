@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.looks import Look
+from steadyarm.live.scorecard import Look
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Browser, Elements, dashboard
 

@@ -10,13 +10,13 @@ import re
 import pytest
 
 import steadyarm as sa
-from steadyarm.dashboard import keeping
-from steadyarm.dashboard.charts import SECTIONS, sections_of
-from steadyarm.dashboard.filters import amount
-from steadyarm.dashboard.views import leaderboard
-from steadyarm.looks import Look, look_at
+from steadyarm.dashboard import cache
+from steadyarm.dashboard.responses import amount
+from steadyarm.dashboard.views import SECTIONS, leaderboard, sections_of
+from steadyarm.live.scorecard import Look
+from steadyarm.live.scoring import look_at
 from steadyarm.plot.plotly import spec_of
-from steadyarm.reports.labels import labelled
+from steadyarm.reports.experiment import labelled
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Browser, Elements, Guarded, add_tokens, dashboard, stored
 from tests.looks.worlds import NAMES, played
@@ -220,8 +220,8 @@ def test_the_page_says_what_is_tested(shown: tuple[Browser, Look]) -> None:
 def test_corrections_are_listed_with_their_reasons(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "STALE", 0.0)  # at once, not a few seconds later
-    monkeypatch.setattr(keeping, "PATIENCE", 30.0)
+    monkeypatch.setattr(cache, "STALE", 0.0)  # at once, not a few seconds later
+    monkeypatch.setattr(cache, "PATIENCE", 30.0)
     browser, storage, tokens = guarded
     shop = sa.load_experiment("shop", storage)
     shop.tell(shop.ask("bot"), 1.0)

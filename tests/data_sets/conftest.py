@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steadyarm.data import YahooDay, YahooTruth, read_yahoo, write_yahoo_log
+from steadyarm.paper import YahooDay, YahooTruth, read_yahoo, write_yahoo_log
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli import data
-from steadyarm.data import load_yahoo_instance, yahoo_world
+from steadyarm.paper import load_yahoo_instance, yahoo_world
 from tests.data_sets.conftest import Week
 
 

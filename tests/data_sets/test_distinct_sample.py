@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import steadyarm as sa
-from steadyarm.data.distinct_sample import DistinctSample
+from steadyarm.paper.yahoo_log import DistinctSample
 
 
 def test_order_repetition_and_splitting_do_not_matter() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.data import Flights, flights, flights_world, load_flights
-from steadyarm.data.flights import read_flights
+from steadyarm.paper import Flights, flights, flights_world, load_flights
+from steadyarm.paper.flights import read_flights
 
 HEADER = "year,month,day,arr_delay,carrier,origin\n"
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.data import (
+from steadyarm.paper import (
     YahooInstance,
     load_yahoo_instance,
     read_yahoo,
     yahoo_instance,
     yahoo_world,
 )
-from steadyarm.data.yahoo_log import outer_products
+from steadyarm.paper.yahoo_log import outer_products
 from tests.data_sets.conftest import Week
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steadyarm.data import write_yahoo_log, yahoo_lines
-from steadyarm.data.yahoo_lines import LineParser
+from steadyarm.paper import write_yahoo_log, yahoo_log
+from steadyarm.paper.yahoo_log import LineParser
 
 A = b"2:0.306008 3:0.000450 4:0.077048 5:0.230439 6:0.386055 1:1.000000"
 B = b"2:0.421669 3:0.000011 4:0.010902 5:0.309585 6:0.257833 1:1.000000"
@@ -109,7 +109,7 @@ def test_what_is_remembered_is_bounded_and_forgetting_changes_nothing(
     write_yahoo_log(tmp_path, days=(1,), lines=600, seed=2, compress=False)
     lines = next(tmp_path.iterdir()).read_bytes().splitlines()
     whole, _ = LineParser().parse(lines)
-    monkeypatch.setattr(yahoo_lines, "MOST_REMEMBERED", 30)
+    monkeypatch.setattr(yahoo_log, "MOST_REMEMBERED", 30)
     parser = LineParser()
     parts = [parser.parse(lines[i : i + 50])[0] for i in range(0, 600, 50)]
     assert len(parser._rows) <= 30 + 40

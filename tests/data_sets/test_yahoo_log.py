@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.data import read_yahoo, write_yahoo_log, yahoo_files
-from steadyarm.data.yahoo_lines import LineParser
-from steadyarm.data.yahoo_log import outer_products
+from steadyarm.paper import read_yahoo, write_yahoo_log, yahoo_log
+from steadyarm.paper.yahoo_log import LineParser, outer_products
 from tests.data_sets.conftest import Week
 
 FIRST = "ydata-fp-td-clicks-v1_0.20090501"
@@ -50,7 +49,7 @@ def test_blocks_and_compression_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
     block: int,
 ) -> None:
-    monkeypatch.setattr(yahoo_files, "BLOCK", block)
+    monkeypatch.setattr(yahoo_log, "BLOCK", block)
     (day,) = read_yahoo(log_of(tmp_path, *lines[:1000], end=b""), days=(1,))
     monkeypatch.undo()
     (whole,) = read_yahoo(log_of(tmp_path, *lines[:1000]), days=(1,))
@@ -62,7 +61,7 @@ def test_blocks_and_compression_change_nothing(
 def test_malformed_lines_are_counted_and_the_first_named(
     lines: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(yahoo_files, "BLOCK", 3000)
+    monkeypatch.setattr(yahoo_log, "BLOCK", 3000)
     mixed = lines[:1000]
     for number in (3, 500, 501, 777, 778, 779, 1000):
         mixed[number - 1] = b"broken"

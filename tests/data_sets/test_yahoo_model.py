@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import chi2
 
 import steadyarm as sa
-from steadyarm.data import YahooDay
-from steadyarm.data.yahoo_log import Moments, outer_products
-from steadyarm.data.yahoo_model import fit_days, principal_components
+from steadyarm.paper import YahooDay
+from steadyarm.paper.yahoo import fit_days, principal_components
+from steadyarm.paper.yahoo_log import Moments, outer_products
 from tests.data_sets.conftest import Week
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from steadyarm.arms.rows import DenseRows, FactorialRows
-from steadyarm.designs import far_blocks
+from steadyarm.designs import farthest
 from steadyarm.designs.farthest import farthest_pair, partners
 
 Floats = NDArray[np.float64]
@@ -65,8 +65,8 @@ def test_finds_the_pair_that_brute_force_finds(kind: str, K: int, r: int, seed: 
 def test_many_small_blocks_find_the_same(kind: str, K: int, r: int, seed: int) -> None:
     X = points_of(kind, K, r, np.random.default_rng(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(far_blocks, "BLOCK", 7)
-        patch.setattr(far_blocks, "CACHE_FLOATS", 500)
+        patch.setattr(farthest, "BLOCK", 7)
+        patch.setattr(farthest, "CACHE_FLOATS", 500)
         known = (0, 1)
         far = farthest_pair(DenseRows(X), np.eye(r), known=known)
     D = all_distances(X)

@@ -11,9 +11,8 @@ from scipy.optimize import brentq
 from steadyarm.arms import ArmSet
 from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows
 from steadyarm.designs import Status, g_optimal
-from steadyarm.designs.active import solve_volume
-from steadyarm.designs.large_g import LargeDesign, may_carry, solve_g
-from steadyarm.designs.solve import whiten
+from steadyarm.designs.optimal import solve_volume, whiten
+from steadyarm.designs.pooled_g import LargeDesign, may_carry, solve_g
 from steadyarm.errors import InvalidInputError
 from tests.designs.armsets import COUNT, random_arm_set
 from tests.designs.test_rows import bundle_arms, factorial_arms

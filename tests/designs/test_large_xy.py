@@ -10,8 +10,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows
 from steadyarm.designs import xy_optimal
 from steadyarm.designs.design import Status
-from steadyarm.designs.large_xy import LargeXYDesign, solve_xy
-from steadyarm.designs.saddle_steps import improve, warm_point
+from steadyarm.designs.pooled_xy import LargeXYDesign, improve, solve_xy, warm_point
 from steadyarm.errors import InvalidInputError
 from tests.designs.armsets import random_arm_set, random_points
 from tests.designs.reference import achieved_value, all_pairs, optimal_value

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import steadyarm as sa
-from steadyarm.designs.lists import LEAST_SHARE, whole_lists
+from steadyarm.designs.exact_design import LEAST_SHARE, whole_lists
 
 Floats = NDArray[np.float64]
 

@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs import (
     Design,
+    cache,
     designs_for,
     forget_designs,
     frank_wolfe_g,
     frank_wolfe_xy,
     g_optimal,
-    memo,
     xy_optimal,
 )
-from steadyarm.designs.memo import Kind, Solver
-from steadyarm.designs.nested import large_g
+from steadyarm.designs.cache import Kind, Solver, large_g
 
 COMBINATIONS: list[tuple[Kind, Solver]] = [
     ("xy", "exact"),
@@ -77,16 +76,16 @@ def test_does_not_depend_on_what_came_before(kind: Kind, solver: Solver) -> None
 
 def test_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_designs()
-    monkeypatch.setattr(memo, "MOST_FLOATS", 400)
+    monkeypatch.setattr(cache, "MOST_FLOATS", 400)
     for seed in range(6):
         arms, masks = problem(9, 25, seed)
         forget = designs_for(arms, masks)
         again = designs_for(arms, masks)
         np.testing.assert_array_equal(forget.weights, again.weights)
-        assert sum(shelf.weights.size for shelf in memo._shelves.values()) <= 400
+        assert sum(shelf.weights.size for shelf in cache._shelves.values()) <= 400
     arms, masks = problem(9, 200)  # too many for the memory: solved and not kept
     assert len(designs_for(arms, masks).values) * 9 > 400
-    assert sum(shelf.weights.size for shelf in memo._shelves.values()) <= 400
+    assert sum(shelf.weights.size for shelf in cache._shelves.values()) <= 400
     forget_designs()
 
 

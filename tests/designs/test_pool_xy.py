@@ -5,14 +5,11 @@ import pytest
 from numpy.typing import NDArray
 
 from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows
-from steadyarm.designs import far_blocks, pool_xy
-from steadyarm.designs.active import solve_pairs
-from steadyarm.designs.forms import forms
-from steadyarm.designs.large_xy import LargeXYDesign, solve_xy
-from steadyarm.designs.passes import leverages
-from steadyarm.designs.pool_field import PoolField
-from steadyarm.designs.quick_forms import quick_forms
-from steadyarm.designs.solve import whiten
+from steadyarm.designs import farthest, multiplicative_weights
+from steadyarm.designs.multiplicative_weights import PoolField
+from steadyarm.designs.optimal import solve_pairs, whiten
+from steadyarm.designs.passes import forms, leverages, quick_forms
+from steadyarm.designs.pooled_xy import LargeXYDesign, solve_xy
 from tests.designs.reference import achieved_value, all_pairs
 
 Floats = NDArray[np.float64]
@@ -28,9 +25,9 @@ SETS: list[Rows] = [
 @pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most arms are not in play at first."""
-    monkeypatch.setattr(pool_xy, "LEAST_FIRST", 20)
-    monkeypatch.setattr(pool_xy, "LEAST_MORE", 30)
-    monkeypatch.setattr(pool_xy, "MOST_ARMS", 200)
+    monkeypatch.setattr(multiplicative_weights, "LEAST_FIRST", 20)
+    monkeypatch.setattr(multiplicative_weights, "LEAST_MORE", 30)
+    monkeypatch.setattr(multiplicative_weights, "MOST_ARMS", 200)
 
 
 def in_front(rows: Rows, size: int, seed: int) -> Indices:
@@ -60,7 +57,7 @@ def test_the_bound_holds_over_arms_that_are_not_in_play(
     small_pools: None, rows: Rows, size: int
 ) -> None:
     among = in_front(rows, size, seed=size)
-    answer = pool_xy.some_of_rows(rows, among, 0.2, None, None, 60)
+    answer = multiplicative_weights.some_of_rows(rows, among, 0.2, None, None, 60)
     check(rows, among, answer)
     assert answer.gap <= 0.2
     assert answer.indices.size <= 400 < rows.shape[0]
@@ -69,7 +66,7 @@ def test_the_bound_holds_over_arms_that_are_not_in_play(
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_stopped_early_the_answer_is_proven_all_the_same(small_pools: None, rounds: int) -> None:
     rows, among = SETS[0], in_front(SETS[0], 60, seed=1)
-    answer = pool_xy.some_of_rows(rows, among, 0.03, None, None, rounds)
+    answer = multiplicative_weights.some_of_rows(rows, among, 0.03, None, None, rounds)
     check(rows, among, answer)
     assert answer.gap > 0.03
 
@@ -95,7 +92,7 @@ def test_columns_may_depend_and_arms_compared_may_be_the_same() -> None:
 def test_without_effort_the_value_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(5).normal(size=(600, 12))
     X /= np.linalg.norm(X, axis=1)[:, None]
-    monkeypatch.setattr(far_blocks, "BLOCK", 50)
+    monkeypatch.setattr(farthest, "BLOCK", 50)
     answer = solve_xy(DenseRows(X), 0.2, among=np.arange(200), effort=0.0)
     check(DenseRows(X), np.arange(200), answer)
     assert not answer.exact

@@ -6,18 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows
-from steadyarm.arms.walsh import walsh_of
-from steadyarm.designs import factorial_xy, far_blocks
-from steadyarm.designs.active import solve_pairs
+from steadyarm.arms.rows import BundleRows, DenseRows, FactorialRows, Rows, walsh_of
+from steadyarm.designs import farthest, multiplicative_weights
 from steadyarm.designs.design import Status
-from steadyarm.designs.farthest import farthest_pair
+from steadyarm.designs.farthest import farthest_pair, remember
 from steadyarm.designs.fractions import fraction
-from steadyarm.designs.large_xy import LargeXYDesign, solve_xy
-from steadyarm.designs.passes import leverages
-from steadyarm.designs.remembered import remember
-from steadyarm.designs.solve import whiten
-from steadyarm.designs.subset_rows import SubsetRows
+from steadyarm.designs.optimal import solve_pairs, whiten
+from steadyarm.designs.passes import SubsetRows, leverages
+from steadyarm.designs.pooled_xy import LargeXYDesign, solve_xy
 from steadyarm.errors import InvalidInputError
 from tests.designs.armsets import random_points
 from tests.designs.reference import achieved_value, all_pairs
@@ -142,9 +138,9 @@ def test_nested_subsets_from_the_design_of_the_larger_one(rows: Rows) -> None:
 def test_few_arms_carry_the_design_of_a_subset(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = FactorialRows([2] * 11)
     among = in_front(rows, 60, seed=4)
-    monkeypatch.setattr(factorial_xy, "FEW_ARMS", 400)
+    monkeypatch.setattr(multiplicative_weights, "FEW_ARMS", 400)
     few = solve_xy(rows, 0.3, among=among)
-    monkeypatch.setattr(factorial_xy, "FEW_ARMS", 2**11)
+    monkeypatch.setattr(multiplicative_weights, "FEW_ARMS", 2**11)
     many = solve_xy(rows, 0.3, among=among)
     assert few.gap <= 0.3
     assert few.indices.size <= 400 + fraction(rows).size < many.indices.size
@@ -163,7 +159,7 @@ def test_large_subsets_are_compared_by_the_fraction() -> None:
 def test_without_effort_a_subset_has_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = FactorialRows([2] * 10)
     among = in_front(rows, 200, seed=5)
-    monkeypatch.setattr(far_blocks, "BLOCK", 50)
+    monkeypatch.setattr(farthest, "BLOCK", 50)
     proven = solve_xy(rows, 0.05, among=among)
     answer = solve_xy(rows, 0.05, among=among, effort=0.0)
     assert not answer.exact

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
+from steadyarm import wire
 from steadyarm.cli.main import build_parser
 from steadyarm.environments.named import WORLDS, arms_from_settings
-from steadyarm.lifecycle import DESCRIBED
+from steadyarm.live.lifecycle import DESCRIBED
 from steadyarm.planning.question import TABLES, TOP
 from steadyarm.policies import POLICIES
-from steadyarm.service import answered, concluded
-from steadyarm.service.app import create_app
-from steadyarm.service.openapi import document
+from steadyarm.service.app import create_app, document
 from steadyarm.service.routes import ROUTES
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.memory import MemoryStorage
@@ -114,10 +113,10 @@ def test_every_field_of_requests_and_answers_is_described() -> None:
 
 
 def test_only_the_hint_of_a_problem_may_be_left_out_of_answers() -> None:
-    for model in (*vars(answered).values(), *vars(concluded).values()):
-        if isinstance(model, type) and issubclass(model, answered.Answered):
+    for model in (*vars(wire).values(), *vars(wire).values()):
+        if isinstance(model, type) and issubclass(model, wire.Answered):
             free = [name for name, one in model.model_fields.items() if not one.is_required()]
-            assert free == (["hint"] if model is answered.Problem else [])
+            assert free == (["hint"] if model is wire.Problem else [])
 
 
 def test_every_variable_of_the_environment_is_described() -> None:

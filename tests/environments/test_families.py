@@ -26,7 +26,7 @@ from steadyarm.environments import (
     trend,
     weekday_weekend,
 )
-from steadyarm.figures import published_counts
+from steadyarm.paper import published_counts
 
 TWO = sa.ArmSet.one_hot(["A", "B"])
 
@@ -52,7 +52,7 @@ def test_published_multivariate_instance_is_exact(value: int) -> None:
 
 
 def test_gaps_equal_the_published_ones_in_every_figure() -> None:
-    from steadyarm.figures import FIGURES
+    from steadyarm.paper import FIGURES
 
     told = {
         (figure, value): cell.min_gap
@@ -97,7 +97,7 @@ def test_random_multivariate_instances_keep_their_best_arm(seed: int, scale: flo
 def test_oscillations_that_never_keep_the_best_arm_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    module = sys.modules["steadyarm.environments.multivariate"]
+    module = sys.modules["steadyarm.environments.families"]
     monkeypatch.setattr(module, "MOST_DRAWS", 1)
     refused = 0
     for seed in range(20):

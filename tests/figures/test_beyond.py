@@ -14,19 +14,18 @@ from scipy.stats import binom
 import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
 from steadyarm.cli.reproduce import _cells
-from steadyarm.figures import Cell, CellResult, Journal, figure_named
-from steadyarm.figures.beyond import (
+from steadyarm.paper import Cell, CellResult, Journal, figure_named
+from steadyarm.paper.beyond import (
     beyond_of,
     beyond_points,
     beyond_policies,
     oracle_floor,
     ratio_interval,
 )
-from steadyarm.figures.draw import style_of
-from steadyarm.figures.draw_beyond import beyond_picture
-from steadyarm.figures.report import markdown_report
-from steadyarm.figures.run import key_of
-from steadyarm.figures.specification import VARIANTS
+from steadyarm.paper.draw import beyond_picture, style_of
+from steadyarm.paper.report import markdown_report
+from steadyarm.paper.run import key_of
+from steadyarm.paper.specification import VARIANTS
 
 
 def cells(trials: int = 1000, **errors: int) -> list[CellResult]:
@@ -159,7 +158,7 @@ def test_the_command_draws_and_reports(
 ) -> None:
     """From a journal of ordinary runs, here of two figures: nothing is left to compute."""
     few = {name: figure_named(name) for name in ("soare_scale", "malicious")}
-    monkeypatch.setattr("steadyarm.figures.beyond.FIGURES", few)
+    monkeypatch.setattr("steadyarm.paper.beyond.FIGURES", few)
     journal = Journal(tmp_path / "cells.jsonl")
     for result in cells(100, P1RAGE=50, Steady=10):
         journal.add(key_of(Cell(result.figure, result.value, result.policy, 100, 7)), result)

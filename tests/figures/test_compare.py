@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from steadyarm.figures.compare import (
+from steadyarm.paper.published import (
     Comparison,
+    Published,
     compare,
     od_linbai_error,
+    published_counts,
     scatter_of,
     summarise,
 )
-from steadyarm.figures.journal import CellResult
-from steadyarm.figures.published import Published, published_counts
+from steadyarm.paper.run import CellResult
 
 GAP = 2 * (1 - math.cos(0.1))
 

@@ -9,11 +9,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.image import imread
 
-from steadyarm.figures.catalogue import figure_named
-from steadyarm.figures.draw import draw_figure, picture_of, style_of
-from steadyarm.figures.journal import CellResult
-from steadyarm.figures.panels import Panel, panel_of
-from steadyarm.figures.specification import PAPER_POLICIES
+from steadyarm.paper.draw import draw_figure, picture_of, style_of
+from steadyarm.paper.panels import Panel, panel_of
+from steadyarm.paper.run import CellResult
+from steadyarm.paper.specification import PAPER_POLICIES, figure_named
 
 NAMES = [*PAPER_POLICIES, "Steady", "P1", "Uniform", "Adjacent-BAI"]
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.figures.catalogue import figure_named
-from steadyarm.figures.journal import CellResult
-from steadyarm.figures.panels import panel_of
-from steadyarm.figures.published import published_counts
-from steadyarm.simulation.results import clopper_pearson
+from steadyarm.paper.panels import panel_of
+from steadyarm.paper.published import published_counts
+from steadyarm.paper.run import CellResult
+from steadyarm.paper.specification import figure_named
+from steadyarm.simulation import clopper_pearson
 
 SCALE, MALICIOUS = figure_named("soare_scale"), figure_named("malicious")
 

@@ -7,10 +7,10 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from steadyarm.figures.catalogue import figure_named
-from steadyarm.figures.journal import CellResult
-from steadyarm.figures.published import published_counts
-from steadyarm.figures.report import markdown_report, write_report
+from steadyarm.paper.published import published_counts
+from steadyarm.paper.report import markdown_report, write_report
+from steadyarm.paper.run import CellResult
+from steadyarm.paper.specification import figure_named
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.figures import FIGURES, Cell, CellResult, Journal, figure_named, run_cells
-from steadyarm.figures.run import key_of, run_unit, work_of
-from steadyarm.simulation.engines import LocalEngine
+from steadyarm.paper import FIGURES, Cell, CellResult, Journal, figure_named, run_cells
+from steadyarm.paper.run import key_of, run_unit, work_of
+from steadyarm.simulation import LocalEngine
 
 CELLS = [
     Cell("soare_stationary", value, policy, trials, seed=5)

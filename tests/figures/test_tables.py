@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from steadyarm.figures.journal import CellResult
-from steadyarm.figures.published import published_counts
-from steadyarm.figures.tables import results_csv, write_results
 from steadyarm.files import write_atomically
-from steadyarm.simulation.results import clopper_pearson
+from steadyarm.paper.published import published_counts
+from steadyarm.paper.run import CellResult, results_csv, write_results
+from steadyarm.simulation import clopper_pearson
 
 
 def test_published_counts_come_back_line_by_line() -> None:
     """The first seven columns are those of the published table, to the letter."""
-    published = (resources.files("steadyarm.figures") / "published_results.csv").read_text()
+    published = (resources.files("steadyarm.paper") / "published_results.csv").read_text()
     rows = [row for row in csv.DictReader(published.splitlines()) if row["min_gap"]]
     assert len(rows) > 250
     cells = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import binom
 
-from steadyarm.inference.logged import LoggedSegment
+from steadyarm.inference.evidence import LoggedSegment
 from steadyarm.segments import Order, Segment
 
 ABC = ("A", "B", "C")

@@ -14,10 +14,9 @@ from steadyarm.inference import (
     LoggedSegment,
     health_report,
 )
-from steadyarm.inference.crowds import assignment_crowd, attrition_crowd
-from steadyarm.inference.luck import assignment_balance, attrition_balance
+from steadyarm.inference.sampling_variance import assignment_balance, attrition_balance
 from steadyarm.inference.srm import attrition_test, srm_test
-from steadyarm.inference.traits import traits_of
+from steadyarm.inference.srm_many_arms import assignment_crowd, attrition_crowd, traits_of
 from steadyarm.segments import Order, SegmentStats, columns_between
 from tests.inference.large import LARGE, SMALL, Log, played
 

@@ -18,9 +18,9 @@ from scipy.stats import binom, f_oneway
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import drift as drift_module
+from steadyarm.inference.counterfactuals import what_otherwise
 from steadyarm.inference.drift import MILESTONES, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.otherwise import what_otherwise
 from steadyarm.inference.periods import (
     Allocations,
     Periods,

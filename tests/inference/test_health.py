@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.balance import Balance, surprise
+from steadyarm.inference.evidence import LoggedSegment
 from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
-from steadyarm.inference.logged import LoggedSegment
-from steadyarm.inference.luck import attrition_balance
+from steadyarm.inference.sampling_variance import Balance, attrition_balance, surprise
 from steadyarm.inference.srm import (
     attrition_test,
     srm_from_propensities,

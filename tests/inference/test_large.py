@@ -18,12 +18,16 @@ from steadyarm.inference import (
     fixed_budget,
     what_otherwise,
 )
-from steadyarm.inference.bounded import bounded_terms
-from steadyarm.inference.limits import error_and_skew, in_passes, skewed_limits
-from steadyarm.inference.quantiles import critical_values
+from steadyarm.inference.intervals import critical_values
+from steadyarm.inference.limits import (
+    error_and_skew,
+    in_passes,
+    shortlisted,
+    skewed_limits,
+    spread_of,
+)
 from steadyarm.inference.sequences import _in_passes, _watch
-from steadyarm.inference.shortlist import shortlisted, spread_of
-from steadyarm.inference.variance import score_scatter
+from steadyarm.inference.variance import bounded_terms, score_scatter
 from steadyarm.segments import Direction, Order, SegmentStats
 from tests.inference.large import LARGE, SMALL, dense, effects, played
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2, ncx2, norm
 
 import steadyarm as sa
-from steadyarm.inference.logged import LoggedSegment
-from steadyarm.inference.luck import assignment_balance
+from steadyarm.inference.evidence import LoggedSegment
+from steadyarm.inference.sampling_variance import assignment_balance
 from steadyarm.inference.srm import (
     srm_from_propensities,
     srm_p_values,

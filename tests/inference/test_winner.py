@@ -14,10 +14,9 @@ from scipy.stats import binom, norm
 
 import steadyarm as sa
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import Intervals, fixed_budget
-from steadyarm.inference.quantiles import critical_values, pairwise_value
+from steadyarm.inference.intervals import Intervals, critical_values, fixed_budget, pairwise_value
+from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import confidence_path, confidence_sequence
-from steadyarm.inference.shortlist import shortlisted
 from steadyarm.segments import Direction, Segment, SegmentStats
 from tests.inference import large
 from tests.inference.worlds import moving, one_segment, played

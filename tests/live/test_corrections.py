@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.answers import id_of
-from steadyarm.decisions import first_state, observed, state_of
-from steadyarm.looks import look_at
+from steadyarm.live.assignments import id_of
+from steadyarm.live.decisions import first_state, observed, state_of
+from steadyarm.live.scoring import look_at
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import LogRow, Snapshot, number_of, place_of

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.decisions import state_of
-from steadyarm.judging import judge
-from steadyarm.lifecycle import create_from_description
-from steadyarm.local import LocalLease
+from steadyarm.live.assigner import LocalLease
+from steadyarm.live.decisions import state_of
+from steadyarm.live.lifecycle import create_from_description
+from steadyarm.live.replay import pages
+from steadyarm.live.results import judge
+from steadyarm.live.settings import Settings, variants_in
+from steadyarm.live.transfer import csv_lines
 from steadyarm.policies import POLICIES
-from steadyarm.replay import pages
-from steadyarm.settings import Settings, variants_in
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.transfer import csv_lines
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.worlds import Clock, create
 

@@ -8,7 +8,7 @@ from threading import Timer
 import pytest
 
 import steadyarm as sa
-from steadyarm import handing
+from steadyarm.live import assigner
 from tests.live.worlds import create
 
 ARMS = sa.ArmSet.one_hot(list("ABCDE"))
@@ -46,7 +46,7 @@ def test_who_waits_learns_that_the_holder_has_served_the_same_unit() -> None:
 
 
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handing, "PATIENCE", 0.1)
+    monkeypatch.setattr(assigner, "PATIENCE", 0.1)
     _, other = until_one_is_left()
     with pytest.raises(sa.BudgetSpentError):
         other.ask("u49")
@@ -60,4 +60,4 @@ def test_what_clients_have_leased_is_not_waited_for() -> None:
     began = time.monotonic()
     with pytest.raises(sa.BudgetSpentError):
         live.ask("late")
-    assert time.monotonic() - began < handing.PATIENCE
+    assert time.monotonic() - began < assigner.PATIENCE

@@ -10,7 +10,7 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.looks import look_at
+from steadyarm.live.scoring import look_at
 from tests.live.worlds import START, Clock, create
 
 DAY = 86_400.0

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.lifecycle import create_from_description
+from steadyarm.live.lifecycle import create_from_description
+from steadyarm.live.settings import Settings
 from steadyarm.segments import Segment
-from steadyarm.settings import Settings
 from steadyarm.storages.memory import MemoryStorage
 from tests.live.worlds import arms_of, create
 

@@ -12,10 +12,9 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import Evidence
-from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.planning.candidates import EqualSplit
 from steadyarm.policies import Policy, Recommendations, State
-from steadyarm.policies.base import best_arm, start_values
-from steadyarm.policies.tally import TallyState, empty_tally
+from steadyarm.policies.base import TallyState, best_arm, empty_tally, start_values
 from steadyarm.segments import Segment, SegmentStats, arms_between
 from tests.live.worlds import Clock, arms_of, create
 

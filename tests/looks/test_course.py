@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.looks import Look, course_of, look_at, shares_of
-from steadyarm.looks.days import date_of
+from steadyarm.live.scorecard import Look
+from steadyarm.live.scoring import course_of, date_of, look_at, shares_of
 from tests.live.worlds import Clock
 from tests.looks.worlds import BEGIN, DAY, NAMES, played
 

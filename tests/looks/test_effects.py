@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.factors import factors_of, labels_of
 from steadyarm.inference import Evidence
-from steadyarm.looks import Effects, effects_of
+from steadyarm.live.effects import effects_of
+from steadyarm.live.scorecard import Effects
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.wording import factors_of, labels_of
 from tests.looks.worlds import NAMES, RATES, played
 
 FACTORS = {"headline": ("short", "long"), "image": ("cat", "dog", "none")}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steadyarm.answers import Status
 from steadyarm.inference import DriftReport, Finding, HealthReport
-from steadyarm.looks.headline import Told, announcement, headline, since
-from steadyarm.verdict import Verdict
+from steadyarm.live.assignments import Status
+from steadyarm.live.headline import Told, announcement, headline, since
+from steadyarm.live.verdict import Verdict
 
 NAMES = ("A", "B", "C", "D", "E", "F")
 STATUS = Status(

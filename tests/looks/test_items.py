@@ -9,10 +9,11 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.dashboard.charts import sections_of
-from steadyarm.dashboard.views import what_is_tested
+from steadyarm.dashboard.views import sections_of, what_is_tested
 from steadyarm.inference import Evidence
-from steadyarm.looks import Effects, effects_of, look_at
+from steadyarm.live.effects import effects_of
+from steadyarm.live.scorecard import Effects
+from steadyarm.live.scoring import look_at
 from steadyarm.segments import Direction, Segment, SegmentStats
 from tests.looks.worlds import RATES, played
 

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.answers import LiveAssignment
 from steadyarm.cli.experiment_show import print_drift, print_experiment, print_verdict
-from steadyarm.client.reading import drift_in, verdict_in
-from steadyarm.dashboard.charts import CHARTS, sections_of
-from steadyarm.dashboard.views import leaderboard, what_is_tested
-from steadyarm.factors import factors_in, factors_of
-from steadyarm.facts import verdict_facts
+from steadyarm.client.responses import drift_in, verdict_in
+from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_tested
 from steadyarm.inference import Evidence
-from steadyarm.ledger import OpenSegment
-from steadyarm.looks import Look, effects_of, look_at, order_of, shares_of, standing_of
+from steadyarm.live.assignments import LiveAssignment
+from steadyarm.live.effects import effects_of
+from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.scorecard import Look, order_of, standing_of
+from steadyarm.live.scoring import look_at, shares_of
+from steadyarm.live.serializers import verdict_facts
 from steadyarm.reports.experiment import experiment_report
-from steadyarm.reports.markdown import text as markdown
+from steadyarm.reports.render import text as markdown
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.wording import factors_in, factors_of
 
 FACTORS = {f"s{i}": ["off", "on"] for i in range(13)}
 LARGE = sa.ArmSet.factorial(FACTORS)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.looks import Look, look_at, order_of, standing_of
+from steadyarm.live.scorecard import Look, order_of, standing_of
+from steadyarm.live.scoring import look_at
 from tests.live.worlds import Clock
 from tests.looks.worlds import ARMS, played
 

@@ -14,12 +14,11 @@ from scipy.stats import fisher_exact
 
 import steadyarm as sa
 from steadyarm.planning import Curve, Line, Need, Point, Progress, Theory
-from steadyarm.planning.candidates import default_candidates
-from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.planning.candidates import EqualSplit, default_candidates
 from steadyarm.planning.planner import seconds_for
 from steadyarm.planning.rhythm import CALM
 from steadyarm.planning.search import first_guess, tidy
-from steadyarm.policies.checks import CHECKS
+from steadyarm.testing.policies import CHECKS
 
 TWO: dict[str, Any] = {
     "traffic_per_day": 500,

@@ -8,9 +8,8 @@ from scipy import stats
 
 import steadyarm as sa
 from steadyarm.environments import BernoulliReward, GaussianNoise
-from steadyarm.planning.kernels import hypergeometric
 from steadyarm.planning.rhythm import Pieces
-from steadyarm.planning.worlds import BatchWorld
+from steadyarm.planning.worlds import BatchWorld, hypergeometric
 from steadyarm.segments import Segment
 
 N = 20_000

@@ -9,11 +9,12 @@ import numpy as np
 
 import steadyarm as sa
 from steadyarm.inference import DriftReport, Evidence, drift_report
-from steadyarm.looks import Course, Effects, Shares, Waiting, effects_of
+from steadyarm.live.effects import effects_of
+from steadyarm.live.scorecard import Course, Effects, Shares, Waiting
+from steadyarm.live.verdict import Verdict
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
 from steadyarm.segments import Segment
-from steadyarm.verdict import Verdict
 
 START = datetime(2026, 11, 2, 8, 30, tzinfo=UTC)
 HOSTILE = '<b onclick="x()">$a$ & </b><a href="javascript:1">%{x}</a>_{^$'

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.factors import labels_of
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
-from steadyarm.plot.charts.names import apart, listed
-from steadyarm.plot.fitting import NARROW, PAPER, WIDE, Room, fitted
+from steadyarm.plot.charts.common import apart, listed
+from steadyarm.plot.frame import NARROW, PAPER, WIDE, Room, fitted
 from steadyarm.plot.matplotlib import draw
 from steadyarm.plot.plotly import spec_of
+from steadyarm.wording import labels_of
 from tests.plot import samples
 
 FACTORIAL = tuple(

@@ -10,7 +10,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import drift_report
-from steadyarm.looks import Waiting
+from steadyarm.live.scorecard import Waiting
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.matplotlib import draw

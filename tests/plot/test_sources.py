@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import steadyarm as sa
-from steadyarm.looks import look_at
+from steadyarm.live.scoring import look_at
 from steadyarm.plot.sources import CHARTS, chart_for
 from tests.plot import samples
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.planning.candidates import EqualSplit
 from steadyarm.policies import POLICIES, Recommendations
-from steadyarm.policies.base import rank_arms
-from steadyarm.policies.checks import CHECKS, check_arm_sets, check_easy_instance
-from steadyarm.policies.tally import TallyState
+from steadyarm.policies.base import TallyState, rank_arms
+from steadyarm.testing.policies import CHECKS, check_arm_sets, check_easy_instance
 
 CONFIGURATIONS: dict[str, sa.Policy[Any]] = {
     **{name: policy() for name, policy in POLICIES.items()},

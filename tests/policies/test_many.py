@@ -11,14 +11,16 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.designs import forget_designs
-from steadyarm.designs.few_arms import FewArms
-from steadyarm.designs.lists import whole_lists
-from steadyarm.designs.lists_of_many import whole_list_of_many
-from steadyarm.designs.nested import large_g, nested_xy
+from steadyarm.designs.cache import large_g, nested_xy
+from steadyarm.designs.design import FewArms
+from steadyarm.designs.exact_design import whole_list_of_many, whole_lists
 from steadyarm.estimators import ips
 from steadyarm.policies.base import FIRST, LAST, best_arm, best_of_many
-from steadyarm.policies.elimination import rage_elimination
-from steadyarm.policies.elimination_of_many import least_gap_error, rage_elimination_of_many
+from steadyarm.policies.elimination import (
+    least_gap_error,
+    rage_elimination,
+    rage_elimination_of_many,
+)
 from steadyarm.segments import Segment
 
 SCALING: list[Any] = [

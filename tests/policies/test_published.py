@@ -16,7 +16,7 @@ from scipy.stats import fisher_exact
 
 import steadyarm as sa
 from steadyarm.environments import published_multivariate, soare_stationary
-from steadyarm.figures import PAPER_POLICIES, published_counts
+from steadyarm.paper import PAPER_POLICIES, published_counts
 from steadyarm.policies import POLICIES
 
 TRIALS = 4000

@@ -11,8 +11,7 @@ import pytest
 from scipy.stats import binom, kstest, norm
 
 import steadyarm as sa
-from steadyarm.policies.thompson import ThompsonPolicy, ThompsonState
-from steadyarm.policies.thompson_kernels import fill_normal
+from steadyarm.policies.thompson import ThompsonPolicy, ThompsonState, fill_normal
 from steadyarm.segments import SegmentStats
 
 THOMPSON: list[type[ThompsonPolicy]] = [sa.LinearThompson, sa.TopTwoThompson]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.inference.otherwise import RawMeans
-from steadyarm.lifecycle import create_from_description
-from steadyarm.looks import look_at
-from steadyarm.replay import Replay
+from steadyarm.inference.counterfactuals import RawMeans
+from steadyarm.live.lifecycle import create_from_description
+from steadyarm.live.replay import Replay
+from steadyarm.live.scoring import look_at
 from steadyarm.reports import Document, experiment_report
 from steadyarm.reports.document import (
     Code,
@@ -30,7 +30,7 @@ from steadyarm.reports.document import (
     Table,
 )
 from steadyarm.reports.experiment import document_of
-from steadyarm.reports.parts import MOST_COLUMNS, MOST_ROWS
+from steadyarm.reports.sections import MOST_COLUMNS, MOST_ROWS
 from steadyarm.wording import when
 from tests.reports.worlds import visited
 

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 import steadyarm as sa
-from steadyarm.reports import html, plan_report
+from steadyarm.reports import plan_report, render
 from steadyarm.reports.document import Code, Items, Lead, Paragraph, Picture, Table
 from tests.reports.worlds import Elements
 
@@ -88,6 +88,6 @@ def test_no_policy_is_enough() -> None:
 
 
 def test_names_are_text(calm: sa.Plan) -> None:
-    page = Elements(html.page(plan_report(calm)))
+    page = Elements(render.page(plan_report(calm)))
     assert "<script>x</script>" in page.text
     assert "script" not in {tag for tag, _ in page.found}

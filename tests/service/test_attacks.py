@@ -26,7 +26,7 @@ from steadyarm.cli.main import build_parser, main
 from steadyarm.dashboard.app import create_app
 from steadyarm.errors import InvalidInputError
 from steadyarm.service import auth, service
-from steadyarm.service.serving import _config
+from steadyarm.service.process import _config
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import Scope

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steadyarm.service.answered import Problem
+from steadyarm.wire import Problem
 from tests.service.clients import SHOP, InProcess, in_process
 
 BASE = "/v1/experiments/shop"

@@ -11,14 +11,8 @@ import pytest
 import steadyarm as sa
 from steadyarm.arms.names import FactorialNames
 from steadyarm.policies import POLICIES
-from steadyarm.service.answered import (
-    CreatedExperiment,
-    ExperimentAnswer,
-    ExperimentList,
-    Leases,
-)
-from steadyarm.service.concluded import Allocation
 from steadyarm.storages import open_storage
+from steadyarm.wire import Allocation, CreatedExperiment, ExperimentAnswer, ExperimentList, Leases
 from tests.live.few import Few
 from tests.service.clients import InProcess, in_process
 

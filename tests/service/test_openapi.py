@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from steadyarm.service.openapi import document
+from steadyarm.service.app import document
 from steadyarm.service.problems import MEDIA
 from steadyarm.service.routes import ROUTES
 from tests.service.clients import SHOP, InProcess, in_process

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from steadyarm.service.answered import CreatedExperiment, Leases
-from steadyarm.service.concluded import Recommendation
 from steadyarm.storages import open_storage
+from steadyarm.wire import CreatedExperiment, Leases, Recommendation
 from tests.service.clients import SHOP, InProcess, in_process
 
 BASE = "/v1/experiments/shop"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from steadyarm.cli.main import main
-from steadyarm.service.serving import _greeting
+from steadyarm.service.process import _greeting
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, command, served

@@ -23,9 +23,9 @@ import pytest
 import uvicorn
 
 import steadyarm as sa
-from steadyarm.advance import Step, Steps, open_segment, run
-from steadyarm.service import batching, connections, service
-from steadyarm.service.connections import Connections
+from steadyarm.live.scheduler import Step, Steps, open_segment, run
+from steadyarm.service import batching, process, service
+from steadyarm.service.process import Connections
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, InProcess, command, in_process
 
@@ -260,9 +260,9 @@ def drips_until(one: socket.socket, ended: float) -> float:
 
 
 def test_slow_connections_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD", 0.3)
-    monkeypatch.setattr(connections, "UNREAD", 0.3)
-    monkeypatch.setattr(connections, "SWEEP", 0.1)
+    monkeypatch.setattr(process, "HEAD", 0.3)
+    monkeypatch.setattr(process, "UNREAD", 0.3)
+    monkeypatch.setattr(process, "SWEEP", 0.1)
     with listening(100) as (at, open_ones), httpx.Client() as good:
         url = f"http://{at[0]}:{at[1]}"
         assert good.get(url).text == "ok"

@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
-from steadyarm.judgement import Judgement
-from steadyarm.ledger import OpenSegment
-from steadyarm.planning.equal_split import EqualSplit
+from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.results import Judgement
+from steadyarm.planning.candidates import EqualSplit
 from steadyarm.segments import Direction
 from tests.session.rewards import ARMS, reward
 

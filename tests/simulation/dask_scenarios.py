@@ -16,8 +16,8 @@ from typing import Any
 
 from distributed import LocalCluster
 
-from steadyarm.figures import Cell, Journal, run_cells
-from steadyarm.simulation.engines import DaskEngine
+from steadyarm.paper import Cell, Journal, run_cells
+from steadyarm.simulation import DaskEngine
 
 
 def die_once(marker: str, x: int) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.simulation.engines import LocalEngine
+from steadyarm.simulation import LocalEngine
 
 
 def _square(x: int) -> int:
@@ -62,7 +62,7 @@ def test_a_cluster_of_processes_survives_a_killed_worker(tmp_path: Path) -> None
 
 def test_no_scheduler_is_a_clear_error() -> None:
     code = (
-        "from steadyarm.simulation.engines import DaskEngine\n"
+        "from steadyarm.simulation import DaskEngine\n"
         "list(DaskEngine('tcp://127.0.0.1:9', timeout=1).run(abs, [(1,)]))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

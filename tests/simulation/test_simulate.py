@@ -11,7 +11,7 @@ from scipy.stats import binom, norm
 
 import steadyarm as sa
 from steadyarm.environments import published_multivariate
-from steadyarm.simulation.results import clopper_pearson
+from steadyarm.simulation import clopper_pearson
 
 
 @pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.Peace(), sa.P1Peace()])

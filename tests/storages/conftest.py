@@ -9,9 +9,9 @@ import pytest
 
 from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.checks import Open
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.testing.storages import Open
 from tests.storages.databases import fresh_database
 
 BACKENDS = ("memory", "sqlite", "postgresql")

@@ -11,7 +11,6 @@ import pytest
 
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change, Corrected, Correction
-from steadyarm.storages.checks import CHECKS, Open, access, correcting, run_checks
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import (
     DaySums,
@@ -26,6 +25,7 @@ from steadyarm.storages.records import (
     Summary,
     TokenRecord,
 )
+from steadyarm.testing.storages import CHECKS, Open, corrections, run_checks
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
@@ -149,7 +149,7 @@ class Anonymous(MemoryStorage):
 )
 def test_checks_of_access_notice(broken: type[Storage]) -> None:
     def check_all() -> None:
-        for check in access.CHECKS:
+        for check in corrections.CHECKS:
             check(_always(broken))
 
     with pytest.raises(AssertionError):
@@ -189,7 +189,7 @@ class MovesInSecret(MemoryStorage):
 @pytest.mark.parametrize("broken", [Forgetful, StillCounting, StillNamed, MovesInSecret])
 def test_checks_of_corrections_notice(broken: type[Storage]) -> None:
     def check_all() -> None:
-        for check in correcting.CHECKS:
+        for check in corrections.CHECKS:
             check(_always(broken))
 
     with pytest.raises(AssertionError):

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import event
 
 from steadyarm.storages.base import Storage
-from steadyarm.storages.checks.bench import DAY
 from steadyarm.storages.records import Target
 from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.testing.storages.bench import DAY
 from tests.storages.databases import running_in
 
 Open = Callable[[], Storage]

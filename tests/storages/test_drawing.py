@@ -10,8 +10,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.segments import Segment, arms_between
-from steadyarm.storages import drawing, open_storage
-from steadyarm.storages.drawing import Draws
+from steadyarm.storages import draws, open_storage
+from steadyarm.storages.draws import Draws
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import SegmentRecord, number_of
 
@@ -28,21 +28,21 @@ def _read(index: int) -> SegmentRecord:
     return SegmentRecord(index, SEGMENTS[index], False, False, 0, 0)
 
 
-@pytest.mark.parametrize("kept", [1, 5000, drawing.KEPT])
+@pytest.mark.parametrize("kept", [1, 5000, draws.KEPT])
 def test_memory_is_bounded_and_changes_nothing(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "KEPT", kept)
-    monkeypatch.setattr(drawing, "SEGMENTS", 2)  # of four
-    draws, rng = Draws(), np.random.default_rng(1)
+    monkeypatch.setattr(draws, "KEPT", kept)
+    monkeypatch.setattr(draws, "SEGMENTS", 2)  # of four
+    kept_draws, rng = Draws(), np.random.default_rng(1)
     whole = [arms_between(part, 9, i, 0, 20_000) for i, part in enumerate(SEGMENTS)]
     for _ in range(60):
         index, start = int(rng.integers(4)), int(rng.integers(19_900))
         numbers = [number_of(index, position) for position in range(start, start + 100)]
-        found = draws.places(1, 9, numbers, _read)
+        found = kept_draws.places(1, 9, numbers, _read)
         assert [arm for arm, _ in found] == whole[index][start : start + 100].tolist()
-        chunks = list(draws._chunks.values())
+        chunks = list(kept_draws._chunks.values())
         assert all(chunk.columns.base is None for chunk in chunks)  # no view keeps more alive
-        assert draws.kept == sum(chunk.size for chunk in chunks)
-        assert draws.kept <= kept or len(chunks) == 1
+        assert kept_draws.kept == sum(chunk.size for chunk in chunks)
+        assert kept_draws.kept <= kept or len(chunks) == 1
 
 
 @pytest.fixture

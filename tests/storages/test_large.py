@@ -13,14 +13,20 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
+from steadyarm.live.transfer import segment_from, segment_to
 from steadyarm.segments import Segment
-from steadyarm.storages.checks import Open
-from steadyarm.storages.checks.looking import shape_of
-from steadyarm.storages.checks.some_arms import CHECKS, FIRST, some
 from steadyarm.storages.counting import RunningDays, RunningTally, columns_of
-from steadyarm.storages.described import segment_from, segment_to
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import DaySums, LogRow, SegmentRecord, Snapshot
+from steadyarm.testing.storages import Open
+from steadyarm.testing.storages.bench import shape_of
+from steadyarm.testing.storages.rewards import (
+    FIRST,
+    check_other_arms,
+    check_restored_arms,
+    check_some_arms,
+    some,
+)
 from tests.live.few import LARGE, Few, reward_of
 from tests.live.worlds import Clock
 
@@ -53,7 +59,7 @@ class LateAtTheWrongPlace(MemoryStorage):
 @pytest.mark.parametrize("broken", [ForgetsArms, ReadsThemAway, LogsColumns, LateAtTheWrongPlace])
 def test_checks_notice(broken: type[MemoryStorage]) -> None:
     def run() -> None:
-        for check in CHECKS:
+        for check in (check_some_arms, check_other_arms, check_restored_arms):
             storage = broken()
             check(lambda storage=storage: storage)  # type: ignore[misc]  # bound now
 

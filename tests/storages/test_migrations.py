@@ -19,8 +19,6 @@ from sqlalchemy.engine import Engine
 from steadyarm.errors import StorageVersionError
 from steadyarm.storages import open_storage, storage_status, upgrade_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.checks.bench import DAY, NOW, assign, new_segment, open_segment, running
-from steadyarm.storages.checks.looking import dayed, same, tallied
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import LogRow, Tally, Target, place_of
 from steadyarm.storages.sql.schema import (
@@ -35,7 +33,18 @@ from steadyarm.storages.sql.schema import (
     segments,
     tokens,
 )
-from steadyarm.storages.sql.versions import MIGRATIONS, NEWEST, migrate
+from steadyarm.storages.sql.upkeep import MIGRATIONS, NEWEST, migrate
+from steadyarm.testing.storages.bench import (
+    DAY,
+    NOW,
+    assign,
+    dayed,
+    new_segment,
+    open_segment,
+    running,
+    same,
+    tallied,
+)
 
 
 @pytest.fixture

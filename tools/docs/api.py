@@ -22,24 +22,24 @@ __all__ = ["FURTHER", "api_page", "further_names", "groups", "modules_page", "pu
 PROPERTIES = (property, functools.cached_property)
 FURTHER = (
     "steadyarm.environments",
-    "steadyarm.data",
+    "steadyarm.paper",
     "steadyarm.theory",
     "steadyarm.designs",
     "steadyarm.segments",
     "steadyarm.policies",
     "steadyarm.policies.base",
-    "steadyarm.policies.checks",
+    "steadyarm.testing.policies",
     "steadyarm.policies.ips",
     "steadyarm.policies.phased",
     "steadyarm.inference",
-    "steadyarm.looks",
+    "steadyarm.live",
     "steadyarm.plot.chart",
     "steadyarm.plot.charts",
     "steadyarm.plot.matplotlib",
     "steadyarm.reports",
     "steadyarm.storages",
-    "steadyarm.storages.checks",
-    "steadyarm.figures",
+    "steadyarm.testing.storages",
+    "steadyarm.paper",
 )
 API = """\
 # Python

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from steadyarm.service import asked
-from steadyarm.service.openapi import document
+from steadyarm import wire
+from steadyarm.service.app import document
 from steadyarm.service.problems import KINDS
 from steadyarm.service.routes import ROUTES
 from tools.docs.docstrings import cell, escaped, table
@@ -88,7 +88,7 @@ def _object(name: str, schema: Schema) -> Iterator[str]:
     yield escaped(" ".join(schema.get("description", "").split()))
     needed = schema.get("required", [])
     fields = schema.get("properties", {})
-    if name in asked.__all__:
+    if name in wire.__all__:
         rows = [
             f"| `{key}` | {kind(field)} | {'needed' if key in needed else _default(field)} "
             f"| {cell(field.get('description', ''))} |"

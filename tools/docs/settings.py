@@ -11,13 +11,13 @@ from typing import Any
 import steadyarm
 from steadyarm.cli.serve import POSTGRES_WRITERS
 from steadyarm.environments.named import WORLDS
-from steadyarm.figures.catalogue import YAHOO_FILE
-from steadyarm.lifecycle import DESCRIBED
+from steadyarm.live.lifecycle import DESCRIBED
+from steadyarm.live.settings import Settings
+from steadyarm.paper.specification import YAHOO_FILE
 from steadyarm.policies import POLICIES
-from steadyarm.service.asked import NewExperiment
 from steadyarm.service.settings import PREFIX, ServiceSettings
-from steadyarm.settings import Settings
 from steadyarm.storages import DEFAULT, VARIABLE
+from steadyarm.wire import NewExperiment
 from tools.docs.command_line import arguments, commands
 from tools.docs.docstrings import cell, entries_of, escaped, summary_of, table
 

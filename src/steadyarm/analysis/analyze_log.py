@@ -16,23 +16,26 @@ from steadyarm.analysis.allocations import (
     Piece,
     allocation_evidence,
     allocation_pieces,
+    assignment_finding,
     check_vector,
+    logged_segments,
     piece_labels,
+    tally_evidence,
+    tally_rows,
     vector_arms,
     vector_of,
 )
-from steadyarm.analysis.columns import as_number, is_excluded, readable
-from steadyarm.analysis.described import Described, described
-from steadyarm.analysis.periods import Plan, plan_periods
-from steadyarm.analysis.propensities import (
-    assignment_finding,
-    logged_segments,
-    tally_evidence,
-    tally_rows,
-)
+from steadyarm.analysis.check import as_number, is_excluded, readable
 from steadyarm.analysis.result import Analysis
-from steadyarm.analysis.source import Log, open_log
-from steadyarm.analysis.sums import FEW, SAMPLE, allocation_sums, propensity_sums
+from steadyarm.analysis.source import Described, Log, described, open_log
+from steadyarm.analysis.sums import (
+    FEW,
+    SAMPLE,
+    Plan,
+    allocation_sums,
+    plan_periods,
+    propensity_sums,
+)
 from steadyarm.analysis.units import (
     Units,
     count_units,
@@ -50,13 +53,12 @@ from steadyarm.analysis.units import (
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import ips, is_one_hot
+from steadyarm.inference.counterfactuals import what_otherwise
 from steadyarm.inference.drift import drift_report
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, LoggedSegment
 from steadyarm.inference.fit import lack_of_fit
 from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
 from steadyarm.inference.intervals import Intervals, fixed_budget
-from steadyarm.inference.logged import LoggedSegment
-from steadyarm.inference.otherwise import what_otherwise
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from steadyarm.analysis.units import Units
 from steadyarm.arms import ArmSet
+from steadyarm.inference.counterfactuals import Otherwise
 from steadyarm.inference.drift import DriftReport
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.health import HealthReport
 from steadyarm.inference.intervals import Intervals
-from steadyarm.inference.otherwise import Otherwise
 from steadyarm.wording import strung
 
 __all__ = ["Analysis"]

@@ -16,13 +16,12 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.analysis.allocations import ReferenceFit
-from steadyarm.analysis.periods import Plan
 from steadyarm.analysis.source import Log
+from steadyarm.analysis.sums import Plan
 from steadyarm.arms import ArmSet
 from steadyarm.estimators import arm_values
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, LoggedSegment
 from steadyarm.inference.health import Finding
-from steadyarm.inference.logged import LoggedSegment
 from steadyarm.inference.srm import ALARM, NOTICE, attrition_test
 from steadyarm.segments import Direction
 from steadyarm.wording import counted

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import eye_array, sparray, spmatrix
 
-from steadyarm.arms.checks import LARGE, check_names, is_large, listing, name_list
-from steadyarm.arms.names import CountedNames
+from steadyarm.arms.names import LARGE, CountedNames, check_names, is_large, listing, name_list
 from steadyarm.arms.recipes import Bundles, Factorial, Recipe, recipe_from_dict
 from steadyarm.arms.rows import DenseRows, Rows
 from steadyarm.arms.span import (
@@ -35,10 +34,11 @@ from steadyarm.arms.sparse import (
     SparseRows,
     given_rows,
     packed,
+    row_blocks,
     sparse_from_dict,
     sparse_to_dict,
+    values_of,
 )
-from steadyarm.arms.values import row_blocks, values_of
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 

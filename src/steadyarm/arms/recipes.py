@@ -16,8 +16,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.checks import check_count, check_factors, check_names, name_list
-from steadyarm.arms.names import BundleNames, CountedNames, FactorialNames, LazyNames
+from steadyarm.arms.names import (
+    BundleNames,
+    CountedNames,
+    FactorialNames,
+    LazyNames,
+    check_count,
+    check_factors,
+    check_names,
+    name_list,
+)
 from steadyarm.arms.rows import BundleRows, FactorialRows, Rows
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number

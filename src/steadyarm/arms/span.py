@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm.arms.checks import LARGE, is_large
+from steadyarm.arms.names import LARGE, is_large
 from steadyarm.arms.rows import MOST_COLUMNS, DenseRows, Indices, Rows
 from steadyarm.arms.sparse import SparseRows
 from steadyarm.errors import InvalidInputError

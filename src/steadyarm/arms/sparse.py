@@ -6,7 +6,7 @@ become dense a block at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from steadyarm.arms.checks import LARGE, check_shape, feature_matrix
-from steadyarm.arms.rows import DenseRows, Floats, Indices, Rows
+from steadyarm.arms.names import LARGE, check_shape, feature_matrix
+from steadyarm.arms.rows import DenseRows, Floats, Indices, Rows, walsh_of
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul, sparse_times
 
-__all__ = ["SparseRows", "given_rows", "packed", "sparse_from_dict", "sparse_to_dict"]
+__all__ = [
+    "SparseRows",
+    "given_rows",
+    "packed",
+    "row_blocks",
+    "sparse_from_dict",
+    "sparse_to_dict",
+    "values_of",
+]
 
 STEP = 256  # rows that are packed together
 
@@ -166,3 +174,33 @@ def sparse_from_dict(data: Mapping[str, ArrayLike], columns: int) -> csr_array[n
     except ValueError as error:
         raise InvalidInputError(f"these are no rows of arms: {error}.") from None
     return matrix
+
+
+# The values of all arms for one parameter, in blocks or through the structure of the set.
+
+
+def values_of(rows: Rows, parameter: Floats) -> Floats:
+    """(K,) products of all rows with a parameter (r,).
+
+    Examples
+    --------
+    >>> from steadyarm.arms.rows import FactorialRows
+    >>> values_of(FactorialRows([2, 2]), np.array([1.0, 0.5, 0.25, 0.0])).tolist()
+    [0.25, 0.75, 1.25, 1.75]
+    """
+    if isinstance(rows, SparseRows):
+        return rows.values(parameter)
+    walsh = walsh_of(rows)
+    if walsh is not None:
+        return walsh.products(parameter)
+    out = np.empty(rows.shape[0])
+    for start, stop in row_blocks(*rows.shape):
+        out[start:stop] = matmul(rows.block(start, stop), parameter)
+    return out
+
+
+def row_blocks(count: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Where blocks of rows start and stop, each of a handy size."""
+    step = max(LARGE // columns, 64)
+    for start in range(0, count, step):
+        yield start, min(start + step, count)

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from steadyarm.answers import moment
 from steadyarm.cli.experiment_show import print_json
 from steadyarm.cli.options import add_storage
 from steadyarm.cli.storage import opened
-from steadyarm.facts import entry_facts
+from steadyarm.live.assignments import moment
+from steadyarm.live.serializers import entry_facts
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import AuditEntry
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from steadyarm.data import YahooDay, YahooInstance, read_yahoo, yahoo_instance, yahoo_world
 from steadyarm.errors import InvalidInputError
+from steadyarm.paper import YahooDay, YahooInstance, read_yahoo, yahoo_instance, yahoo_world
 
 __all__ = ["add_parser", "run"]
 

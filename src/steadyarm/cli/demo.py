@@ -6,14 +6,23 @@ import argparse
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
 import numpy as np
+from matplotlib import pyplot as plt  # the backend is chosen first
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 import steadyarm as sa
-from steadyarm.cli.demo_live import NAME, Stored, run_stored, storage_url
+from steadyarm.live.replay import Replay
+from steadyarm.policies import POLICIES
+from steadyarm.storages import Storage, open_storage
 from steadyarm.validation import whole_number
 
 if TYPE_CHECKING:
@@ -21,13 +30,245 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DAYS",
+    "NAME",
+    "Stored",
     "add_parser",
     "command_here",
     "daily_rates",
+    "draw",
     "run",
     "run_in_memory",
+    "run_stored",
+    "storage_url",
     "weekly_world",
 ]
+
+# The demo's picture: what visitors wanted day by day, and who found the best layout.
+
+
+matplotlib.use("Agg")
+
+
+# Okabe and Ito's colours, told apart by colour-blind readers too
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#B0B0B0"
+
+
+def draw(
+    world: sa.Environment,
+    chosen: sa.Verdict,
+    rival: sa.Verdict,
+    results: list[sa.Results],
+    folder: Path,
+) -> Path:
+    """Write the picture into `folder` and say where it is."""
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(12, 4.8), width_ratios=[1.5, 1], layout="constrained"
+    )
+    _draw_days(left, world, chosen, rival)
+    _draw_errors(right, results)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "demo.png"
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return path
+
+
+def _draw_days(axes: Axes, world: sa.Environment, chosen: sa.Verdict, rival: sa.Verdict) -> None:
+    rates = 100 * daily_rates(world)
+    days = np.arange(1, DAYS + 1)
+    for first in range(1, DAYS + 1, 7):
+        axes.axvspan(first - 0.5, first + 1.5, color="#F2F2F2", zorder=0)
+        axes.text(
+            first + 0.5,
+            0.02,
+            "weekend",
+            ha="center",
+            color="#666666",
+            fontsize=9,
+            transform=axes.get_xaxis_transform(),
+        )
+    axes.plot(days, rates, color=GREY, linewidth=0.8, zorder=1)
+    axes.plot(
+        days,
+        rates[:, rival.arm],
+        color=ORANGE,
+        marker="s",
+        markersize=4,
+        linewidth=2,
+        label=f"Peace chose: {rival.name}",
+    )
+    axes.plot(
+        days,
+        rates[:, chosen.arm],
+        color=BLUE,
+        marker="o",
+        markersize=4,
+        linewidth=2,
+        label=f"Steady chose: {chosen.name}",
+    )
+    axes.set(xlabel="day of the test", ylabel="true click rate (%)", xticks=days, ylim=(0, None))
+    axes.set_title("What visitors wanted, layout by layout", loc="left")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False, fontsize=9)
+
+
+def _draw_errors(axes: Axes, results: list[sa.Results]) -> None:
+    names = [result.policy for result in results]
+    rates = np.array([result.error_rate for result in results])
+    low, high = np.array([result.interval() for result in results]).T
+    colours = [ORANGE if POLICIES[name].waits else BLUE for name in names]
+    place = np.arange(len(names))
+    axes.barh(place, 100 * rates, color=colours, height=0.6)
+    axes.errorbar(
+        100 * rates,
+        place,
+        xerr=100 * np.array([rates - low, high - rates]),
+        fmt="none",
+        ecolor="black",
+        elinewidth=1,
+        capsize=3,
+    )
+    for y, (rate, top) in enumerate(zip(rates, high, strict=True)):
+        axes.text(100 * top + 1.5, y, f"{rate:.1%}", va="center", fontsize=9)
+    axes.set_yticks(place, names)
+    axes.invert_yaxis()
+    axes.set(xlabel="tests that ended with a wrong layout (%)", xlim=(0, 112))
+    axes.set_title(f"How often each policy is wrong ({results[0].trials} tests)", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+# The demo's live test: two weeks of visitors in an SQLite file, in a few seconds.
+
+
+NAME = "demo"
+STARTS = datetime(2026, 1, 3, tzinfo=UTC).timestamp()  # a Saturday
+DAY = 86400.0
+BATCH = 50  # visitors in one request
+SOON = 600.0  # seconds after which most visitors have clicked or left, on average
+LATE, AGAIN = 0.05, 0.02  # shares of rewards that come hours later, and that come twice
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the live test came to.
+
+    Attributes
+    ----------
+    late : rewards that came hours after their visitor
+    repeated : that were told twice
+    overtaken : that came after the reward of a later visitor
+    """
+
+    verdict: sa.Verdict
+    replay: Replay
+    late: int
+    repeated: int
+    overtaken: int
+
+
+def storage_url(folder: Path) -> str:
+    """Where the demo keeps its experiment."""
+    return f"sqlite:///{folder / 'demo.db'}"
+
+
+def run_stored(
+    world: sa.Environment,
+    seed: int,
+    folder: Path,
+    progress: Callable[[int], None] = lambda visitors: None,
+    visits_per_day: int = 1000,
+) -> Stored:
+    """Ask for every visitor, tell what they did, now or hours later; then judge and replay.
+
+    The demo of an earlier run in the folder is replaced.
+    """
+    for end in ("", "-wal", "-shm"):
+        (folder / f"demo.db{end}").unlink(missing_ok=True)
+    storage = open_storage(storage_url(folder))
+    try:
+        return _run(storage, world, seed, progress, visits_per_day)
+    finally:
+        storage.close()
+
+
+def _run(
+    storage: Storage,
+    world: sa.Environment,
+    seed: int,
+    progress: Callable[[int], None],
+    visits_per_day: int,
+) -> Stored:
+    now = STARTS
+    experiment = sa.create_experiment(
+        NAME,
+        world.arms,
+        sa.Steady(),
+        world.budget,
+        storage,
+        seed=seed,
+        reward_range=(0, 1),
+        reward_window="1d",
+        clock=lambda: now,
+    )
+    mood = np.random.default_rng(seed).random(world.budget)  # clicks if below the click rate
+    post = _Post(experiment, seed)
+    for first in range(0, world.budget, BATCH):
+        visits = range(first, min(first + BATCH, world.budget))
+        now = STARTS + visits[-1] / visits_per_day * DAY
+        post.deliver(now)
+        for visit, answer in zip(
+            visits, experiment.ask_many([f"visitor-{visit}" for visit in visits]), strict=True
+        ):
+            if isinstance(answer, sa.SteadyArmError):
+                raise answer
+            clicked = mood[visit] < world.means[visit, answer.arm]
+            post.add(now, visit, answer.id, float(clicked))
+        progress(len(visits))
+    experiment.stop()
+    now = post.last
+    post.deliver(now)
+    return Stored(
+        experiment.recommend(), experiment.replay(), post.late, post.repeated, post.overtaken
+    )
+
+
+class _Post:
+    """Rewards on their way: most come soon, some hours later, some twice."""
+
+    def __init__(self, experiment: sa.Experiment, seed: int) -> None:
+        self.experiment = experiment
+        self.rng = np.random.default_rng([seed, 1])
+        self.coming: list[tuple[float, int, str, float]] = []  # when, of which visitor, id, reward
+        self.late = self.repeated = self.overtaken = 0
+        self.newest = -1
+
+    @property
+    def last(self) -> float:
+        """When the last one comes."""
+        return max(due for due, *_ in self.coming)
+
+    def add(self, now: float, visit: int, assignment: str, reward: float) -> None:
+        """Send a reward off."""
+        due = now + self.rng.exponential(SOON)
+        if self.rng.random() < LATE:
+            due += self.rng.uniform(2, 12) * 3600
+            self.late += 1
+        heappush(self.coming, (due, visit, assignment, reward))
+        if self.rng.random() < AGAIN:
+            heappush(self.coming, (due + 1800, visit, assignment, reward))
+
+    def deliver(self, now: float) -> None:
+        """Tell what has come by now."""
+        here = []
+        while self.coming and self.coming[0][0] <= now:
+            here.append(heappop(self.coming))
+        outcomes = self.experiment.tell_many((name, reward) for _, _, name, reward in here)
+        for (_, visit, _, _), outcome in zip(here, outcomes, strict=True):
+            if isinstance(outcome, sa.SteadyArmError):
+                raise outcome
+            self.repeated += outcome == "repeated"
+            self.overtaken += outcome == "stored" and visit < self.newest
+            self.newest = max(self.newest, visit)
+
 
 DAYS, VISITS_PER_DAY = 14, 1000
 FACTORS = {
@@ -122,7 +363,6 @@ def run(args: argparse.Namespace) -> None:
         from rich.console import Console
         from rich.progress import track
 
-        from steadyarm.cli.demo_figure import draw
     except ImportError as error:
         raise sa.MissingExtraError(
             f"the demo needs {error.name}; install it with: pip install 'steadyarm[plots,live]'"

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from steadyarm.answers import Status, moment
-from steadyarm.experiment import Experiment
-from steadyarm.facts import record_facts
 from steadyarm.inference.drift import DriftReport
-from steadyarm.settings import UNITS, Settings
+from steadyarm.live.assignments import Status, moment
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.serializers import record_facts
+from steadyarm.live.settings import UNITS, Settings
+from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import ExperimentRecord
-from steadyarm.verdict import Verdict
 
 __all__ = [
     "print_drift",

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from steadyarm.cli.experiment_show import print_json, print_table
 from steadyarm.cli.storage import opened
 from steadyarm.errors import InvalidInputError, SteadyArmError
-from steadyarm.facts import PROBLEM, PROBLEMS, assignment_facts
-from steadyarm.lifecycle import load_experiment
+from steadyarm.live.lifecycle import load_experiment
+from steadyarm.live.serializers import PROBLEM, PROBLEMS, assignment_facts
 
 __all__ = ["ask", "problem", "read_rewards", "read_units", "tell"]
 

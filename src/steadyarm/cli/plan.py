@@ -18,8 +18,7 @@ from steadyarm.cli.options import add_format, add_jobs, add_report, add_seed
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.planning import Progress, Question, plan
 from steadyarm.planning.planner import seconds_for
-from steadyarm.planning.rhythm import KINDS
-from steadyarm.planning.words import check_word
+from steadyarm.planning.rhythm import KINDS, check_word
 from steadyarm.reports import format_of, plan_report, write_report
 
 __all__ = ["add_parser", "run"]

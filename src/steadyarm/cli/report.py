@@ -9,7 +9,7 @@ from typing import Any
 from steadyarm.cli.options import add_storage
 from steadyarm.cli.storage import opened
 from steadyarm.errors import InvalidInputError
-from steadyarm.lifecycle import load_experiment
+from steadyarm.live.lifecycle import load_experiment
 from steadyarm.reports import FORMATS, experiment_report, format_of, write_report
 
 __all__ = ["add_parser", "run"]

@@ -11,13 +11,12 @@ from typing import Any
 from steadyarm import __version__
 from steadyarm.cli.options import add_seed
 from steadyarm.errors import InvalidInputError, MissingExtraError
-from steadyarm.figures import FIGURES, PAPER_POLICIES, Cell, Figure, Journal, figure_named
-from steadyarm.figures.beyond import beyond_of, beyond_points, beyond_policies
-from steadyarm.figures.catalogue import BEYOND_PAPER
-from steadyarm.figures.published import published_counts
-from steadyarm.figures.run import key_of, run_cells, work_of
-from steadyarm.figures.specification import entrant_named
-from steadyarm.simulation.engines import DaskEngine, Engine, LocalEngine
+from steadyarm.paper import FIGURES, PAPER_POLICIES, Cell, Figure, Journal, figure_named
+from steadyarm.paper.beyond import beyond_of, beyond_points, beyond_policies
+from steadyarm.paper.published import published_counts
+from steadyarm.paper.run import key_of, run_cells, work_of
+from steadyarm.paper.specification import BEYOND_PAPER, entrant_named
+from steadyarm.simulation import DaskEngine, Engine, LocalEngine
 from steadyarm.validation import whole_number
 
 __all__ = ["add_parser", "run"]
@@ -89,10 +88,9 @@ def run(args: argparse.Namespace) -> None:
     try:
         from rich.console import Console
 
-        from steadyarm.figures.draw import draw_figure
-        from steadyarm.figures.draw_beyond import draw_beyond
-        from steadyarm.figures.report import write_report
-        from steadyarm.figures.tables import write_results
+        from steadyarm.paper.draw import draw_beyond, draw_figure
+        from steadyarm.paper.report import write_report
+        from steadyarm.paper.run import write_results
     except ImportError as error:
         raise MissingExtraError(
             f"reproducing needs {error.name}; install it with: pip install 'steadyarm[plots]'"

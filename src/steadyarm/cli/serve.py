@@ -97,7 +97,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Serve."""
     try:
-        from steadyarm.service.serving import serve
+        from steadyarm.service.process import serve
         from steadyarm.service.settings import ServiceSettings
 
         for part in PARTS:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadyarm.cli.options import add_format, add_storage
 from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownExperimentError
-from steadyarm.lifecycle import check_storage
+from steadyarm.live.lifecycle import check_storage
 from steadyarm.storages import (
     backup_command,
     backup_storage,
@@ -26,7 +26,7 @@ from steadyarm.storages import (
 from steadyarm.storages.base import Storage
 
 if TYPE_CHECKING:
-    from steadyarm.storages.sql.versions import StorageStatus
+    from steadyarm.storages.sql.upkeep import StorageStatus
 
 __all__ = ["add_parser", "opened"]
 

@@ -10,11 +10,11 @@ import time
 from contextlib import closing
 from typing import Any
 
-from steadyarm.answers import moment
 from steadyarm.cli.options import add_format, add_storage, typed_by
 from steadyarm.errors import InvalidInputError, MissingExtraError
-from steadyarm.facts import iso
-from steadyarm.settings import microseconds
+from steadyarm.live.assignments import moment
+from steadyarm.live.serializers import iso
+from steadyarm.live.settings import microseconds
 from steadyarm.storages import open_storage
 
 __all__ = ["add_parser"]

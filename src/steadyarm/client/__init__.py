@@ -3,9 +3,8 @@
 from steadyarm.client.buffer import RewardBuffer
 from steadyarm.client.client import Client
 from steadyarm.client.local import LocalExperiment
-from steadyarm.client.problems import ServiceDownError
-from steadyarm.client.reading import ListedExperiment
 from steadyarm.client.remote import RemoteExperiment, is_default
+from steadyarm.client.responses import ListedExperiment, ServiceDownError
 
 __all__ = [
     "Client",

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from steadyarm.client.reading import Outcome
+from steadyarm.client.responses import Outcome
 from steadyarm.errors import (
     InvalidInputError,
     RepeatedRewardError,

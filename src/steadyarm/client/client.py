@@ -14,18 +14,11 @@ from steadyarm.arms import ArmSet
 from steadyarm.client.buffer import RewardBuffer, Told
 from steadyarm.client.delivery import Delivery
 from steadyarm.client.fallback import UnitsOutside
-from steadyarm.client.forks import forget_after_fork
-from steadyarm.client.reading import (
-    ListedExperiment,
-    Outcome,
-    entries_in,
-    listed_in,
-    understood,
-)
 from steadyarm.client.remote import RemoteExperiment
-from steadyarm.client.transport import PATIENCE, Transport
-from steadyarm.description import arms_of
+from steadyarm.client.responses import ListedExperiment, Outcome, entries_in, listed_in, understood
+from steadyarm.client.transport import PATIENCE, Transport, forget_after_fork
 from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.live.description import arms_of
 from steadyarm.policies import Policy
 from steadyarm.storages.records import AuditEntry
 

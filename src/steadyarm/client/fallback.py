@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from steadyarm.answers import LiveAssignment, shortened
-from steadyarm.client.forks import forget_after_fork
+from steadyarm.client.transport import forget_after_fork
 from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.live.assignments import LiveAssignment, shortened
 
 if TYPE_CHECKING:
     from steadyarm.client.client import Client

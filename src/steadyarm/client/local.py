@@ -10,24 +10,24 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from steadyarm.answers import At, LiveAssignment, shortened
-from steadyarm.client.forks import forget_after_fork
-from steadyarm.client.places import Memory
-from steadyarm.client.problems import DOWN
-from steadyarm.client.worker import Worker
+from steadyarm.client.responses import DOWN
+from steadyarm.client.transport import forget_after_fork
+from steadyarm.client.worker import Memory, Worker
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
     RewardsPendingError,
     ServiceError,
 )
-from steadyarm.experiment import LONGEST, LONGEST_LEASE
+from steadyarm.live.assignments import At, LiveAssignment, shortened
+from steadyarm.live.experiment import LONGEST, LONGEST_LEASE
 from steadyarm.validation import finite_number, whole_number
 
 if TYPE_CHECKING:
     from steadyarm.client.remote import RemoteExperiment
 
 __all__ = ["LocalExperiment"]
+
 
 log = logging.getLogger("steadyarm.client")
 

@@ -8,13 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadyarm.answers import At, LiveAssignment, Reported, Status
 from steadyarm.client.buffer import Told
-from steadyarm.client.delivery import BATCH, in_halves, send_rewards
+from steadyarm.client.delivery import BATCH, Telling, in_halves, send_rewards
 from steadyarm.client.fallback import Fallback, UnitsOutside
-from steadyarm.client.problems import TooLargeError
-from steadyarm.client.reading import (
+from steadyarm.client.responses import (
     Outcome,
+    TooLargeError,
     corrected_in,
     drift_in,
     entries_in,
@@ -27,14 +26,14 @@ from steadyarm.client.reading import (
     understood,
     verdict_in,
 )
-from steadyarm.client.telling import Telling
 from steadyarm.client.transport import PATIENCE
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.live.assignments import At, LiveAssignment, Reported, Status
+from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import Corrected
 from steadyarm.storages.records import AuditEntry
 from steadyarm.validation import check_choice
-from steadyarm.verdict import Verdict
 
 if TYPE_CHECKING:
     from steadyarm.client.client import Client

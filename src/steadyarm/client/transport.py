@@ -2,25 +2,115 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlsplit
+from weakref import WeakSet
 
-from steadyarm.client.breaker import Breaker
-from steadyarm.client.forks import forget_after_fork
-from steadyarm.client.problems import ServiceDownError, body_of, encoded, error_of
+from steadyarm.client.responses import ServiceDownError, body_of, encoded, error_of
 from steadyarm.errors import InvalidInputError, MissingExtraError, ServiceError, SteadyArmError
 from steadyarm.validation import finite_number, whole_number
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["PATIENCE", "Transport"]
+__all__ = ["PATIENCE", "Breaker", "Forgetful", "Transport", "forget_after_fork"]
+
+# What must not live on in the child of a fork: locks, sockets, threads, leased positions.
+
+
+class Forgetful(Protocol):
+    """Has things that belong to one process."""
+
+    def forget(self) -> None:
+        """Start anew in the child; nothing else runs meanwhile."""
+
+
+_known: WeakSet[Forgetful] = WeakSet()
+
+
+def forget_after_fork(one: Forgetful) -> None:
+    """Call its `forget` in every child forked from now on.
+
+    A check of os.getpid() would come too late where another thread held a lock during the fork.
+    """
+    _known.add(one)
+
+
+def _forget() -> None:
+    for one in list(_known):
+        one.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+# Breaker: after a failure nobody waits for the service for some seconds, but one who looks.
+
+
+class Breaker:
+    """Remembers that the service is down, so that a page need not find out each time.
+
+    Examples
+    --------
+    >>> now = 0.0
+    >>> breaker = Breaker(cooldown=5.0, clock=lambda: now)
+    >>> breaker.allows(), breaker.failed(), breaker.allows()
+    (True, None, False)
+    >>> now = 6.0
+    >>> breaker.allows(), breaker.allows()  # one looks again, others go on
+    (True, False)
+    >>> breaker.worked(), breaker.allows()
+    (True, True)
+    """
+
+    def __init__(self, cooldown: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.cooldown = cooldown
+        self._clock = clock
+        self._until: float | None = None  # None: all is well
+        self._lock = Lock()
+
+    @property
+    def open(self) -> bool:
+        """Whether the last call failed."""
+        return self._until is not None
+
+    def allows(self) -> bool:
+        """Whether to try; after the cooldown the first who asks looks for all."""
+        if self._until is None:
+            return True
+        with self._lock:
+            now = self._clock()
+            if self._until is not None and now < self._until:
+                return False
+            self._until = now + self.cooldown
+            return True
+
+    def failed(self) -> None:
+        """The service could not be reached, after all retries."""
+        with self._lock:
+            self._until = self._clock() + self.cooldown
+
+    def worked(self) -> bool:
+        """It answered; True if it had failed before."""
+        if self._until is None:
+            return False
+        with self._lock:
+            recovered, self._until = self._until is not None, None
+            return recovered
+
+    def forget(self) -> None:
+        """In the child of a fork another thread may have held the lock."""
+        self._lock = Lock()
+
 
 PATIENCE = 30.0  # seconds for what nobody's page waits for: batches, verdicts, exports
 FIRST_PAUSE = 0.05  # seconds; doubled with every further try

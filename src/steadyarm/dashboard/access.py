@@ -23,10 +23,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope as Asked
 
+from steadyarm.live.settings import microseconds
 from steadyarm.service.auth import RANKS, hash_of, header_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
-from steadyarm.settings import microseconds
 from steadyarm.storages.records import Scope, SessionRecord, TokenRecord
 
 __all__ = ["LASTS", "Access", "Session", "Viewer", "check_origin"]
@@ -86,7 +86,7 @@ class Access:
     def __init__(self, service: Service) -> None:
         secret = service.settings.secret or secrets.token_urlsafe(32)
         self._service, self._guard, self._settings = service, service.guard, service.settings
-        self._cookies = URLSafeSerializer(secret, "steadyarm.session-id", signer_kwargs=SIGNED)
+        self._cookies = URLSafeSerializer(secret, "steadyarm.live.session-id", signer_kwargs=SIGNED)
         self._keys = Signer(secret, "steadyarm.csrf", **SIGNED)
 
     def session(self, scope: Asked) -> Session:

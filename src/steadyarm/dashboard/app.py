@@ -8,13 +8,11 @@ from fastapi import FastAPI
 from starlette.responses import Response
 from starlette.types import Scope
 
-from steadyarm.dashboard import actions, creating, pages
+from steadyarm.dashboard import creating, pages
 from steadyarm.dashboard.access import Access
-from steadyarm.dashboard.guarding import GuardedPage, Page
-from steadyarm.dashboard.problems import problem_page
-from steadyarm.dashboard.responses import dress
-from steadyarm.dashboard.signing import sign_in_pages
-from steadyarm.dashboard.static import static
+from steadyarm.dashboard.guard import GuardedPage, Page, problem_page
+from steadyarm.dashboard.pages import sign_in_pages
+from steadyarm.dashboard.responses import dress, static
 from steadyarm.errors import StorageError
 from steadyarm.service import app as service_app
 from steadyarm.service.auth import header_of
@@ -28,7 +26,7 @@ __all__ = ["create_app"]
 # The first that fits counts.
 PAGES: tuple[Page, ...] = (
     Page("GET", "/static/{file}", static, None, asks_who=False),
-    *actions.PAGES,
+    *pages.PAGES,
     *creating.PAGES,
     *pages.PAGES,
 )

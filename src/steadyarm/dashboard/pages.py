@@ -5,33 +5,180 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from steadyarm.dashboard.access import Viewer
-from steadyarm.dashboard.actions import actions_for
-from steadyarm.dashboard.charts import CHARTS, Section, sections_of
-from steadyarm.dashboard.guarding import Page
-from steadyarm.dashboard.keeping import Kept, Looks
-from steadyarm.dashboard.rendering import render
-from steadyarm.dashboard.responses import attachment, experiment_path, not_modified
+from steadyarm.dashboard.access import Access, Viewer
+from steadyarm.dashboard.cache import Kept, Looks
+from steadyarm.dashboard.forms import SMALL, form_of
+from steadyarm.dashboard.guard import Page
+from steadyarm.dashboard.responses import (
+    attachment,
+    experiment_path,
+    local_path,
+    not_modified,
+    render,
+    see_other,
+)
 from steadyarm.dashboard.views import (
+    CHARTS,
     MOST_ROWS,
+    Section,
     cards,
     leaderboard,
     rewards_are_shares,
+    sections_of,
     what_is_tested,
 )
-from steadyarm.looks import Look
+from steadyarm.errors import InvalidInputError
+from steadyarm.live.scorecard import Look
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.plotly import spec_of
-from steadyarm.reports.labels import labelled
-from steadyarm.service import reading
+from steadyarm.reports.experiment import labelled
+from steadyarm.service import handlers
+from steadyarm.service.handlers import move
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
+from steadyarm.storages.records import ExperimentState
 
-__all__ = ["PAGES"]
+__all__ = ["ACTIONS", "ACTION_PAGES", "PAGES", "Action", "actions_for", "sign_in_pages"]
+
+# The pages for signing in and out; `access` knows tokens and cookies.
+
+
+EMPTY = "Enter a token; it begins with sa_."
+WRONG = "This token is not known, or was removed. A new one counts after a few seconds."
+
+
+def sign_in_pages(access: Access) -> tuple[Page, ...]:
+    """The pages that begin and end sessions."""
+
+    async def asked(service: Service, request: Request, viewer: Viewer) -> Response:
+        path = local_path(request.query_params.get("next", "/"))
+        if _is_needless(service, request, viewer):
+            return see_other(path)
+        return render("sign_in.html", viewer, path=path, error=None)
+
+    async def sign_in(service: Service, request: Request, viewer: Viewer) -> Response:
+        form = await form_of(request, SMALL)
+        path = local_path(form.text("next", "/"))
+        if _is_needless(service, request, viewer):
+            return see_other(path)
+        token, response = form.text("token").strip(), see_other(path)
+        if not token:
+            return render("sign_in.html", viewer, 403, path=path, error=EMPTY)
+        try:
+            found = service.guard.find(token, request.scope)
+            await access.sign_in(response, request.scope, found)
+        except (RefusedError, InvalidInputError) as error:
+            if isinstance(error, RefusedError) and error.kind != "unauthorized":
+                raise
+            return render("sign_in.html", viewer, 403, path=path, error=WRONG)
+        request.scope["token"] = found.name  # for the access log
+        return response
+
+    async def sign_out(service: Service, request: Request, viewer: Viewer) -> Response:
+        response = see_other("/sign-in")
+        await access.sign_out(response, request.scope, access.session(request.scope))
+        return response
+
+    return (
+        Page("GET", "/sign-in", asked, None),
+        Page("POST", "/sign-in", sign_in, None),
+        Page("POST", "/sign-out", sign_out, None),
+    )
+
+
+def _is_needless(service: Service, request: Request, viewer: Viewer) -> bool:
+    if service.guard.open:
+        service.guard.check_direct(request.scope)
+        return True
+    service.guard.check_any_left()
+    return viewer.signed_in
+
+
+# Starting, pausing, stopping: each is asked about once more, then done by `service.managing`.
+
+
+@dataclass(frozen=True)
+class Action:
+    """What can be done with an experiment.
+
+    Attributes
+    ----------
+    name : the last part of its address, as in the service
+    verb : on the button
+    effect : what happens then
+    when : states in which it can be done
+    final : whether there is no way back
+    """
+
+    name: str
+    verb: str
+    effect: str
+    when: tuple[ExperimentState, ...]
+    final: bool = False
+
+
+ACTIONS = (
+    Action("start", "Start", "It begins to hand out variants.", ("draft",)),
+    Action(
+        "pause",
+        "Pause",
+        "It hands out nothing until it is resumed; rewards still count.",
+        ("running",),
+    ),
+    Action("resume", "Resume", "It hands out variants again.", ("paused",)),
+    Action(
+        "stop",
+        "Stop",
+        "It hands out nothing any more and cannot be resumed. Rewards of what was handed out "
+        "still count.",
+        ("running", "paused"),
+        final=True,
+    ),
+    Action(
+        "archive",
+        "Archive",
+        "Its books are closed: neither variants nor rewards any more. What was found stays.",
+        ("draft", "stopped"),
+        final=True,
+    ),
+)
+
+
+def actions_for(state: ExperimentState) -> tuple[Action, ...]:
+    """What can be done in a state.
+
+    Examples
+    --------
+    >>> [action.name for action in actions_for("paused")]
+    ['resume', 'stop']
+    """
+    return tuple(action for action in ACTIONS if state in action.when)
+
+
+def _pages(action: Action) -> tuple[Page, Page]:
+    path = f"/experiments/{{name}}/{action.name}"
+
+    async def confirm(service: Service, request: Request, viewer: Viewer) -> Response:
+        name = (await service.experiment(request)).name
+        back = experiment_path(name)
+        return render("confirm.html", viewer, action=action, name=name, back=back)
+
+    async def act(service: Service, request: Request, viewer: Viewer) -> Response:
+        experiment = await move(
+            service, request.path_params["name"], action.name, viewer.name or ""
+        )
+        return see_other(experiment_path(experiment.name))
+
+    return Page("GET", path, confirm, "admin"), Page("POST", path, act, "admin")
+
+
+ACTION_PAGES: tuple[Page, ...] = tuple(page for action in ACTIONS for page in _pages(action))
+
 
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
@@ -147,7 +294,7 @@ async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Respo
 
 async def log_csv(service: Service, request: Request, viewer: Viewer) -> Response:
     """All assignments with their rewards, as a file."""
-    return await reading.export(service, request)
+    return await handlers.export(service, request)
 
 
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -156,7 +303,7 @@ async def report(service: Service, request: Request, viewer: Viewer) -> Response
     One is made at a time: drawing takes seconds, and whoever waits takes no thread.
     """
     from steadyarm.reports import experiment_report  # matplotlib takes a second to come
-    from steadyarm.reports.html import page
+    from steadyarm.reports.render import page
 
     found = await service.experiment(request)
     kept = await looks_of(request, service).at(found.name)

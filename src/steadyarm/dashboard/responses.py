@@ -2,24 +2,296 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache
+from importlib import metadata, resources
+from typing import Any
 from urllib.parse import quote
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
+import steadyarm
+from steadyarm.dashboard.access import Viewer
+from steadyarm.live.assignments import moment
 from steadyarm.service.auth import header_of
+from steadyarm.service.problems import RefusedError
+from steadyarm.service.service import Service
+from steadyarm.storages.records import AuditEntry
 
 __all__ = [
+    "FILTERS",
+    "amount",
+    "asset",
     "attachment",
+    "cell",
+    "corrected",
+    "count",
+    "day",
     "dress",
+    "environment",
     "experiment_path",
     "local_path",
     "not_modified",
+    "percent",
+    "render",
     "see_other",
+    "segment",
+    "static",
     "wants_json",
+    "when",
 ]
+
+# Filters of the templates: numbers and times as people read them.
+
+
+UNKNOWN = "\u2013"  # a dash
+
+
+def segment(name: str) -> str:
+    """A name as one part of an address.
+
+    Examples
+    --------
+    >>> segment("a/b?")
+    'a%2Fb%3F'
+    """
+    return quote(name, safe="")
+
+
+def count(number: int) -> str:
+    """A whole number with separators.
+
+    Examples
+    --------
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return f"{number:,}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share of 1.
+
+    Examples
+    --------
+    >>> percent(0.0623), percent(1.0), percent(0.00004), percent(float("nan"))
+    ('6.2 %', '100 %', '<0.1 %', '–')
+    """
+    if not math.isfinite(share):
+        return UNKNOWN
+    least = 10.0**-digits
+    if 0 < 100 * share < least / 2:
+        return f"<{least:.{digits}f} %"
+    text = f"{100 * share:.{digits}f}"
+    return (text.rstrip("0").rstrip(".") if float(text) in (0.0, 100.0) else text) + " %"
+
+
+def amount(value: float, shares: bool = False) -> str:
+    """A reward: in per cent if rewards are shares (0 or 1), else with four digits.
+
+    Examples
+    --------
+    >>> amount(0.12345, shares=True), amount(12.3456), amount(-1234567.8), amount(float("inf"))
+    ('12.35 %', '12.35', '-1,234,568', '–')
+    """
+    if not math.isfinite(value):
+        return UNKNOWN
+    if shares:
+        return f"{100 * value:.2f} %"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.3e}"
+    return f"{value:.4g}"
+
+
+def when(time: datetime | None) -> str:
+    """A time; a dash if there is none.
+
+    Examples
+    --------
+    >>> when(datetime(2026, 11, 5, 9, 30))
+    '5 Nov 2026, 09:30'
+    """
+    return UNKNOWN if time is None else f"{time.day} {time:%b %Y, %H:%M}"
+
+
+def day(time: datetime | date | None) -> str:
+    """A date; a dash if there is none.
+
+    Examples
+    --------
+    >>> day(date(2026, 11, 5))
+    '5 Nov 2026'
+    """
+    return UNKNOWN if time is None else f"{time.day} {time:%b %Y}"
+
+
+def cell(value: Any) -> str:
+    """A value of a table.
+
+    Examples
+    --------
+    >>> cell(None), cell(0.123456789), cell(1200), cell("A"), cell(datetime(2026, 11, 5, 9, 30))
+    ('–', '0.1235', '1,200', 'A', '5 Nov 2026, 09:30')
+    """
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return amount(value)
+    if isinstance(value, datetime):
+        return when(value)
+    return day(value) if isinstance(value, date) else str(value)
+
+
+def corrected(entry: AuditEntry) -> str:
+    """What a correction did.
+
+    Examples
+    --------
+    >>> corrected(AuditEntry(7, 0, "ada", "visits.included", "shop", {"entry": 5}))
+    'Visits included, see entry 5'
+    """
+    said, detail = entry.action.replace(".", " ").capitalize(), entry.detail
+    if "since" in detail and "until" in detail:
+        return f"{said}, {when(moment(detail['since']))} to {when(moment(detail['until']))}"
+    return f"{said}, see entry {detail['entry']}" if "entry" in detail else said
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "amount": amount,
+    "cell": cell,
+    "corrected": corrected,
+    "count": count,
+    "day": day,
+    "moment": moment,
+    "percent": percent,
+    "segment": segment,
+    "when": when,
+}
+
+
+# Style sheets, scripts and pictures: read once, sent packed, kept by browsers.
+
+
+PLOTLY = "plotly.min.js"
+MEDIA = {
+    ".css": "text/css; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+PACKED = {".css", ".js", ".svg", ".webmanifest"}
+FOREVER = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file as it is sent.
+
+    Attributes
+    ----------
+    packed : by gzip; None if that is of no use
+    version : changes with what is in it
+    """
+
+    body: bytes
+    packed: bytes | None
+    media: str
+    version: str
+
+
+def asset(name: str) -> str:
+    """The address of a file, which changes with what is in it."""
+    version = _plotly_version() if name == PLOTLY else _own()[name].version
+    return f"/static/{name}?v={version}"
+
+
+async def static(service: Service, request: Request, viewer: Viewer) -> Response:
+    """One of the files; no other can be named, for names are looked up, not opened."""
+    name = request.path_params["file"]
+    found = await service.read(_plotly) if name == PLOTLY else _own().get(name)
+    if found is None:
+        raise RefusedError("not-found", "There is no such file.")
+    accepted = header_of(request.scope, b"accept-encoding")
+    packed = found.packed if "gzip" in accepted else None
+    etag = f'"{found.version}{"" if packed is None else "-gzip"}"'
+    response = not_modified(request, etag)
+    if response is None:
+        response = Response(packed or found.body, media_type=found.media, headers={"ETag": etag})
+        if packed is not None:
+            response.headers["Content-Encoding"] = "gzip"
+    response.headers["Vary"] = "Accept-Encoding"
+    current = request.query_params.get("v") == found.version
+    response.headers["Cache-Control"] = FOREVER if current else "no-cache"
+    return response
+
+
+@cache
+def _own() -> dict[str, Asset]:
+    folder = resources.files("steadyarm.dashboard").joinpath("static")
+    found = {}
+    for file in folder.iterdir():
+        suffix = "." + file.name.rpartition(".")[2]
+        if suffix in MEDIA and file.is_file():
+            found[file.name] = _asset(file.read_bytes(), suffix)
+    return found
+
+
+@cache
+def _plotly() -> Asset:
+    body = resources.files("plotly").joinpath("package_data", PLOTLY).read_bytes()
+    return _asset(body, ".js", _plotly_version())
+
+
+@cache
+def _plotly_version() -> str:
+    return metadata.version("plotly")
+
+
+def _asset(body: bytes, suffix: str, version: str | None = None) -> Asset:
+    packed = gzip.compress(body, 6, mtime=0) if suffix in PACKED else None
+    return Asset(body, packed, MEDIA[suffix], version or hashlib.sha256(body).hexdigest()[:16])
+
+
+# Templates to pages: the one place where they are loaded, filled in and escaped.
+
+
+@cache
+def environment() -> Environment:
+    """The templates of this package; whatever they are given is shown as text."""
+    made = Environment(
+        loader=PackageLoader("steadyarm.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(FILTERS)
+    made.globals.update(asset=asset, version=steadyarm.__version__)
+    return made
+
+
+def render(template: str, viewer: Viewer, status: int = 200, /, **values: Any) -> HTMLResponse:
+    """The page of a template for a viewer."""
+    page = environment().get_template(template)
+    return HTMLResponse(page.render(viewer=viewer, **values), status)
+
 
 POLICY = {
     "default-src": "'none'",

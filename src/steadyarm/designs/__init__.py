@@ -1,17 +1,11 @@
 """Designs: how often to play each arm, with a proof of how good that is."""
 
 from steadyarm.designs.adjacency import adjacent_optimal, adjacent_pairs
+from steadyarm.designs.cache import SubsetDesigns, designs_for, forget_designs
 from steadyarm.designs.design import Design, Status
-from steadyarm.designs.frank_wolfe import (
-    frank_wolfe_g,
-    frank_wolfe_transductive,
-    frank_wolfe_xy,
-)
-from steadyarm.designs.g_optimal import g_optimal
-from steadyarm.designs.memo import SubsetDesigns, designs_for, forget_designs
-from steadyarm.designs.rounding import round_design, round_designs
-from steadyarm.designs.support import sparsify
-from steadyarm.designs.xy_optimal import transductive, xy_optimal
+from steadyarm.designs.exact_design import round_design, round_designs
+from steadyarm.designs.frank_wolfe import frank_wolfe_g, frank_wolfe_transductive, frank_wolfe_xy
+from steadyarm.designs.optimal import g_optimal, sparsify, transductive, xy_optimal
 
 __all__ = [
     "Design",

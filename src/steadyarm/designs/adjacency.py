@@ -13,10 +13,9 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.active import solve_saddle
+from steadyarm.designs.cache import TOLERANCE
 from steadyarm.designs.design import Design
-from steadyarm.designs.memo import TOLERANCE
-from steadyarm.designs.solve import whiten
+from steadyarm.designs.optimal import solve_saddle, whiten
 from steadyarm.linalg import matmul, row_dots, svd
 
 __all__ = ["adjacent_optimal", "adjacent_pairs"]

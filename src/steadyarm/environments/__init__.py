@@ -1,24 +1,24 @@
 """Where rewards come from in a simulation: tables over time, named families, logged data."""
 
-from steadyarm.environments.drifting import (
+from steadyarm.environments.environment import Environment, RewardSource
+from steadyarm.environments.families import (
+    layouts,
+    malicious_switch,
+    multivariate,
+    published_multivariate,
     random_walk,
     repeating,
     shock,
+    soare_arms,
+    soare_oscillating,
+    soare_stationary,
     switching,
     trend,
     weekday_weekend,
 )
-from steadyarm.environments.environment import Environment, RewardSource
-from steadyarm.environments.multivariate import layouts, multivariate, published_multivariate
 from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
 from steadyarm.environments.parametric import ParametricEnvironment
 from steadyarm.environments.replay import Replay
-from steadyarm.environments.soare import (
-    malicious_switch,
-    soare_arms,
-    soare_oscillating,
-    soare_stationary,
-)
 
 __all__ = [
     "BernoulliReward",

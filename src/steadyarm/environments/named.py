@@ -11,18 +11,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from steadyarm.arms import ArmSet
-from steadyarm.environments.drifting import (
+from steadyarm.environments.environment import Environment
+from steadyarm.environments.families import (
+    malicious_switch,
+    multivariate,
+    published_multivariate,
     random_walk,
     repeating,
     shock,
+    soare_oscillating,
+    soare_stationary,
     switching,
     trend,
     weekday_weekend,
 )
-from steadyarm.environments.environment import Environment
-from steadyarm.environments.multivariate import multivariate, published_multivariate
 from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
-from steadyarm.environments.soare import malicious_switch, soare_oscillating, soare_stationary
 from steadyarm.errors import InvalidInputError
 from steadyarm.wording import did_you_mean
 

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import normal
-from steadyarm.environments.averaged import Averaged, hash_of
-from steadyarm.environments.environment import checked_table
+from steadyarm.environments.environment import Averaged, checked_table, hash_of
 from steadyarm.environments.noise import (
     BernoulliReward,
     BoundedNoise,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
-from steadyarm.environments.averaged import Averaged, hash_of
+from steadyarm.environments.environment import Averaged, hash_of
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 from steadyarm.segments import Direction, Segment, SegmentStats

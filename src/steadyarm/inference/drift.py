@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, plain
+from steadyarm.inference.limits import best_of_all, spread_of
 from steadyarm.inference.periods import Periods, allocations_of, by_pieces, group_pieces, variation
-from steadyarm.inference.plain import plain
-from steadyarm.inference.shortlist import best_of_all, spread_of
 from steadyarm.validation import check_fraction, whole_number
 from steadyarm.wording import listed, strung
 

@@ -7,23 +7,208 @@ a leading axis, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values
-from steadyarm.inference.scoring import Scorer
+from steadyarm.estimators import arm_values, ips, ips_squares
+from steadyarm.linalg import gram, inverse_root, matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 
-__all__ = ["Evidence"]
+__all__ = ["Evidence", "LoggedSegment", "Scorer", "names_of", "plain"]
+
+# Results as plain values that JSON can hold.
+
+
+def plain(value: Any) -> Any:
+    """Lists, dictionaries, numbers and text only; None where a number is infinite or unknown.
+
+    Examples
+    --------
+    >>> plain({"p": np.float64(0.5), "residuals": np.array([1.0, np.inf]), "of": ("A", "B")})
+    {'p': 0.5, 'residuals': [1.0, None], 'of': ['A', 'B']}
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain(value.tolist())
+    if is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+# LoggedSegment: what a log says of one segment, all that health checks need.
+
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedSegment:
+    """What a log says of one segment; n = 1 for a single test.
+
+    Attributes
+    ----------
+    segment : its allocation, and how its rounds were drawn
+    assigned : (n, K) rows in the log, per arm
+    handed : (n,) positions handed out so far; None for all of the segment's rounds
+    rewarded : (n, K) rows that have a reward; None if this is not known
+
+    Examples
+    --------
+    >>> segment = Segment(np.array([[0.5, 0.5]]), np.array([100]))
+    >>> LoggedSegment(segment, np.array([[48, 51]])).lost
+    array([1])
+    """
+
+    segment: Segment
+    assigned: Integers
+    handed: Integers | None = None
+    rewarded: Integers | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.segment.weights.shape
+        for what, counts, expected in (
+            ("assigned", self.assigned, shape),
+            ("handed", self.handed, shape[:1]),
+            ("rewarded", self.rewarded, shape),
+        ):
+            if counts is None:
+                continue
+            if not isinstance(counts, np.ndarray) or not np.issubdtype(counts.dtype, np.integer):
+                raise InvalidInputError(
+                    f"{what} is {counts!r}; expected an array of whole numbers."
+                )
+            if counts.shape != expected or (counts < 0).any():
+                raise InvalidInputError(
+                    f"{what} has shape {counts.shape} and least value "
+                    f"{counts.min(initial=0)}; expected shape {expected} and no negative counts."
+                )
+        if self.rewarded is not None and (self.rewarded > self.assigned).any():
+            raise InvalidInputError(
+                "rewarded exceeds assigned for some arm; count each assignment once, with or "
+                "without its reward."
+            )
+        if (self.positions > self.segment.rounds).any():
+            raise InvalidInputError(
+                f"handed is {self.positions.tolist()}, more than the segment's rounds "
+                f"{self.segment.rounds.tolist()}; a segment has one position a round."
+            )
+
+    @property
+    def rows(self) -> Integers:
+        """(n,) rows in the log."""
+        return np.asarray(self.assigned.sum(axis=1))
+
+    @property
+    def positions(self) -> Integers:
+        """(n,) positions handed out."""
+        return self.segment.rounds if self.handed is None else self.handed
+
+    @property
+    def lost(self) -> Integers:
+        """(n,) positions without a row."""
+        return np.asarray(np.maximum(self.positions - self.rows, 0))
+
+
+def names_of(names: Sequence[str], pieces: Sequence[LoggedSegment]) -> tuple[str, ...]:
+    """Checked names of the arms of a single test."""
+    names = tuple(str(name) for name in names)
+    for piece in pieces:
+        if piece.assigned.shape != (1, len(names)):
+            raise InvalidInputError(
+                f"a segment has counts of shape {piece.assigned.shape}; expected "
+                f"(1, {len(names)}): a single test and one column for each name."
+            )
+    return names
+
+
+# Scores of pieces: the estimators' own, or with matrix products where few of many arms are
+# played.
+
+
+Floats = NDArray[np.float64]
+
+
+class Scorer:
+    """Scores of one piece after the other; remembers what pieces with one allocation share."""
+
+    def __init__(self, arms: ArmSet) -> None:
+        self._arms = arms
+        self._last: Segment | None = None
+        self._X = np.empty((0, arms.rank))
+        self._solved: Floats | None = None
+
+    def rows(self, segment: Segment) -> Floats:
+        """(m, r) coordinates of the arms that the segment's columns are."""
+        if segment.arms is None:
+            return self._arms.coordinates
+        if not self._same(segment):
+            self._last, self._X = segment, self._arms.coordinates_of(segment.arms)
+            self._solved = _solved(self._X, segment)
+        return self._X
+
+    def sums(self, X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
+        """(n, r) as `estimators.ips`."""
+        V = self._known(segment)
+        if V is None:
+            return ips(X, segment, stats)
+        if segment.reference is None:
+            return np.asarray(matmul(stats.sums, V))
+        m = segment.reference
+        surprise = stats.sums - stats.counts * matmul(m, X.T)
+        return np.asarray(matmul(surprise, V) + segment.rounds[:, None] * m)
+
+    def squares(self, X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
+        """(n, r, r) as `estimators.ips_squares`."""
+        V = self._known(segment)
+        if V is None:
+            return ips_squares(X, segment, stats, squares)
+        if segment.reference is None:
+            return gram(V, squares[0])[None]
+        m = segment.reference
+        v = matmul(m, X.T)
+        terms = squares - 2 * v * stats.sums + stats.counts * v**2
+        mixed = m.T * matmul(stats.sums - stats.counts * v, V)
+        whole = gram(V, terms[0]) + mixed + mixed.T + segment.rounds[0] * (m.T * m)
+        return np.asarray(whole)[None]
+
+    def _same(self, segment: Segment) -> bool:
+        last = self._last
+        if last is None or last.weights.shape != segment.weights.shape:
+            return False
+        assert last.arms is not None
+        assert segment.arms is not None
+        same = last.weights is segment.weights or np.array_equal(last.weights, segment.weights)
+        return same and np.array_equal(last.arms, segment.arms)
+
+    def _known(self, segment: Segment) -> Floats | None:
+        return None if segment.arms is None else self._solved
+
+
+def _solved(X: Floats, segment: Segment) -> Floats | None:
+    """(m, r) A(λ)⁻¹x of every column; None where the estimators have to say what is wrong."""
+    if segment.trials != 1:
+        return None
+    try:
+        root = inverse_root(gram(X, segment.weights[0]))
+    except np.linalg.LinAlgError:
+        return None
+    return np.asarray(matmul(matmul(X, root), root.T))
+
 
 TINY = np.finfo(np.float64).tiny
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference.evidence import plain
 from steadyarm.inference.health import Finding, status_of
 from steadyarm.inference.periods import box_test
-from steadyarm.inference.plain import plain
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = ["LackOfFit", "lack_of_fit", "lack_of_fit_p_values"]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.logged import LoggedSegment
-from steadyarm.inference.plain import plain
+from steadyarm.inference.evidence import LoggedSegment, plain
 from steadyarm.inference.srm import ALARM, NOTICE, attrition_test, srm_test
 from steadyarm.validation import checked_range, whole_number
 

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.rows import Rows
-from steadyarm.arms.walsh import walsh_of
-from steadyarm.designs.forms import forms
-from steadyarm.designs.passes import blocks
+from steadyarm import linalg
+from steadyarm.arms import ArmSet
+from steadyarm.arms.rows import Rows, walsh_of
+from steadyarm.designs.passes import blocks, forms, top
+from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import LEAST_FREEDOM, LEAST_ROUNDS, Scatter, third_moments
 
 __all__ = [
+    "MOMENTS",
+    "SHORT",
     "SOME",
     "TINY",
     "RareEvents",
+    "best_of_all",
     "click_limits",
     "error_and_skew",
     "gap_forms",
     "gap_limits",
     "in_passes",
     "linear_forms",
+    "moments",
     "others_than",
     "quadratic",
     "rare_events",
+    "shortlisted",
     "skewed_limits",
+    "spread_of",
     "value_limits",
 ]
 
@@ -317,3 +325,80 @@ def others_than(evidence: Evidence, plausible: Booleans) -> int:
     """How many arms that are not shown are plausible."""
     shown = evidence.shown
     return int(plausible.sum()) - (0 if shown is None else int(plausible[shown].sum()))
+
+
+# The short list of a large set: the arms that people are shown, chosen in passes over all arms.
+
+
+Indices = NDArray[np.int64]
+
+EQUAL = 2.0**-40  # share by which estimates may differ through rounding
+SHORT = 100  # arms with the best estimates that are shown
+MOMENTS = 16  # of the test whose leaders are shown, too
+
+
+def moments(pieces: int, most: int = MOMENTS) -> Indices:
+    """Pieces after which a test is looked at, from the last one backwards.
+
+    Examples
+    --------
+    >>> moments(7, most=3).tolist()
+    [0, 3, 6]
+    """
+    at = np.linspace(pieces - 1, 0, min(pieces, most)).round().astype(np.int64)
+    return np.unique(at)
+
+
+def shortlisted(
+    evidence: Evidence, recommended: Indices | None = None, most: int = SHORT
+) -> tuple[Evidence, Indices]:
+    """A view of the evidence on few arms, and which of them the recommended one is, (1,).
+
+    These are the recommended arm, by default the one with the best estimate, those with the best
+    estimates, and who led at 16 moments of the test.
+    """
+    if len(evidence.rounds) != 1:
+        raise InvalidInputError(
+            f"the evidence is a batch of {len(evidence.rounds)} tests of {evidence.family:,} arms; "
+            "of so many arms give one test at a time."
+        )
+    at = moments(evidence.rounds.shape[1])
+    rounds = np.maximum(np.cumsum(evidence.rounds[0])[at], 1)
+    paths = np.cumsum(evidence.scores[0], axis=0)[at] / rounds[:, None]
+    leaders, top = best_of_all(evidence, paths, most)
+    best = leaders[-1:] if recommended is None else recommended
+    view = evidence.view(np.unique(np.concatenate([best, leaders, top])))
+    assert view.shown is not None
+    return view, np.searchsorted(view.shown, best)
+
+
+def best_of_all(evidence: Evidence, thetas: Floats, most: int = SHORT) -> tuple[Indices, Indices]:
+    """(L,) the best arm by each parameter (L, r), and those that are best by the last of them."""
+    arms = evidence.arms if evidence.whole is None else evidence.whole
+    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    turned = sign * np.ascontiguousarray(thetas.T)
+    leaders, highest = np.zeros(len(thetas), dtype=np.int64), np.full(len(thetas), -np.inf)
+    last = np.empty(arms.size)
+    for start, stop in arms.blocks():
+        values = linalg.matmul(arms.rows.block(start, stop), turned)
+        last[start:stop] = values[:, -1]
+        found = values.max(axis=0)
+        place = (values >= found - EQUAL * np.abs(found)).argmax(axis=0)  # the first of equal ones
+        better = found > highest + np.where(np.isfinite(highest), EQUAL * np.abs(found), 0.0)
+        leaders[better], highest[better] = start + place[better], found[better]
+    few = min(most, arms.size)
+    return leaders, top(last, few)
+
+
+@lru_cache(maxsize=4)
+def spread_of(arms: ArmSet) -> tuple[Floats, Floats]:
+    """(r,) the average of all arms, and (q, r) an orthonormal basis of their differences."""
+    total, gram = np.zeros(arms.rank), np.zeros((arms.rank, arms.rank))
+    for start, stop in arms.blocks():
+        rows = arms.rows.block(start, stop)
+        total += rows.sum(axis=0)
+        gram += linalg.gram(rows)
+    mean = total / arms.size
+    sizes, axes = linalg.eigh(gram / arms.size - np.outer(mean, mean))
+    basis = axes[:, sizes > 1e-12 * sizes[-1]].T
+    return mean, np.ascontiguousarray(basis)

@@ -11,22 +11,20 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.balance import NORMAL, Balance, bennett, standardised, surprise
-from steadyarm.inference.crowds import (
-    Found,
-    assignment_crowd,
-    attrition_crowd,
-    columns_of,
-)
-from steadyarm.inference.logged import LoggedSegment, names_of
-from steadyarm.inference.luck import (
+from steadyarm.inference.evidence import LoggedSegment, names_of, plain
+from steadyarm.inference.sampling_variance import (
     NO_REWARDS,
+    NORMAL,
+    Balance,
     assignment_balance,
     attrition_balance,
+    bennett,
     impossible_counts,
     normalised,
+    standardised,
+    surprise,
 )
-from steadyarm.inference.plain import plain
+from steadyarm.inference.srm_many_arms import Found, assignment_crowd, attrition_crowd, columns_of
 from steadyarm.wording import counted, strung
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
-from steadyarm.simulation.results import clopper_pearson
+from steadyarm.simulation import clopper_pearson
 
 __all__ = ["ALIKE", "Curve", "Line", "Need", "Plan", "Point", "Theory"]
 

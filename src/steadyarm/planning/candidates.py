@@ -6,27 +6,91 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.planning.equal_split import EqualSplit
 from steadyarm.policies import (
     GBAI,
     POLICIES,
     AdjacentBAI,
     Peace,
-    Policy,
     Steady,
     Uniform,
     policy_from_dict,
     policy_named,
 )
+from steadyarm.policies.base import (
+    Policy,
+    Recommendations,
+    State,
+    TallyState,
+    Ties,
+    best_arm,
+    empty_tally,
+    start_values,
+)
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
+from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import did_you_mean
 
-__all__ = ["AB_TEST", "SEEN", "Candidate", "candidate_from_settings", "default_candidates"]
+__all__ = [
+    "AB_TEST",
+    "SEEN",
+    "Candidate",
+    "EqualSplit",
+    "candidate_from_settings",
+    "default_candidates",
+]
+
+# EqualSplit: the A/B/n test as it is usually run, to compare with.
+
+
+@dataclass(frozen=True)
+class EqualSplit(Policy[TallyState]):
+    """Every arm equally often, in one random order; the highest mean reward is named.
+
+    Features are ignored. Rounds that cannot be shared equally are not played; in a live test with
+    rewards outstanding `ask` names these rewards when the plan has been assigned, since plays whose
+    reward is given up are made again.
+
+    Examples
+    --------
+    >>> policy = EqualSplit()
+    >>> policy.next_segment(policy.start(ArmSet.one_hot(["A", "B"]), budget=101)).counts
+    array([[50, 50]])
+    """
+
+    name: ClassVar[str] = "A/B-test"
+    waits: ClassVar[bool] = False
+    state_type: ClassVar[type[State]] = TallyState
+
+    ties: Ties = "random"
+
+    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> TallyState:
+        """Nothing is known."""
+        return TallyState(
+            **start_values(arms, budget, trials, seed, self.ties), **empty_tally(trials, arms.size)
+        )
+
+    def next_segment(self, state: TallyState) -> Segment | None:
+        """The whole test at once; later, what is left of it."""
+        each = state.budget // state.arms.size
+        segment = Segment.shuffled(np.maximum(each - state.counts, 0))
+        return segment if segment.rounds.any() else None
+
+    def observe(self, state: TallyState, segment: Segment, stats: SegmentStats) -> TallyState:
+        """Add the sums."""
+        return state.after(segment, stats)
+
+    def recommend(self, state: TallyState) -> Recommendations:
+        """The arm with the highest mean."""
+        means = state.sums / np.maximum(state.counts, 1)
+        return Recommendations(best_arm(means, state.ties), means, None)
+
 
 AB_TEST = EqualSplit.name
 FEWEST, USUAL, MOST = 300, 2000, 8000  # simulated tests behind each error

@@ -15,15 +15,9 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments import BernoulliReward, Environment, GaussianNoise
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import InvalidInputError
-from steadyarm.planning.candidates import (
-    Candidate,
-    candidate_from_settings,
-    default_candidates,
-)
-from steadyarm.planning.effects import Effects, has_constant
-from steadyarm.planning.log import LogSummary, read_log
-from steadyarm.planning.rhythm import CALM, KINDS, Rhythm
-from steadyarm.planning.words import check_word
+from steadyarm.planning.candidates import Candidate, candidate_from_settings, default_candidates
+from steadyarm.planning.effects import Effects, LogSummary, has_constant, read_log
+from steadyarm.planning.rhythm import CALM, KINDS, Rhythm, check_word
 from steadyarm.planning.worlds import BatchWorld
 from steadyarm.validation import check_fraction, finite_number, whole_number
 from steadyarm.wording import did_you_mean, strung

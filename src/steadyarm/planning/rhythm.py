@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -11,10 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.planning.words import check_word
 from steadyarm.validation import finite_number, whole_number
+from steadyarm.wording import did_you_mean
 
-__all__ = ["CALM", "KINDS", "Pieces", "Rhythm"]
+__all__ = ["CALM", "KINDS", "Pieces", "Rhythm", "check_word"]
+
+# Words that settings are made of: a value that is none of them is refused.
+
+
+def check_word(value: Any, what: str, known: Sequence[str]) -> None:
+    """Refuse a value that is none of the known words, and name the nearest of them."""
+    if value not in known:
+        listed = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise InvalidInputError(
+            f"{what} is {value!r}; expected {listed}{did_you_mean(str(value).lower(), known)}"
+        )
+
 
 KINDS: dict[str, tuple[str, ...]] = {  # and the settings that matter for each
     "none": (),

@@ -19,8 +19,7 @@ from steadyarm.planning.answer import Need, Point
 from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.question import Question
 from steadyarm.planning.rhythm import Rhythm
-from steadyarm.simulation.results import clopper_pearson
-from steadyarm.simulation.simulate import CHUNK, run_chunk
+from steadyarm.simulation import CHUNK, clopper_pearson, run_chunk
 
 __all__ = ["STEPS", "first_guess", "least_budget", "measure", "search", "tidy"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -11,15 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.plot.chart import Chart, Mark, Panel, Series
+from steadyarm.plot.charts.common import apart
 
 __all__ = [
     "CROWD",
+    "DARK",
+    "DASHES",
+    "LIGHT",
+    "NARROW",
+    "PAPER",
+    "SHAPES",
+    "WIDE",
+    "Ground",
+    "Room",
     "band_runs",
     "by_day",
+    "clear",
     "clock_limits",
     "decimals",
+    "fitted",
     "label_names",
     "legend",
+    "limits_of",
     "mark_anchors",
     "mark_rows",
     "marked_limits",
@@ -32,6 +45,77 @@ __all__ = [
     "step_of",
     "whole",
 ]
+
+# Colours, dashes and markers, in the order of `Series.color`.
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Colours on one ground: of what is picked out, of the quiet rest, of texts and grids."""
+
+    ground: str
+    lines: tuple[str, ...]
+    quiet: str
+    text: str
+    faint: str
+    grid: str
+
+
+LIGHT = Ground(
+    ground="#ffffff",
+    lines=(
+        "#0072B2", "#D55E00", "#008A66", "#B8578F", "#B57A00", "#2B8FCB", "#333A45", "#882255",
+    ),
+    quiet="#8A92A0",
+    text="#1f2430",
+    faint="#5a6270",
+    grid="#dfe2e7",
+)  # fmt: skip  # a table reads better so
+DARK = Ground(
+    ground="#14181f",
+    lines=(
+        "#4CA3E0", "#F0762B", "#1FB58A", "#DE93BF", "#F0B03A", "#8FD0F5", "#E3E7EE", "#D9618A",
+    ),
+    quiet="#7d8696",
+    text="#e6e9ef",
+    faint="#a9b1be",
+    grid="#333a46",
+)  # fmt: skip  # a table reads better so
+
+DASHES: tuple[tuple[float, ...], ...] = (
+    (),
+    (7, 2),
+    (3, 2),
+    (1.2, 1.6),
+    (8, 2, 1.5, 2),
+    (5, 1.5, 1.5, 1.5, 1.5, 1.5),
+    (12, 3),
+    (3, 1.5, 1, 1.5),
+)
+# names in Plotly and in matplotlib
+SHAPES: tuple[tuple[str, str], ...] = (
+    ("circle", "o"),
+    ("square", "s"),
+    ("triangle-up", "^"),
+    ("triangle-down", "v"),
+    ("diamond", "D"),
+    ("cross", "P"),
+    ("x", "X"),
+    ("star", "*"),
+)
+
+
+def clear(color: str, share: float) -> str:
+    """A colour that lets the ground shine through.
+
+    Examples
+    --------
+    >>> clear("#0072B2", 0.2)
+    'rgba(0,114,178,0.2)'
+    """
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{share:g})"
+
 
 Floats = NDArray[np.float64]
 Anchor = Literal["left", "center", "right"]
@@ -261,3 +345,165 @@ def legend(chart: Chart) -> bool:
     names = {series.name for panel in chart.panels for series in panel.series}
     alone = all(len(panel.series) == 1 for panel in chart.panels)
     return (len(names) > 1 and not alone) or any(one_text(panel) for panel in chart.panels)
+
+
+# How far the axis of values goes, for both drawers.
+
+
+Limits = tuple[float, float]
+
+BEYOND = 1.25  # of the last interval of a line: how much is seen
+EARLY = 0.2  # share of the picture in which lines may leave it, if they do not say where
+
+
+def limits_of(chart: Chart) -> list[Limits | None]:
+    """Of each panel's values; None to let the drawer choose.
+
+    What comes of little data does not count. Lines: early values, and early bands, may leave the
+    picture. Points: error bars that are much longer than points are apart may. Panels of points of
+    the same kind have the same limits. A panel's own range goes before all this.
+    """
+    found = [panel.y_range or _limits(panel) for panel in chart.panels]
+    kinds = {(panel.y, series.kind) for panel in chart.panels for series in panel.series}
+    known = [pair for pair in found if pair is not None]
+    fixed = any(panel.y_range for panel in chart.panels)
+    mixed = len({kind for _, kind in kinds}) > 1 or len({y for y, _ in kinds}) > 1
+    if fixed or mixed or not known:
+        return found
+    both = min(low for low, _ in known), max(high for _, high in known)
+    return [both] * len(found)
+
+
+def _limits(panel: Panel) -> Limits | None:
+    if panel.y.kind == "log":
+        return _around_rates(panel)
+    kinds = {series.kind for series in panel.series}
+    if "area" in kinds:
+        return 0.0, 1.0
+    if kinds & {"bars", "steps"}:
+        return None
+    if "points" in kinds:
+        return _around_points(panel)
+    return _around_lines(panel)
+
+
+def _around_rates(panel: Panel) -> Limits | None:
+    """On a logarithmic axis error bars may reach down to nearly nothing."""
+    values = np.concatenate([series.y for series in panel.series if series.color is not None])
+    ends = [series.high for series in panel.series if series.high is not None]
+    seen, above = values[values > 0], np.concatenate([values, *ends])
+    if not seen.size:
+        return None
+    low = min(float(seen.min()), panel.level or np.inf)
+    high = max(float(np.nanmax(above)), panel.level or 0.0)
+    return low / 2, min(1.15 * high, 1.0) if panel.y.percent else 1.15 * high
+
+
+def _around_lines(panel: Panel) -> Limits | None:
+    everywhere = [places(panel, series) for series in panel.series]
+    seen = np.concatenate(everywhere) if everywhere else np.array([])
+    if not seen.size:
+        return None
+    step = EARLY * (seen.max() - seen.min())
+    values = []
+    for x, series in zip(everywhere, panel.series, strict=True):
+        if series.weak is not None:
+            values += [series.y[~series.weak], _last_band(series)]
+            continue
+        values.append(series.y[x >= seen.min() + step])
+        ends = [end for end in (series.low, series.high) if end is not None]
+        values += [end[x >= seen.min() + 2 * step] for end in ends]
+    return _padded(np.concatenate(values), panel.level)
+
+
+def _last_band(series: Series) -> Floats:
+    """Ends of the last interval and some more; those before it were wider."""
+    reach = reaches(series)
+    if reach is None or not np.isfinite(series.y[-1]):
+        return np.zeros(0)
+    down, up = (BEYOND * part[-1] for part in reach)
+    return np.array([series.y[-1] - down, series.y[-1] + up])
+
+
+def _around_points(panel: Panel) -> Limits | None:
+    """If all are of little data, all count."""
+    firm = [_firm(series) for series in panel.series]
+    if not any(mask.any() for mask in firm):
+        firm = [np.isfinite(series.y) for series in panel.series]
+    values = np.concatenate([s.y[mask] for s, mask in zip(panel.series, firm, strict=True)])
+    if not values.size:
+        return None
+    ends, bars = [values], []
+    for series, mask in zip(panel.series, firm, strict=True):
+        if (reach := reaches(series)) is not None:
+            down, up = (part[mask] for part in reach)
+            bars += [down, up]
+            ends += [series.y[mask] - down, series.y[mask] + up]
+    known = np.concatenate([*bars, np.zeros(0)])
+    if np.isfinite(known).any():
+        room = max(1.5 * np.ptp(values), 2.5 * float(np.nanmedian(known)))
+        ends = [np.clip(np.concatenate(ends), values.min() - room, values.max() + room)]
+    return _padded(np.concatenate(ends), panel.level)
+
+
+def _firm(series: Series) -> NDArray[np.bool_]:
+    known = np.isfinite(series.y)
+    return known if series.weak is None else known & ~series.weak
+
+
+def _padded(values: Floats, level: float | None) -> Limits | None:
+    """With some room at both ends; a value that stands alone is seen against zero."""
+    known = values[np.isfinite(values)]
+    if level is not None:
+        known = np.append(known, level)
+    if not known.size:
+        return None
+    low, high = float(known.min()), float(known.max())
+    if low == high:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if low == high:
+        return -0.06, 1.06
+    room = 0.06 * (high - low)
+    return low - room, high + room
+
+
+# Texts of a chart cut to the room that there is, different ones staying different.
+
+
+@dataclass(frozen=True)
+class Room:
+    """Letters for a name in the legend, a label down the side, one below and a mark.
+
+    `width` is that of the whole picture in pixels, roughly.
+    """
+
+    legend: int
+    side: int
+    below: int
+    mark: int
+    width: float
+
+
+NARROW = Room(legend=34, side=22, below=16, mark=33, width=320)
+WIDE = Room(legend=44, side=36, below=20, mark=56, width=640)
+PAPER = Room(legend=44, side=34, below=14, mark=56, width=460)
+
+
+def fitted(chart: Chart, room: Room) -> Chart:
+    """The chart with names of series and texts of marks that fit; labels are cut by their axes."""
+    names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series))
+    short = dict(zip(names, apart(names, room.legend), strict=True))
+    panels = tuple(
+        replace(
+            panel,
+            series=tuple(replace(series, name=short[series.name]) for series in panel.series),
+            marks=_marks(panel, room),
+        )
+        for panel in chart.panels
+    )
+    return replace(chart, panels=panels)
+
+
+def _marks(panel: Panel, room: Room) -> tuple[Mark, ...]:
+    texts = apart([mark.text for mark in panel.marks], room.mark)
+    return tuple(replace(mark, text=text) for mark, text in zip(panel.marks, texts, strict=True))

@@ -7,29 +7,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from steadyarm.analysis import Analysis
-from steadyarm.arms.bundles import bundles_in
 from steadyarm.errors import InvalidInputError
-from steadyarm.experiment import Experiment
 from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.looks import (
-    Course,
-    Effects,
-    Look,
-    Shares,
-    course_of,
-    effects_of,
-    look_at,
-    shares_of,
-)
-from steadyarm.looks.effects import has_effects
+from steadyarm.live.effects import bundles_in, effects_of, has_effects
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.scorecard import Course, Effects, Look, Shares
+from steadyarm.live.scoring import course_of, look_at, shares_of
+from steadyarm.live.session import Session
+from steadyarm.live.verdict import Verdict
 from steadyarm.planning import Plan
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
-from steadyarm.plot.charts.picks import thinned
+from steadyarm.plot.charts.common import thinned
 from steadyarm.segments import Direction
-from steadyarm.session import Session
-from steadyarm.verdict import Verdict
 
 __all__ = ["CHARTS", "Test", "chart_for", "chart_of_plan", "verdict_on"]
 

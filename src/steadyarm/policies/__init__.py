@@ -7,7 +7,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.policies.adjacent_bai import AdjacentBAI
 from steadyarm.policies.base import Policy, Recommendations, State
 from steadyarm.policies.g_bai import GBAI
-from steadyarm.policies.linear_thompson import LinearThompson
 from steadyarm.policies.mixed_peace import MixedPeace
 from steadyarm.policies.od_linbai import ODLinBAI
 from steadyarm.policies.p1 import P1
@@ -16,7 +15,7 @@ from steadyarm.policies.p1_rage import P1RAGE
 from steadyarm.policies.peace import Peace
 from steadyarm.policies.sequential_halving import SequentialHalving
 from steadyarm.policies.steady import Steady
-from steadyarm.policies.top_two_thompson import TopTwoThompson
+from steadyarm.policies.thompson import LinearThompson, TopTwoThompson
 from steadyarm.policies.uniform import Uniform
 from steadyarm.wording import did_you_mean
 

@@ -9,10 +9,18 @@ import numpy as np
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.adjacency import adjacent_optimal
-from steadyarm.designs.rounding import round_designs
+from steadyarm.designs.exact_design import round_designs
 from steadyarm.estimators import arm_values, least_squares, least_squares_errors
-from steadyarm.policies.base import Policy, Recommendations, State, Ties, best_arm, start_values
-from steadyarm.policies.tally import TallyState, empty_tally
+from steadyarm.policies.base import (
+    Policy,
+    Recommendations,
+    State,
+    TallyState,
+    Ties,
+    best_arm,
+    empty_tally,
+    start_values,
+)
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = ["AdjacentBAI"]

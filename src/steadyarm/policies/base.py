@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.memo import Solver
+from steadyarm.designs.cache import Solver
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
@@ -36,9 +36,11 @@ __all__ = [
     "Recommendations",
     "Solver",
     "State",
+    "TallyState",
     "Ties",
     "best_arm",
     "best_of_many",
+    "empty_tally",
     "rank_arms",
     "start_values",
 ]
@@ -346,3 +348,48 @@ def _read(entry: Mapping[str, Any]) -> NDArray[Any]:
         return np.array(entry["values"], dtype=dtype)
     little = np.frombuffer(b64decode(entry["base64"], validate=True), dtype.newbyteorder("<"))
     return little.astype(dtype).reshape(entry["shape"])
+
+
+# What policies remember that estimate from plain sums per arm, unweighted.
+
+
+@dataclass(frozen=True)
+class TallyState(State):
+    """Sums over the rounds played.
+
+    Attributes
+    ----------
+    counts : (n, K) plays of each arm
+    sums : (n, K) sum of its rewards
+    squares : (n, K) sum of its squared rewards; None if squares were not recorded
+    """
+
+    counts: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    squares: NDArray[np.float64] | None
+
+    @property
+    def tally(self) -> SegmentStats:
+        """The sums as statistics."""
+        return SegmentStats(self.counts, self.sums, self.squares)
+
+    def after(self, segment: Segment, stats: SegmentStats) -> Self:
+        """The state with a segment's sums added."""
+        total = self.tally + stats
+        return replace(
+            self,
+            played=self.played + segment.rounds,
+            counts=total.counts,
+            sums=total.sums,
+            squares=total.squares,
+        )
+
+
+def empty_tally(trials: int, arms: int) -> dict[str, Any]:
+    """Fields of `TallyState` before the first round."""
+    shape = (trials, arms)
+    return {
+        "counts": np.zeros(shape, dtype=np.int64),
+        "sums": np.zeros(shape),
+        "squares": np.zeros(shape),
+    }

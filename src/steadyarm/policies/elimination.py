@@ -12,10 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.memo import TOLERANCE, designs_for
+from steadyarm.designs.cache import TOLERANCE, designs_for, nested_xy
+from steadyarm.designs.design import FewArms, mixed
+from steadyarm.designs.passes import forms
+from steadyarm.linalg import matmul
 from steadyarm.policies.base import Solver, rank_arms
 
-__all__ = ["MOST_CUTS", "halve", "noise_elimination", "peace_elimination", "rage_elimination"]
+__all__ = [
+    "MOST_CUTS",
+    "halve",
+    "least_gap_error",
+    "noise_elimination",
+    "noise_elimination_of_many",
+    "peace_elimination",
+    "rage_elimination",
+    "rage_elimination_of_many",
+]
 
 Floats = NDArray[np.float64]
 MOST_CUTS = 12  # halvings of the largest gap
@@ -121,3 +133,53 @@ def _average_design(arms: ArmSet, phases: Mask, solver: Solver, rising: bool = F
     for phase in range(p):
         total += shares[:, phase, None] * designs.weights[index[:, phase]]
     return np.asarray(total / shares.sum(axis=1)[:, None])
+
+
+# Virtual elimination on a large arm set: what `elimination.py` does, for one trial and few arms.
+
+
+def rage_elimination_of_many(
+    arms: ArmSet, values: Floats, max_phases: int, first_cut: float
+) -> FewArms:
+    """Average design over the virtual phases of RAGE-Elimination, from estimates (K,)."""
+    cuts = np.ldexp(first_cut, -np.arange(max_phases - 1))
+    return _average(arms, values.max() - values, cuts, rising=False)
+
+
+def noise_elimination_of_many(arms: ArmSet, values: Floats, noise: float) -> FewArms:
+    """Average design over cuts from half the largest gap down to the noise.
+
+    noise : the smallest standard error of a gap
+    """
+    gaps = values.max() - values
+    cuts = np.ldexp(gaps.max(), -np.arange(1, MOST_CUTS + 1))
+    used = cuts >= noise / 2
+    used[0] = True
+    return _average(arms, gaps, cuts[used], rising=True)
+
+
+def least_gap_error(arms: ArmSet, values: Floats, best: int, covariance: Floats) -> float:
+    """The smallest standard error of the gap between the best arm and one that is estimated lower.
+
+    covariance : (r, r) of the estimated parameter
+    """
+    x = arms.coordinates_of(np.array([best]))[0]
+    pull = matmul(covariance, x)
+    variances = forms(arms.rows, covariance, -2 * pull) + matmul(x, pull)
+    rivals = variances[values < values[best]]
+    return float(np.sqrt(max(rivals.min(initial=np.inf), 0.0)))
+
+
+def _average(arms: ArmSet, gaps: Floats, cuts: Floats, rising: bool) -> FewArms:
+    """Mean of the designs of all arms and of those within each cut, while several are left.
+
+    rising : phase i counts i + 1 times instead of once
+    """
+    subsets, inside = [], np.arange(arms.size)
+    for cut in cuts:
+        inside = inside[gaps[inside] <= cut]
+        if inside.size < 2:
+            break
+        subsets.append(inside)
+    designs = nested_xy(arms, subsets)
+    return mixed([(i + 1.0 if rising else 1.0, design) for i, design in enumerate(designs)])

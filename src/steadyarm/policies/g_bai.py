@@ -8,8 +8,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.few_arms import FewArms
-from steadyarm.designs.nested import large_g
+from steadyarm.designs.cache import large_g
+from steadyarm.designs.design import FewArms
 from steadyarm.policies.ips import IPSPolicy, IPSState, g_weights
 
 __all__ = ["GBAI"]

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import log2
-from steadyarm.designs.dense_kernels import information
-from steadyarm.designs.few_arms import FewArms
-from steadyarm.designs.lists_of_many import whole_list_of_many
-from steadyarm.designs.memo import TOLERANCE, designs_for
-from steadyarm.designs.nested import large_g, nested_xy
+from steadyarm.designs.cache import TOLERANCE, designs_for, large_g, nested_xy
+from steadyarm.designs.design import FewArms
+from steadyarm.designs.exact_design import whole_list_of_many
+from steadyarm.designs.interior_point import information
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
 from steadyarm.policies.base import (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.memo import designs_for
+from steadyarm.designs.cache import designs_for
 from steadyarm.policies.base import State, rank_arms
 from steadyarm.policies.elimination import halve
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_count, g_weights

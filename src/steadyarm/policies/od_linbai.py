@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.memo import designs_for
+from steadyarm.designs.cache import designs_for
 from steadyarm.policies.base import Ties
 from steadyarm.policies.phased import PhasedPolicy, PhasedState
 

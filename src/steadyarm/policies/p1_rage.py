@@ -8,11 +8,10 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.few_arms import FewArms, mixed
-from steadyarm.designs.nested import large_g
+from steadyarm.designs.cache import large_g
+from steadyarm.designs.design import FewArms, mixed
 from steadyarm.errors import InvalidInputError
-from steadyarm.policies.elimination import rage_elimination
-from steadyarm.policies.elimination_of_many import rage_elimination_of_many
+from steadyarm.policies.elimination import rage_elimination, rage_elimination_of_many
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end, g_weights
 from steadyarm.validation import finite_number, whole_number
 

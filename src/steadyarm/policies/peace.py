@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.memo import designs_for
-from steadyarm.designs.rounding import round_designs
+from steadyarm.designs.cache import designs_for
+from steadyarm.designs.exact_design import round_designs
 from steadyarm.policies.elimination import halve
 from steadyarm.policies.ips import epoch_count
 from steadyarm.policies.phased import PhasedPolicy, PhasedState

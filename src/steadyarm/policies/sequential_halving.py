@@ -13,12 +13,13 @@ from steadyarm.policies.base import (
     Policy,
     Recommendations,
     State,
+    TallyState,
     Ties,
     best_arm,
+    empty_tally,
     rank_arms,
     start_values,
 )
-from steadyarm.policies.tally import TallyState, empty_tally
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = ["HalvingState", "SequentialHalving"]

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import kernel
-from steadyarm.designs.few_arms import FewArms, mixed
-from steadyarm.designs.lists import whole_lists
-from steadyarm.designs.lists_of_many import whole_list_of_many
-from steadyarm.designs.nested import large_g
+from steadyarm.designs.cache import large_g
+from steadyarm.designs.design import FewArms, mixed
+from steadyarm.designs.exact_design import whole_list_of_many, whole_lists
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.base import State, best_of_many
-from steadyarm.policies.elimination import noise_elimination
-from steadyarm.policies.elimination_of_many import least_gap_error, noise_elimination_of_many
+from steadyarm.policies.elimination import (
+    least_gap_error,
+    noise_elimination,
+    noise_elimination_of_many,
+)
 from steadyarm.policies.ips import IPSPolicy, IPSState, g_weights
 from steadyarm.policies.reference import LOOK
 from steadyarm.validation import finite_number, whole_number

@@ -4,7 +4,7 @@ from steadyarm.reports.analysis import analysis_report
 from steadyarm.reports.document import Document
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.reports.plan import plan_report
-from steadyarm.reports.write import FORMATS, format_of, write_report
+from steadyarm.reports.render import FORMATS, format_of, write_report
 
 __all__ = [
     "FORMATS",

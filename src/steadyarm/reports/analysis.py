@@ -17,7 +17,7 @@ from steadyarm.reports.document import (
     Picture,
     Table,
 )
-from steadyarm.reports.parts import (
+from steadyarm.reports.sections import (
     MOST_ROWS,
     best_first,
     health_table,

@@ -2,37 +2,219 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
 from steadyarm import __version__
-from steadyarm.answers import moment
 from steadyarm.errors import InvalidInputError, RewardsPendingError
-from steadyarm.experiment import Experiment
-from steadyarm.inference import Otherwise
-from steadyarm.looks import look_at
-from steadyarm.looks.look import Look
-from steadyarm.looks.ranking import order_of
+from steadyarm.inference import DriftReport, Otherwise
+from steadyarm.live.assignments import moment
+from steadyarm.live.description import description_of, toml_of
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.replay import Replay
+from steadyarm.live.scorecard import Look, order_of
+from steadyarm.live.scoring import look_at
+from steadyarm.live.transfer import csv_lines
+from steadyarm.live.verdict import Verdict
 from steadyarm.plot import charts
-from steadyarm.replay import Replay
-from steadyarm.reports.appendix import Fingerprint, appendix, fingerprint_of
-from steadyarm.reports.course import course_blocks, effect_blocks, share_blocks
 from steadyarm.reports.document import (
     Block,
+    Code,
     Document,
     Facts,
     Heading,
+    Items,
     Lead,
     Note,
     Paragraph,
     Picture,
     Table,
 )
-from steadyarm.reports.labels import labelled, labelled_otherwise
-from steadyarm.reports.leaderboard import leaderboard_blocks
-from steadyarm.reports.method import in_short, in_the_way
-from steadyarm.reports.parts import health_table, otherwise_blocks, period_table
-from steadyarm.transfer import csv_lines
+from steadyarm.reports.method import (
+    estimates_in_words,
+    in_short,
+    in_the_way,
+    intervals_in_words,
+    policy_in_words,
+    rewards_in_words,
+)
+from steadyarm.reports.sections import (
+    course_blocks,
+    effect_blocks,
+    health_table,
+    leaderboard_blocks,
+    otherwise_blocks,
+    period_table,
+    share_blocks,
+)
 from steadyarm.wording import counted, percent, when
 
-__all__ = ["document_of", "experiment_report"]
+__all__ = [
+    "Fingerprint",
+    "appendix",
+    "document_of",
+    "experiment_report",
+    "fingerprint_of",
+    "labelled",
+    "labelled_otherwise",
+]
+
+# Short names of variants throughout a report.
+
+
+def labelled(look: Look) -> Look:
+    """The same look with the short names of its variants; the settings keep the whole ones."""
+    labels = look.labels
+    if look.settings.arms.large or labels == look.names:
+        return look
+    short = dict(zip(look.names, labels, strict=True))
+    return replace(
+        look,
+        verdict=None if look.verdict is None else _verdict(look.verdict, short),
+        course=None if look.course is None else replace(look.course, names=labels),
+        shares=None if look.shares is None else replace(look.shares, names=labels),
+        drift=None if look.drift is None else _drift(look.drift, short),
+    )
+
+
+def labelled_otherwise(other: Otherwise, look: Look) -> Otherwise:
+    """What would have been concluded otherwise, with the same names."""
+    if look.settings.arms.large:
+        return other
+    short = dict(zip(look.names, look.labels, strict=True))
+    return replace(
+        other,
+        names=look.labels,
+        best=short[other.best],
+        raw=None if other.raw is None else replace(other.raw, leader=short[other.raw.leader]),
+        early=tuple(replace(early, leader=short[early.leader]) for early in other.early),
+        dropped=tuple(
+            replace(drop, names=tuple(short[name] for name in drop.names)) for drop in other.dropped
+        ),
+        winner=short[other.winner],
+    )
+
+
+def _verdict(verdict: Verdict, short: Mapping[str, str]) -> Verdict:
+    plausible = tuple(short[name] for name in verdict.plausible)
+    names = tuple(short[name] for name in verdict.names)
+    return replace(verdict, name=short[verdict.name], names=names, plausible=plausible)
+
+
+def _drift(drift: DriftReport, short: Mapping[str, str]) -> DriftReport:
+    return replace(
+        drift,
+        names=tuple(short[name] for name in drift.names),
+        best=short[drift.best],
+        leaders=tuple(short[name] for name in drift.leaders),
+    )
+
+
+# The appendix of a report on a live test: method, assumptions, settings, and how to check it.
+
+
+LONGEST = 16_000  # characters of a description that is printed
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """SHA-256 of an exported log, and how many rows it has."""
+
+    sha256: str
+    rows: int
+
+
+def fingerprint_of(lines: Iterable[str]) -> Fingerprint:
+    r"""The fingerprint of a log, from the text of its CSV file, a part at a time.
+
+    Examples
+    --------
+    >>> fingerprint_of(["unit,arm\r\n", "v1,A\r\nv2,B\r\n"]).rows
+    2
+    """
+    digest, ends = hashlib.sha256(), 0
+    for text in lines:
+        digest.update(text.encode())
+        ends += text.count("\r\n")
+    return Fingerprint(digest.hexdigest(), ends - 1)
+
+
+def appendix(look: Look, fingerprint: Fingerprint | None, replayed: Replay | None) -> list[Block]:
+    """Everything that somebody needs who wants to check the report."""
+    return [
+        Heading("Appendix: method, assumptions, checks", appendix=True),
+        *_method(look),
+        *_settings(look),
+        *_fingerprint(look, fingerprint),
+        *_replay(look, replayed),
+    ]
+
+
+def _method(look: Look) -> list[Block]:
+    settings = look.settings
+    blocks: list[Block] = [
+        Heading("How variants were chosen", 3),
+        Items(policy_in_words(settings)),
+        Heading("Which rewards count", 3),
+        Items(rewards_in_words(settings)),
+        Heading("Estimates and intervals", 3),
+    ]
+    if look.verdict is None:
+        return [*blocks, Paragraph(f"There are none yet: {look.obstacle}")]
+    estimates = estimates_in_words(settings.policy)
+    return [*blocks, Items((estimates, *intervals_in_words(look.verdict)))]
+
+
+def _settings(look: Look) -> list[Block]:
+    text = toml_of(look.name, description_of(look.settings)).strip()
+    head = Heading("Settings", 3)
+    if len(text) > LONGEST:
+        says = (
+            f"They take {counted(len(text), 'character')} and are not printed; the file "
+            "that an export writes beside the log has them."
+        )
+        return [head, Paragraph(says)]
+    says = (
+        f"With this file steadyarm experiment create makes the same test again. "
+        f"SteadyArm {__version__}; times are in UTC."
+    )
+    return [head, Paragraph(says), Code(text, "toml")]
+
+
+def _fingerprint(look: Look, found: Fingerprint | None) -> list[Block]:
+    head = Heading("The log's fingerprint", 3)
+    file = f"{look.name}.csv"
+    commands = Code(f"steadyarm experiment export {look.name} {file}\nsha256sum {file}")
+    if found is None:
+        says = "It was left out of this report. These commands give it:"
+        return [head, Paragraph(says), commands]
+    ends = (
+        "It stays the same as long as no reward is told any more."
+        if look.ended
+        else "The test has not ended, so it changes with every further visit and reward."
+    )
+    says = (
+        f"SHA-256 of the log as a CSV file, {counted(found.rows, 'row')}. Anybody with access to "
+        f"the storage can check it with the commands below. {ends}"
+    )
+    return [head, Paragraph(says), Code(found.sha256, "text"), commands]
+
+
+def _replay(look: Look, found: Replay | None) -> list[Block]:
+    head = Heading("The replay check", 3)
+    command = Code(f"steadyarm experiment replay {look.name}")
+    if found is None:
+        return [head, Paragraph("It was left out of this report. This command makes it:"), command]
+    what = (
+        f"{counted(found.assignments, 'assignment')}, {counted(found.rewards, 'reward')} and "
+        f"{counted(found.segments, 'segment')} were computed anew from the log"
+    )
+    if found.agrees:
+        return [head, Note(f"{what}; all agree to the bit.", "ok"), command]
+    says = f"{what}, and they do not agree with what is stored:"
+    return [head, Note(says, "fail"), Items(found.differences), command]
+
 
 HEALTH = {
     "ok": "Nothing suspicious was found.",
@@ -87,7 +269,7 @@ def document_of(
             *course_blocks(look),
             *share_blocks(look),
             *effect_blocks(look),
-            *_drift(look),
+            *_experiment_drift(look),
             *_health(look),
             *_corrections(look),
             *_otherwise(otherwise, look),
@@ -119,7 +301,7 @@ def _state(look: Look) -> str:
     return "finished: all visits are handed out" if spent else look.status.state
 
 
-def _drift(look: Look) -> list[Block]:
+def _experiment_drift(look: Look) -> list[Block]:
     head = Heading("Did the world move?")
     if look.drift is None:
         why = (

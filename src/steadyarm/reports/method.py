@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from steadyarm.live.settings import UNITS, Settings
+from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
-from steadyarm.settings import UNITS, Settings
-from steadyarm.verdict import Verdict
 from steadyarm.wording import number, percent
 
 __all__ = [

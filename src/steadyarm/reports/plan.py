@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from steadyarm import __version__
-from steadyarm.description import toml_of
+from steadyarm.live.description import toml_of
 from steadyarm.planning.answer import Line, Plan, Point
 from steadyarm.planning.text import text_of
 from steadyarm.plot import charts

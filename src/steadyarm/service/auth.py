@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from steadyarm.live.settings import microseconds
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
-from steadyarm.settings import microseconds
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Scope, TokenRecord
 

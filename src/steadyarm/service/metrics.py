@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import sys
 from collections import Counter as Count
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -16,11 +21,50 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
+from starlette.types import Scope
 
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import MOVES
 
-__all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
+__all__ = ["CONTENT_TYPE_LATEST", "AccessLog", "Metrics"]
+
+# The access log: a line for every request on standard output, and nowhere else.
+
+
+FLUSH = 0.1  # seconds that a line may wait for others
+
+
+class AccessLog:
+    """One line for every request on standard output, some at a time."""
+
+    def __init__(self, form: str) -> None:
+        self._form, self._lines = form, list[str]()
+
+    def add(self, scope: Scope, route: str, status: int, seconds: float) -> None:
+        """Note a request; addresses are told as they came, in plain characters."""
+        told: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "method": scope["method"],
+            "path": scope.get("raw_path", b"").decode("ascii", "backslashreplace"),
+            "status": status,
+            "ms": round(1000 * seconds, 2),
+            "request_id": scope["request_id"],
+        }
+        if self._form == "json":
+            line = json.dumps(told | {"route": route, "token": scope.get("token")})
+        else:
+            line = "{time} {method} {path} {status} {ms} ms {request_id}".format_map(told)
+        if not self._lines:
+            asyncio.get_running_loop().call_later(FLUSH, self.flush)
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        lines, self._lines = self._lines, []
+        if lines:
+            sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.flush()
+
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)

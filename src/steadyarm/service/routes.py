@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from steadyarm.service import answered as give
-from steadyarm.service import asked as take
-from steadyarm.service import concluded as conclude
-from steadyarm.service import managing, reading, traffic
+from steadyarm import wire as conclude
+from steadyarm import wire as give
+from steadyarm import wire as take
+from steadyarm.service import handlers
 from steadyarm.service.service import Service
 from steadyarm.storages.records import Scope
 
@@ -56,7 +56,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         EXPERIMENT + "/assignments",
-        traffic.assign,
+        handlers.assign,
         "write",
         "traffic",
         "The variant for a unit; 200 if it had one already.",
@@ -67,7 +67,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         EXPERIMENT + "/rewards",
-        traffic.reward,
+        handlers.reward,
         "write",
         "traffic",
         "The reward of an assignment; 200 if the same one was there already.",
@@ -78,7 +78,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/healthz",
-        reading.alive,
+        handlers.alive,
         None,
         "service",
         "The process is alive.",
@@ -87,7 +87,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         EXPERIMENT + "/assignments:batch",
-        traffic.assign_many,
+        handlers.assign_many,
         "write",
         "traffic",
         "Variants for many units, in their order; an error stands where a unit got none.",
@@ -98,7 +98,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         EXPERIMENT + "/rewards:batch",
-        traffic.reward_many,
+        handlers.reward_many,
         "write",
         "traffic",
         "Rewards of many assignments, in their order; an error stands where one was refused.",
@@ -109,7 +109,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         EXPERIMENT + "/leases",
-        traffic.lease,
+        handlers.lease,
         "write",
         "leases",
         "Positions to hand out without asking for each.",
@@ -120,7 +120,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         EXPERIMENT + "/leases/{lease}/assignments",
-        traffic.report,
+        handlers.report,
         "write",
         "leases",
         "What was handed out from a lease.",
@@ -131,7 +131,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "DELETE",
         EXPERIMENT + "/leases/{lease}",
-        traffic.give_back,
+        handlers.give_back,
         "write",
         "leases",
         "Give back what is left of a lease.",
@@ -140,7 +140,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT + "/recommendation",
-        reading.recommendation,
+        handlers.recommendation,
         "read",
         "results",
         "The best variant so far, with intervals.",
@@ -152,7 +152,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT + "/health",
-        reading.health,
+        handlers.health,
         "read",
         "results",
         "Whether the log can be trusted.",
@@ -163,7 +163,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT + "/drift",
-        reading.drift,
+        handlers.drift,
         "read",
         "results",
         "Whether the world moved, and whether it mattered.",
@@ -175,7 +175,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT + "/export",
-        reading.export,
+        handlers.export,
         "read",
         "results",
         "All assignments with their rewards, as a file.",
@@ -187,7 +187,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT + "/allocation",
-        reading.allocation,
+        handlers.allocation,
         "read",
         "results",
         "The shares with which variants are handed out now.",
@@ -196,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT + "/replay",
-        reading.replay,
+        handlers.replay,
         "admin",
         "results",
         "The whole test computed anew from its log, and compared.",
@@ -206,7 +206,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/v1/experiments",
-        managing.create,
+        handlers.create,
         "admin",
         "experiments",
         "Create an experiment; 200 if it was there and load_if_exists is true.",
@@ -218,7 +218,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/v1/experiments",
-        managing.listed,
+        handlers.listed,
         "read",
         "experiments",
         "All experiments in short.",
@@ -227,7 +227,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT,
-        managing.shown,
+        handlers.shown,
         "read",
         "experiments",
         "An experiment and where it stands.",
@@ -237,7 +237,7 @@ ROUTES: tuple[Route, ...] = (
         Route(
             "POST",
             f"{EXPERIMENT}/{action}",
-            managing.mover(action),
+            handlers.mover(action),
             "admin",
             "experiments",
             summary,
@@ -255,7 +255,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         EXPERIMENT + "/corrections",
-        managing.correct,
+        handlers.correct,
         "admin",
         "corrections",
         "Void or correct a reward, exclude visits or include them again, erase a unit.",
@@ -267,7 +267,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         EXPERIMENT + "/corrections",
-        managing.corrections,
+        handlers.corrections,
         "admin",
         "corrections",
         "All corrections of an experiment.",
@@ -276,7 +276,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/v1/audit",
-        managing.audit,
+        handlers.audit,
         "admin",
         "corrections",
         "The audit log: who did what, and when; page by page.",
@@ -286,7 +286,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/readyz",
-        reading.ready,
+        handlers.ready,
         None,
         "service",
         "The service has started, and the storage takes durable writes; 503 says why not.",
@@ -296,7 +296,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/metrics",
-        reading.metrics,
+        handlers.metrics,
         "read",
         "service",
         "What the service counts about itself, for Prometheus.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,32 +21,110 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.types import Scope
 
-from steadyarm.advance import Step, Steps
-from steadyarm.answers import LiveAssignment, Reported, moment
+import steadyarm as sa
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.experiment import Experiment
-from steadyarm.handing import PATIENCE, Soon
-from steadyarm.lifecycle import load_experiment
-from steadyarm.service.access import AccessLog
+from steadyarm.live.assigner import PATIENCE, Soon
+from steadyarm.live.assignments import LiveAssignment, Reported, moment
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.lifecycle import load_experiment
+from steadyarm.live.scheduler import Step, Steps
 from steadyarm.service.auth import RELOAD, Guard
 from steadyarm.service.batching import LATE, Batcher, Deadlines, Load, Turns
-from steadyarm.service.metrics import Metrics
+from steadyarm.service.metrics import AccessLog, Metrics
 from steadyarm.service.settings import ServiceSettings
-from steadyarm.service.warming import Warming
 from steadyarm.storages.base import Storage
 
-__all__ = ["Arrived", "Live", "Readiness", "Service"]
+__all__ = ["Arrived", "Live", "Readiness", "Service", "Warming"]
+
+# Warming up: numerical code is compiled, or loaded, before the first request needs it.
+
+
+log = logging.getLogger("steadyarm.service")
+
+QUIET = 2.0  # seconds before a word is said about it
+ARMS = (
+    sa.ArmSet.one_hot(["A", "B", "C"]),
+    sa.ArmSet.factorial({"a": ["1", "2"], "b": ["1", "2"]}),
+    sa.ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.5]]),  # a skewed design
+)
+BUDGET, BATCH = 24, 8  # the smallest test that passes through all of the code
+
+
+class Warming:
+    """A thread that runs tiny tests in memory, once; numba compiles what they touch.
+
+    wanted : False if it is done before it begins
+    """
+
+    def __init__(self, wanted: bool = True) -> None:
+        self._wanted, self._done, self._ended = wanted, threading.Event(), threading.Event()
+        if not wanted:
+            self._done.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether the service may be used."""
+        return self._done.is_set()
+
+    def start(self) -> None:
+        """Begin; a process that ends does not wait for it."""
+        if self._wanted:
+            for work, name in ((self._run, "steadyarm-warming"), (self._tell, "steadyarm-word")):
+                threading.Thread(target=work, name=name, daemon=True).start()
+
+    def end(self) -> None:
+        """Go no further than the step that is being done."""
+        self._ended.set()
+        self._done.set()
+
+    def _run(self) -> None:
+        try:
+            for arms in ARMS:
+                for step in steps(arms):
+                    if self._ended.is_set():
+                        return
+                    step()
+        except Exception:  # requests work without, only slower at first
+            log.exception("getting ready failed")
+        finally:
+            self._done.set()
+
+    def _tell(self) -> None:
+        if not self._done.wait(QUIET):
+            log.info(
+                "getting ready: compiling numerical code; this takes up to a minute at the first "
+                "start"
+            )
+
+
+def steps(arms: sa.ArmSet) -> Iterator[Callable[[], object]]:
+    """A whole test, from its creation to its results, in parts."""
+    test = sa.create_experiment(
+        "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1), missing="drop"
+    )
+
+    def play(first: int) -> None:
+        answers = test.ask_many([f"{first + i}" for i in range(BATCH)])
+        given = [answer for answer in answers if not isinstance(answer, sa.SteadyArmError)]
+        test.tell_many((answer.id, float(i % 2)) for i, answer in enumerate(given))
+
+    for first in range(0, BUDGET, BATCH):
+        yield lambda first=first: play(first)  # type: ignore[misc]  # bound now
+    yield test.recommend
+    yield lambda: test.recommend(anytime=True)
+    yield test.health
+    yield test.drift
+
 
 T = TypeVar("T")
 Asked = LiveAssignment | SteadyArmError | Soon
 Told = Literal["stored", "repeated"] | SteadyArmError
 
-log = logging.getLogger("steadyarm.service")
 
 READERS, KEEPERS = 5, 3  # threads; with all others no more than SQLite has connections
 FINDERS, GLANCERS, DECIDERS = 2, 2, 2

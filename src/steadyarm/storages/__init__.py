@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from steadyarm.storages.sql.backup import Restored
-    from steadyarm.storages.sql.versions import StorageStatus
+    from steadyarm.storages.sql.upkeep import StorageStatus
 
 __all__ = [
     "Storage",
@@ -55,7 +55,7 @@ def open_storage(url: str | Storage | None = None) -> Storage:
 def upgrade_storage(url: str | None = None) -> tuple[str | None, str]:
     """Bring the tables at a URL up to date; their revisions before and after."""
     parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.versions import upgrade
+    from steadyarm.storages.sql.upkeep import upgrade
 
     return upgrade(parsed)
 
@@ -66,7 +66,7 @@ def storage_status(url: str | None = None, *, thorough: bool = False) -> Storage
     thorough : also read a whole file of SQLite, to find damage
     """
     parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.versions import status
+    from steadyarm.storages.sql.upkeep import status
 
     return status(parsed, thorough)
 
@@ -74,7 +74,7 @@ def storage_status(url: str | None = None, *, thorough: bool = False) -> Storage
 def storage_faults(url: str | None = None) -> tuple[str, ...]:
     """What is wrong with the file and the tables at a URL, a line each; changes nothing.
 
-    `steadyarm.lifecycle.check_storage` computes every experiment anew, too.
+    `steadyarm.live.lifecycle.check_storage` computes every experiment anew, too.
     """
     parsed = _parsed(_given(url))
     from steadyarm.storages.sql.backup import faults

@@ -2,7 +2,7 @@
 
 Every method is one transaction: when it returns, what it says has happened is on disk (as far as
 the backend has one); when it raises, nothing has. Any number of threads and processes may call at
-once. `steadyarm.storages.checks` tests all of what follows on any backend.
+once. `steadyarm.testing.storages` tests all of what follows on any backend.
 
 **Places.** A place is a position in a segment. The arm of a place is a pure function of the
 experiment's seed, the segment's index and the position; a storage stores it, never chooses it. A

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment
-from steadyarm.storages.records import DaySums, LogRow, Tally
+from steadyarm.storages.records import DaySums, Decision, LogRow, SegmentRecord, Tally
 
 __all__ = [
     "DAY",
@@ -17,8 +17,27 @@ __all__ = [
     "RunningTally",
     "columns_of",
     "day_of",
+    "superseded",
     "waited_between",
 ]
+
+# Superseding: what a decision may ask for, the same in every storage.
+
+
+def superseded(decision: Decision, last: SegmentRecord) -> SegmentRecord:
+    """The last segment as it is after a decision that supersedes it; refused if it may not."""
+    if decision.opened is not None:
+        raise InvalidInputError(
+            f"the decision supersedes segment {last.index} and opens another, so that the rest of "
+            "its block would never be handed out; open one when the block has ended."
+        )
+    if last.segment.order == "shuffled":
+        raise InvalidInputError(
+            f"segment {last.index} is shuffled, and its plan is kept only as a whole; supersede "
+            "segments in blocks or drawn independently."
+        )
+    return last.cut()
+
 
 DAY = 86_400_000_000  # microseconds
 

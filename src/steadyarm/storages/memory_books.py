@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from steadyarm.errors import WrongStateError
 from steadyarm.storages.changes import Change, Correction, before_and_after, check_found
-from steadyarm.storages.counting import RunningDays, RunningTally, columns_of
+from steadyarm.storages.counting import RunningDays, RunningTally, columns_of, superseded
 from steadyarm.storages.records import (
     Assigned,
     Decision,
@@ -31,7 +31,6 @@ from steadyarm.storages.records import (
     pseudonym,
     room_ahead,
 )
-from steadyarm.storages.superseding import superseded
 
 __all__ = ["Books"]
 

@@ -6,7 +6,11 @@ does not hold as printed is said where it matters and in ``docs/theory.md``.
 """
 
 from steadyarm.theory.bounds import (
+    Reading,
     g_bai_error_bound,
+    h_p1_rage,
+    h_p1_rage_ceiling,
+    h_p1_rage_exact,
     p1_rage_drift_error_bound,
     p1_rage_error_bound,
     phases_for,
@@ -18,12 +22,6 @@ from steadyarm.theory.complexities import (
     h_unif,
     rho_star,
     rho_star_of_means,
-)
-from steadyarm.theory.p1_rage import (
-    Reading,
-    h_p1_rage,
-    h_p1_rage_ceiling,
-    h_p1_rage_exact,
 )
 
 __all__ = [

@@ -8,22 +8,264 @@ There is no bound for noise without bounds, such as Gaussian noise.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from steadyarm.arms import ArmSet
+from steadyarm.designs import xy_optimal
 from steadyarm.errors import InvalidInputError
-from steadyarm.theory.instance import Instance, halvings
-from steadyarm.theory.p1_rage import Reading, exact_complexity, positive
-from steadyarm.validation import whole_number
+from steadyarm.theory.complexities import TOLERANCE, Instance, halvings, whole_halvings
+from steadyarm.validation import check_choice, finite_number, whole_number
 
 __all__ = [
+    "Reading",
+    "exact_complexity",
     "g_bai_error_bound",
+    "h_p1_rage",
+    "h_p1_rage_ceiling",
+    "h_p1_rage_exact",
     "p1_rage_drift_error_bound",
     "p1_rage_error_bound",
     "phases_for",
+    "positive",
 ]
+
+# What P1-RAGE needs in a world that stands still: Theorems 2 to 4 and Corollary 2.
+
+
+Reading = Literal["proof", "paper"]
+
+
+def h_p1_rage(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
+    """H_P1-RAGE(θ), equation (4) of Theorem 2: the simplified form, without constants.
+
+    m i_0 / Δ_(1) times the least worst ‖x - x*‖² / Δ_x, plus m √d / Δ_(1) times the least worst
+    ‖x - x*‖, with i_0 = ⌈log2(1/Δ_(1))⌉ + 1. Good to compare instances; for numbers that bound
+    something see `h_p1_rage_exact` and `h_p1_rage_ceiling`.
+
+    Parameters
+    ----------
+    m : number of virtual phases averaged, at least i_0, which is the default
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> print(f"{h_p1_rage(arms, [0.75, 0.25]):.4f}")  # m = i0 = 2: 64 + 8 √2
+    75.3137
+    """
+    found = Instance.from_parameter(arms, theta)
+    m, i0 = check_phases(m, found.gap)
+    main, low_order = _simplified_terms(found)
+    return (m * i0 * main + m * low_order) / found.gap
+
+
+def h_p1_rage_ceiling(
+    arms: ArmSet, theta: ArrayLike, m: int | None = None, reading: Reading = "proof"
+) -> float:
+    """Theorem 4: a number never below `h_p1_rage_exact`, from the two terms of equation (4).
+
+    Printed are the constants 1024 i_0, 16/3 and 1/3. The last is a slip (8/3 follows), and they
+    rest on equation (7) as printed. The same steps from what the proof of Theorem 3 gives, with
+    shares that double from event to event up to one, lead to 512 (n + 1), 32/3 and 16/3 for n
+    events.
+
+    Parameters
+    ----------
+    m : number of virtual phases averaged, at least i_0, which is the default
+    reading : "proof", or "paper" for the constants as printed
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> print(f"{h_p1_rage_ceiling(arms, [0.75, 0.25], reading='paper'):.1f}")
+    65597.0
+    """
+    check_choice(reading, "reading", ("proof", "paper"))
+    found = Instance.from_parameter(arms, theta)
+    m, i0 = check_phases(m, found.gap)
+    main, low_order = _simplified_terms(found)
+    if reading == "paper":
+        return (1024 * m * i0 * main + 16 / 3 * m * low_order + 1 / 3) / found.gap
+    events = len(_demands_of_proof(found, 0.0))
+    return (512 * (events + 1) * m * main + 32 / 3 * m * low_order + 16 / 3) / found.gap
+
+
+def h_p1_rage_exact(
+    arms: ArmSet,
+    theta: ArrayLike,
+    m: int | None = None,
+    epsilon: float = 0.0,
+    largest_reward: float = 1.0,
+    reading: Reading = "proof",
+) -> float:
+    """H̄_P1-RAGE of Theorem 3, equation (7): the exact minimum over the sequence a.
+
+    Every event of the proof demands a share of the budget. For a given H the shares can be chosen
+    smallest one after the other, each the root of a quadratic, so the minimum is where the last
+    of them reaches one.
+
+    Equation (7) as printed has one demand per arm, with precision Δ_k at phase ī(k). The proof
+    has one per event: precision 2^-i at every phase i that some gap of interest reaches, also at
+    those where no arm has its ī(k). So (7) can be too small, about four times, and for arms with
+    gaps above 1/2 its ī(k) is not defined. Gaps above 1 need one more event, before the first.
+
+    Parameters
+    ----------
+    m : number of virtual phases averaged, which is the policy's `max_phases`; at least i_0, the
+        default. (Algorithm 3 averages m + 1, the proof divides by m.)
+    epsilon : arms with gaps up to this will do (Corollary 2); i_0 becomes that of ε if ε > Δ_(1)
+    largest_reward : no reward is ever larger in size; the proof says 1
+    reading : "proof", or "paper" for equation (7) as printed, with ī(k) = 1 where it is not
+        defined. As printed a larger ε does not help, since Δ_(1) stays in the equation.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> print(f"{h_p1_rage_exact(arms, [0.75, 0.25], reading='paper'):.1f}")
+    547.5
+    >>> print(f"{h_p1_rage_exact(arms, [0.75, 0.25]):.1f}")
+    2119.0
+    """
+    found = Instance.from_parameter(arms, theta)
+    return exact_complexity(found, m, epsilon, largest_reward, reading).value
+
+
+class Exact(NamedTuple):
+    """H̄ and the number of events over which the proof sums."""
+
+    value: float
+    events: int
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """A phase: its f(A_(i-2)), and the precision demanded at its end, if any."""
+
+    f: float
+    precision: float | None
+
+
+def exact_complexity(
+    found: Instance, m: int | None, epsilon: float, largest_reward: float, reading: Reading
+) -> Exact:
+    """Equation (7) as `h_p1_rage_exact` says it; without demands it is zero."""
+    check_choice(reading, "reading", ("proof", "paper"))
+    if finite_number(epsilon, "epsilon") < 0:
+        raise InvalidInputError(f"epsilon is {epsilon}; expected a gap of at least 0.")
+    R = positive(largest_reward, "largest_reward")
+    m, i0 = check_phases(m, max(found.gap, epsilon))
+    if reading == "paper":
+        demands, events = _demands_as_printed(found, i0), i0
+    else:
+        demands = _demands_of_proof(found, epsilon)
+        events = len(demands)
+    every = xy_optimal(found.arms, tol=TOLERANCE).value
+    spread = 48 * m * R**2
+    reach = 8 * R * (m * math.sqrt(found.arms.rank * every) + 1)
+    return Exact(_least_over_shares(demands, spread, reach), events)
+
+
+def check_phases(m: int | None, gap: float) -> tuple[int, int]:
+    """Phases m, i_0 unless given and never less, and i_0 of a gap."""
+    i0 = max(halvings(gap) + 1, 1)
+    if m is not None and whole_number(m, "m", least=1) < i0:
+        raise InvalidInputError(
+            f"m is {m}; a gap of {gap:g} needs at least i0 = {i0} virtual phases. Give a larger m, "
+            "or say with epsilon which gap no longer matters."
+        )
+    return i0 if m is None else m, i0
+
+
+def positive(value: float, what: str) -> float:
+    """`value`, if it is a positive number."""
+    if not finite_number(value, what) > 0:
+        raise InvalidInputError(f"{what} is {value!r}; expected a number above 0.")
+    return float(value)
+
+
+def _simplified_terms(found: Instance) -> tuple[float, float]:
+    """Of equation (4), without m, i_0 and 1/Δ_(1)."""
+    low_order = math.sqrt(found.arms.rank * found.worst_comparison(0))
+    return found.worst_comparison(1), low_order
+
+
+def _demands_of_proof(found: Instance, epsilon: float) -> list[_Demand]:
+    """One per event: 2^-i for i up to the phase of the smallest gap above ε.
+
+    An arm is told from the best by the event i with 2^-i < Δ ≤ 2^(1-i). The first event is
+    number 1, or earlier if there are gaps above 1.
+    """
+    wrong = found.gaps[found.gaps > epsilon]
+    if not wrong.size:
+        return []
+    first = min(whole_halvings(found.gaps.max()) + 1, 1)
+    last = whole_halvings(wrong.min()) + 1
+    values = _f_values(found, range(first, last + 1))
+    return [_Demand(values[i], 2.0**-i) for i in range(first, last + 1)]
+
+
+def _demands_as_printed(found: Instance, i0: int) -> list[_Demand]:
+    """One per arm at phase ī(k), of which the smallest gap counts."""
+    last = max(i0 - 1, 1)
+    phase = np.array([min(max(whole_halvings(gap), 1), last) for gap in found.gaps])
+    values = _f_values(found, range(1, last + 1))
+    return [
+        _Demand(values[i], float(found.gaps[phase == i].min()) if (phase == i).any() else None)
+        for i in range(1, last + 1)
+    ]
+
+
+def _f_values(found: Instance, phases: range) -> dict[int, float]:
+    """f(A_(i-2)) for each phase i; equal sets are solved once."""
+    by_size: dict[int, float] = {}
+    values = {}
+    for i in phases:
+        among = np.flatnonzero(found.gaps <= 2.0 ** (3 - i))
+        if among.size not in by_size:
+            by_size[among.size] = xy_optimal(found.arms, among, tol=TOLERANCE).value
+        values[i] = by_size[among.size]
+    return values
+
+
+def _least_over_shares(demands: list[_Demand], spread: float, reach: float) -> float:
+    """The least H for which shares 0 ≤ a_1 ≤ a_2 ≤ … ≤ 1 meet all demands.
+
+    A demand: spread Σ (a_i' - a_(i'-1)) f_i' + reach a_i δ ≤ 3 H a_i² δ², sums up to phase i.
+    """
+    asked = [(demand.f, demand.precision) for demand in demands if demand.precision is not None]
+    if not asked:
+        return 0.0
+    alone = max((spread * f + reach * delta) / (3 * delta**2) for f, delta in asked)
+
+    def surplus(logarithm: float) -> float:
+        return _last_share(demands, alone * math.exp(logarithm), spread, reach) - 1.0
+
+    if surplus(0.0) <= 0.0:  # one demand, or others that cost nothing on top of it
+        return alone
+    high = 1.0
+    while surplus(high) > 0.0:
+        high *= 2
+    return alone * math.exp(scipy.optimize.brentq(surplus, 0.0, high, xtol=1e-13, rtol=1e-14))
+
+
+def _last_share(demands: list[_Demand], H: float, spread: float, reach: float) -> float:
+    """The last share if each is the smallest allowed; earlier ones only make later ones dearer."""
+    share = total = 0.0
+    for demand in demands:
+        if demand.precision is None:
+            continue
+        square = 3 * H * demand.precision**2
+        linear = reach * demand.precision + spread * demand.f
+        before = spread * max(total - share * demand.f, 0.0)
+        root = (linear + math.sqrt(linear**2 + 4 * square * before)) / (2 * square)
+        new = max(share, root)
+        total += (new - share) * demand.f
+        share = new
+    return share
 
 
 def g_bai_error_bound(

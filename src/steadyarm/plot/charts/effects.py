@@ -3,14 +3,89 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
-from steadyarm.looks.look import Effects
+from steadyarm.errors import InvalidInputError
+from steadyarm.live.scorecard import Effect, Effects, Interaction
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
-from steadyarm.plot.charts.items import items
-from steadyarm.plot.charts.words import known, shown
+from steadyarm.plot.charts.common import MOST, known, shown
 from steadyarm.wording import number, percent
 
-__all__ = ["effects"]
+__all__ = ["effects", "interactions", "items"]
+
+# What each item brings to the bundles it is in.
+
+
+ROWS = 40
+
+
+def items(effects: Effects) -> Chart:
+    """Items from the best to the worst; those of the recommended bundle are picked out."""
+    drawn = _farthest(effects.main)
+    cut = ""
+    if len(drawn) < len(effects.main):
+        cut = f"Drawn are the {len(drawn)} of {len(effects.main):,} items farthest from zero. "
+    return Chart(
+        "items",
+        "What each item brings, on average over all bundles",
+        _summary(effects),
+        (_panel(drawn, frozenset(effects.chosen)),),
+        _table(effects),
+        f"{cut}Lines: {percent(effects.level)} intervals that hold for all items at once. Zero: "
+        "bundles with the item are as good as bundles without it, on average.",
+    )
+
+
+def _farthest(main: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    """In the same order."""
+    far = np.argsort([-abs(effect.difference) for effect in main], kind="stable")  # nan come last
+    return tuple(main[i] for i in sorted(far[:ROWS].tolist()))
+
+
+def _panel(drawn: tuple[Effect, ...], chosen: frozenset[str]) -> Panel:
+    names = tuple(effect.level for effect in drawn)
+    inside = np.array([name in chosen for name in names])
+    groups: list[tuple[str, NDArray[np.bool_], int | None]]
+    groups = [("in the recommended bundle", inside, 0), ("not in it", ~inside, None)]
+    if not chosen:
+        groups = [("item", ~inside, 0)]
+    found = [(effect.difference, effect.low, effect.high) for effect in drawn]
+    series = []
+    for name, here, color in groups:
+        if here.any():
+            y, low, high = np.where(here, np.array(found, float).T, np.nan)
+            series.append(Series(name, names, y, low, high, kind="points", color=color))
+    more = Axis("reward with the item, minus reward without it")
+    return Panel(Axis("", "label"), more, tuple(series), level=0.0, sideways=True)
+
+
+def _summary(effects: Effects) -> str:
+    best = effects.main[0]
+    if not np.isfinite(best.difference):
+        return "Nothing is known of the items yet."
+    clear = sum(effect.low > 0 or effect.high < 0 for effect in effects.main)
+    return (
+        f"The best item is {shown(best.level, 60)}: it changes the reward of a bundle by "
+        f"{number(best.difference)} on average (interval {number(best.low)} to "
+        f"{number(best.high)}). {clear:,} of {len(effects.main):,} items clearly raise or lower it."
+    )
+
+
+def _table(effects: Effects) -> Table:
+    header = ("item", "mean with it", "difference from without it", "low", "high", "recommended")
+    rows = tuple(
+        (
+            e.level,
+            known(e.mean),
+            known(e.difference),
+            known(e.low),
+            known(e.high),
+            e.level in effects.chosen if effects.chosen else None,
+        )
+        for e in effects.main
+    )
+    return Table(header, rows)
 
 
 def effects(effects: Effects) -> Chart:
@@ -23,14 +98,14 @@ def effects(effects: Effects) -> Chart:
     return Chart(
         "effects",
         "What each level adds, on average over all others",
-        _summary(effects),
-        tuple(_panel(effects, factor, i) for i, factor in enumerate(effects.factors)),
-        _table(effects),
+        _effects_summary(effects),
+        tuple(_effects_panel(effects, factor, i) for i, factor in enumerate(effects.factors)),
+        _effects_table(effects),
         f"Lines: {percent(effects.level)} intervals. Zero is the average over the factor's levels.",
     )
 
 
-def _panel(effects: Effects, factor: str, color: int) -> Panel:
+def _effects_panel(effects: Effects, factor: str, color: int) -> Panel:
     found = [effect for effect in effects.main if effect.factor == factor]
     series = Series(
         factor,
@@ -51,7 +126,7 @@ def _panel(effects: Effects, factor: str, color: int) -> Panel:
     )
 
 
-def _summary(effects: Effects) -> str:
+def _effects_summary(effects: Effects) -> str:
     known_ones = [effect for effect in effects.main if np.isfinite(effect.difference)]
     if not known_ones:
         return "Nothing is known of the factors yet."
@@ -65,10 +140,101 @@ def _summary(effects: Effects) -> str:
     )
 
 
-def _table(effects: Effects) -> Table:
+def _effects_table(effects: Effects) -> Table:
     header = ("factor", "level", "mean", "difference from average", "low", "high")
     rows = tuple(
         (e.factor, e.level, known(e.mean), known(e.difference), known(e.low), known(e.high))
         for e in effects.main
+    )
+    return Table(header, rows)
+
+
+# Does the effect of one factor depend on another?
+
+
+PANELS = 4
+
+
+def interactions(effects: Effects) -> Chart:
+    """Mean rewards of the clearest pairs of factors; lines that are not parallel interact."""
+    if effects.kind == "items":
+        raise InvalidInputError(
+            "the test is of bundles; interactions are of the factors of ArmSet.factorial. What "
+            "each item brings is drawn by effects."
+        )
+    if not effects.pairs:
+        raise InvalidInputError(
+            f"the test has {len(effects.factors)} factor(s) and no pair of them was measured; "
+            "interactions need at least two factors."
+        )
+    seen = effects.pairs[:PANELS]
+    keys = list(
+        dict.fromkeys((pair.first, level) for pair in seen for level in effects.factors[pair.first])
+    )
+    color = {key: i % MOST for i, key in enumerate(keys)}
+    more = len(effects.pairs) - len(seen)
+    cut = f" The {len(seen)} clearest of {len(effects.pairs):,} pairs are drawn." if more else ""
+    return Chart(
+        "interactions",
+        "Does the effect of one factor depend on another?",
+        _interactions_summary(effects),
+        tuple(_interactions_panel(effects, pair, color) for pair in seen),
+        _interactions_table(effects),
+        f"Parallel lines: no interaction. Bars: {percent(effects.level)} intervals, each by "
+        f"itself.{cut}",
+    )
+
+
+def _interactions_panel(
+    effects: Effects, pair: Interaction, color: dict[tuple[str, str], int]
+) -> Panel:
+    reach = scipy.stats.norm.isf((1 - effects.level) / 2) * pair.errors
+    x = tuple(effects.factors[pair.second])
+    lines = tuple(
+        Series(
+            f"{pair.first}: {level}",
+            x,
+            pair.means[i],
+            pair.means[i] - reach[i],
+            pair.means[i] + reach[i],
+            kind="points",
+            color=color[pair.first, level],
+        )
+        for i, level in enumerate(effects.factors[pair.first])
+    )
+    title = f"{shown(pair.first, 18)} and {shown(pair.second, 18)}, p = {pair.p_value:.2g}"
+    return Panel(Axis(shown(pair.second), "label"), Axis("mean reward"), lines, title)
+
+
+def _interactions_summary(effects: Effects) -> str:
+    top = effects.pairs[0]
+    clear = sum(pair.p_value < 1 - effects.level for pair in effects.pairs)
+    return (
+        f"The clearest interaction is that of {shown(top.first, 60)} and {shown(top.second, 60)}: "
+        f"a pair departs by up to {number(top.strength)} from the sum of both effects "
+        f"(p = {top.p_value:.2g}). {clear:,} of {len(effects.pairs):,} pairs are clear, each "
+        "taken by itself."
+    )
+
+
+def _interactions_table(effects: Effects) -> Table:
+    header = (
+        "first factor", "its level", "second factor", "its level", "mean", "standard error",
+        "strength of the pair", "p-value of the pair",
+    )  # fmt: skip  # a table reads better so
+    rows = tuple(
+        (
+            pair.first,
+            one,
+            pair.second,
+            two,
+            known(pair.means[i, j]),
+            known(pair.errors[i, j]),
+            known(pair.strength),
+            known(pair.p_value),
+        )
+        for pair in effects.pairs
+        for i, one in enumerate(effects.factors[pair.first])
+        for j, two in enumerate(effects.factors[pair.second])
     )
     return Table(header, rows)

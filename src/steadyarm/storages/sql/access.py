@@ -10,8 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.storages.records import AuditEntry, SessionRecord, TokenRecord, removable
-from steadyarm.storages.sql.many import if_free
-from steadyarm.storages.sql.schema import AnyRow, audit, dump, marks, sessions, tokens
+from steadyarm.storages.sql.schema import AnyRow, audit, dump, if_free, marks, sessions, tokens
 
 __all__ = [
     "CLOSED",

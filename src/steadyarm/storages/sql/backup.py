@@ -33,8 +33,7 @@ from steadyarm.storages.sql.schema import (
     sessions,
     tokens,
 )
-from steadyarm.storages.sql.upkeep import strays, whole
-from steadyarm.storages.sql.versions import migrate
+from steadyarm.storages.sql.upkeep import migrate, strays, whole
 
 __all__ = ["Restored", "backup", "command_of", "faults", "names", "restore"]
 

@@ -16,6 +16,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Double,
     Index,
     Integer,
@@ -23,12 +24,22 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
+    case,
+    cast,
     column,
+    func,
+    select,
+    true,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 from steadyarm.segments import Segment
 from steadyarm.storages.counting import Columns
 from steadyarm.storages.records import ExperimentRecord, SegmentRecord, Tally
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
 
 __all__ = [
     "PREFIX",
@@ -42,7 +53,11 @@ __all__ = [
     "dump",
     "experiment_of",
     "experiments",
+    "if_free",
+    "insert_new",
+    "insert_rows",
     "leases",
+    "lookup",
     "marks",
     "metadata",
     "rewards",
@@ -54,9 +69,6 @@ __all__ = [
     "tally_of",
     "tokens",
 ]
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
@@ -335,3 +347,66 @@ def tally_of(rows: Iterable[AnyRow], columns: Columns) -> Tally:
             last = row.last if last is None else max(last, row.last)
     counts = tuple(assigned), tuple(rewarded)
     return Tally(*counts, tuple(sums), tuple(squares), last, tuple(excluded))
+
+
+# Inserts that stop at what is there; and many rows in one statement of PostgreSQL, as JSON.
+
+
+def if_free(table: Table, returned: Column[Any]) -> dict[str, Any]:
+    """By dialect, inserts that give nothing back if a name is taken, whoever took it."""
+    return {
+        name: dialect.insert(table).on_conflict_do_nothing().returning(returned)
+        for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+    }
+
+
+def insert_rows(table: Table) -> postgresql.Insert:
+    """Insert "rows" in their order."""
+    names = (column(c.name, c.type) for c in table.c)
+    rows = func.json_to_recordset(_json("rows")).table_valued(*names)
+    chosen = select(*rows.render_derived(with_types=True).c)
+    return postgresql.insert(table).from_select([c.name for c in table.c], chosen)
+
+
+def insert_new(table: Table, *returned: ColumnElement[Any]) -> Any:
+    """Insert "rows" that are not there yet; gives columns of those that were not."""
+    return insert_rows(table).on_conflict_do_nothing().returning(*returned)
+
+
+def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
+    """Assignments with their rewards, by "values", which are numbers or units."""
+    value = column("value", Text)
+    elements = func.json_array_elements_text(_json("values"))
+    wanted = elements.table_valued(value, name="wanted").render_derived()
+    # The limits, beyond which there is nothing, make the server look up one after the other.
+    found = (
+        select(assignments)
+        .where(
+            assignments.c.key == bindparam("key"),
+            by == cast(wanted.c.value, by.type),
+            *conditions,
+        )
+        .limit(1)
+        .lateral("found")
+    )
+    told = (
+        select(rewards)
+        .where(rewards.c.key == found.c.key, rewards.c.number == found.c.number)
+        .limit(1)
+        .lateral("told")
+    )
+    return select(
+        found.c.number,
+        found.c.unit,
+        found.c.arm,
+        found.c.probability,
+        found.c.created,
+        told.c.reward,
+        func.coalesce(told.c.at, told.c.created).label("rewarded"),
+        case((told.c.at.is_not(None), told.c.created)).label("received"),
+        found.c.excluded,
+    ).select_from(wanted.join(found, true()).outerjoin(told, true()))
+
+
+def _json(name: str) -> ColumnElement[Any]:
+    return cast(bindparam(name, type_=Text), postgresql.JSON)

@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from steadyarm.errors import StorageError, UnknownExperimentError
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change, Corrected, Correction, Trace
-from steadyarm.storages.drawing import Draws
+from steadyarm.storages.draws import Draws
 from steadyarm.storages.records import (
     Assigned,
     AuditEntry,
@@ -37,28 +37,13 @@ from steadyarm.storages.records import (
     Target,
     TokenRecord,
 )
-from steadyarm.storages.sql import (
-    access,
-    catalog,
-    correcting,
-    deciding,
-    overview,
-    places,
-    rewarding,
-)
-from steadyarm.storages.sql.assigning import Assigner
+from steadyarm.storages.sql import access, assignments, corrections, decisions, experiments
+from steadyarm.storages.sql.assignments import Assigner
 from steadyarm.storages.sql.clock import Clock
 from steadyarm.storages.sql.engine import Database
-from steadyarm.storages.sql.lookups import (
-    PAGE,
-    Facts,
-    by_targets,
-    facts_of,
-    log_row,
-    segments_of,
-)
-from steadyarm.storages.sql.upkeep import Heartbeat, prune
-from steadyarm.storages.sql.versions import prepare
+from steadyarm.storages.sql.rewards import Rule, reward_many
+from steadyarm.storages.sql.segments import PAGE, Facts, by_targets, facts_of, log_row, segments_of
+from steadyarm.storages.sql.upkeep import Heartbeat, prepare, prune
 from steadyarm.validation import finite_number
 
 __all__ = ["SQLStorage"]
@@ -146,27 +131,27 @@ class SQLStorage(Storage):
     ) -> ExperimentRecord:
         """See `Storage.create`."""
         return self._database.write(
-            lambda c: catalog.create(c, name, tag, state, config, policy_state, now, by)
+            lambda c: experiments.create(c, name, tag, state, config, policy_state, now, by)
         )
 
     def find(self, name: str) -> ExperimentRecord:
         """See `Storage.find`."""
-        return self._database.read(lambda c: catalog.find(c, name))
+        return self._database.read(lambda c: experiments.find(c, name))
 
     def experiments(self) -> list[ExperimentRecord]:
         """See `Storage.experiments`."""
-        return self._database.read(catalog.list_experiments)
+        return self._database.read(experiments.list_experiments)
 
     def summaries(self, only: int | None = None) -> list[Summary]:
         """See `Storage.summaries`."""
-        return self._database.read(lambda c: overview.summaries(c, self._configs, only))
+        return self._database.read(lambda c: experiments.summaries(c, self._configs, only))
 
     def move(
         self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
     ) -> ExperimentRecord:
         """See `Storage.move`."""
         at = self.now() if now is None else now
-        return self._database.write(lambda c: catalog.move(c, key, to, at, by))
+        return self._database.write(lambda c: experiments.move(c, key, to, at, by))
 
     def restore(
         self,
@@ -182,24 +167,24 @@ class SQLStorage(Storage):
         at, brought = self.now() if now is None else now, trace or Trace()
         # Rows can be read once, so there is one try.
         return self._database.write(
-            lambda c: catalog.restore(c, name, snapshot, rows, brought, at, by),
+            lambda c: experiments.restore(c, name, snapshot, rows, brought, at, by),
             tries=1,
             seconds=inf,
         )
 
     def snapshot(self, key: int, everything: bool = False) -> Snapshot:
         """See `Storage.snapshot`."""
-        return self._database.read(lambda c: deciding.snapshot(c, key, everything))
+        return self._database.read(lambda c: decisions.snapshot(c, key, everything))
 
     def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
         """See `Storage.progress`."""
         if key not in self._known:
             self._read(key, lambda c: None)  # there is such an experiment
-        return self._database.look(lambda c: deciding.progress(c, key, exhausted))
+        return self._database.look(lambda c: decisions.progress(c, key, exhausted))
 
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
         """See `Storage.decide`."""
-        return self._database.write(lambda c: deciding.decide(c, key, version, decision, now))
+        return self._database.write(lambda c: decisions.decide(c, key, version, decision, now))
 
     def assign(
         self,
@@ -242,7 +227,7 @@ class SQLStorage(Storage):
 
         def work(connection: Connection) -> int:
             self._facts(connection, key)  # there is such an experiment
-            return places.release(connection, key, ids)
+            return assignments.release(connection, key, ids)
 
         return self._database.write(work)
 
@@ -257,9 +242,9 @@ class SQLStorage(Storage):
         """See `Storage.reward`."""
         for event in rewards:
             finite_number(event[1], "the reward")
-        shard, rule = self._database.shard, rewarding.Rule(window, grace, now)
+        shard, rule = self._database.shard, Rule(window, grace, now)
         return self._write(
-            lambda c: rewarding.reward(c, key, self._facts(c, key).sticky, shard, rewards, rule)
+            lambda c: reward_many(c, key, self._facts(c, key).sticky, shard, rewards, rule)
         )
 
     def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
@@ -268,7 +253,7 @@ class SQLStorage(Storage):
 
         def work(connection: Connection) -> Corrected:
             sticky = self._facts(connection, key).sticky
-            return correcting.correct(connection, key, sticky, shard, change, now, by)
+            return corrections.correct(connection, key, sticky, shard, change, now, by)
 
         # A reward is corrected in a moment; a unit or a period may have a million visits.
         return self._write(work, inf if change.target is None else None)
@@ -277,11 +262,11 @@ class SQLStorage(Storage):
         self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
     ) -> list[Correction]:
         """See `Storage.corrections`."""
-        return self._read(key, lambda c: correcting.list_corrections(c, key, after, most))
+        return self._read(key, lambda c: corrections.list_corrections(c, key, after, most))
 
     def days(self, key: int) -> tuple[DaySums, ...]:
         """See `Storage.days`."""
-        return self._read(key, lambda c: overview.days(c, key))
+        return self._read(key, lambda c: experiments.days(c, key))
 
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
         """See `Storage.log`."""
@@ -304,7 +289,7 @@ class SQLStorage(Storage):
 
     def leases(self, key: int) -> tuple[Lease, ...]:
         """See `Storage.leases`."""
-        return self._read(key, lambda c: places.leased(c, key))
+        return self._read(key, lambda c: assignments.leased(c, key))
 
     def closed(self) -> bool:
         """See `Storage.closed`."""

@@ -1,0 +1,409 @@
+"""Soare's arm set and the paper's worlds on it: still, oscillating, malicious."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.compiled import cos, normal, sin, sines
+from steadyarm.environments.environment import Environment
+from steadyarm.environments.noise import GaussianNoise, Noise
+from steadyarm.errors import InvalidInputError
+from steadyarm.validation import check_choice, finite_number, whole_number
+
+__all__ = [
+    "check_period",
+    "layouts",
+    "malicious_switch",
+    "multivariate",
+    "published_multivariate",
+    "random_walk",
+    "repeating",
+    "shock",
+    "soare_arms",
+    "soare_oscillating",
+    "soare_stationary",
+    "switching",
+    "trend",
+    "weekday_weekend",
+]
+
+# Soare's arm set and the paper's worlds on it: still, oscillating, malicious.
+
+
+def soare_arms(d: int = 10, omega: float = 0.1) -> ArmSet:
+    """The d basis vectors and one arm at angle `omega` from the first (Soare et al. 2014).
+
+    Examples
+    --------
+    >>> soare_arms(d=3, omega=0.5).features[3].round(3).tolist()
+    [0.878, 0.479, 0.0]
+    """
+    whole_number(d, "d", least=2)
+    finite_number(omega, "omega")
+    tilted = np.zeros(d)
+    tilted[:2] = cos(float(omega)), sin(float(omega))
+    names = [f"e{j + 1}" for j in range(d)]
+    return ArmSet.from_features(np.vstack([np.eye(d), tilted]), names=[*names, "tilted"])
+
+
+def soare_stationary(
+    budget: int = 5010, d: int = 10, omega: float = 0.1, noise: Noise | None = None
+) -> Environment:
+    """The classic hard case: θ = 2e₁, and an arm at angle ω that is nearly as good as e₁.
+
+    Examples
+    --------
+    >>> world = soare_stationary()
+    >>> world.best_arm, round(world.gap, 4)
+    (0, 0.01)
+    """
+    theta = 2.0 * np.eye(whole_number(d, "d", least=2))[0]
+    return Environment.from_parameters(soare_arms(d, omega), theta, noise, budget)
+
+
+def soare_oscillating(
+    scale: float = 1.0,
+    period: float = 200,
+    budget: int = 10_000,
+    d: int = 10,
+    omega: float = 0.5,
+    noise: Noise | None = None,
+) -> Environment:
+    """θ_t = (0.3, 0, …, 0, 0.5 - s sin(2πt/L)): the last arm is best on average, and swings.
+
+    Examples
+    --------
+    >>> world = soare_oscillating(scale=3)
+    >>> world.best_arm, round(world.gap, 4)
+    (9, 0.2)
+    """
+    check_period(period)
+    scale, budget = finite_number(scale, "scale"), whole_number(budget, "budget", least=1)
+    thetas = np.zeros((budget, whole_number(d, "d", least=2)))
+    thetas[:, 0] = 0.3
+    thetas[:, -1] += 0.5 - scale * sines(2 * np.pi * np.arange(budget) / period)
+    return Environment.from_parameters(soare_arms(d, omega), thetas, noise)
+
+
+def malicious_switch(
+    budget: int = 10_000,
+    d: int = 10,
+    omega: float = 0.5,
+    noise: Noise | None = None,
+    published: bool = False,
+) -> Environment:
+    """θ = (0, 1, …, 1) in the first third, then 2e₁: whoever drops e₁ early is wrong.
+
+    With `published` the one round at the switch has θ = 0, as in the paper's published runs.
+
+    Examples
+    --------
+    >>> world = malicious_switch()
+    >>> world.best_arm, round(world.gap, 4)
+    (0, 0.0034)
+    """
+    budget = whole_number(budget, "budget", least=3)
+    thetas = np.tile(2.0 * np.eye(whole_number(d, "d", least=2))[0], (budget, 1))
+    switch = budget // 3
+    thetas[:switch] = 1.0
+    thetas[:switch, 0] = 0.0
+    if published:
+        thetas[switch] = 0.0
+    return Environment.from_parameters(soare_arms(d, omega), thetas, noise or GaussianNoise())
+
+
+def check_period(period: float) -> None:
+    """Refuse a period that is not a positive number of rounds."""
+    if not finite_number(period, "period") > 0:
+        raise InvalidInputError(f"period is {period}; expected a positive number of rounds.")
+
+
+# The paper's multivariate test: layouts of two-level slots, still or oscillating.
+
+
+MOST_DRAWS = 10_000  # of phases, until the oscillation leaves the best arm what it was
+
+
+def layouts(slots: int = 4) -> ArmSet:
+    """Every layout of a page with `slots` two-level slots; main effects and pairs.
+
+    Examples
+    --------
+    >>> layouts(4)
+    ArmSet(16 arms, 11 features)
+    """
+    whole_number(slots, "slots", least=2)
+    return ArmSet.factorial({f"slot {j + 1}": ["-", "+"] for j in range(slots)}, interactions=2)
+
+
+def multivariate(
+    slots: int = 4,
+    scale: float = 0.0,
+    period: float = 900,
+    budget: int = 10_000,
+    alpha_1: float = 1.0,
+    alpha_2: float = 0.5,
+    noise: Noise | None = None,
+    seed: int = 0,
+) -> Environment:
+    """A random instance as in the paper's text; scale 0 stands still.
+
+    Every weight of θ* is uniform on [-0.1, 0.1], times α₁ for slots and α₂ for pairs. Each
+    weight either keeps still or swings by scale · max|θ*| with its own phase, with equal chance;
+    phases are drawn again until the best arm on average is that of θ*.
+
+    Examples
+    --------
+    >>> still, moving = multivariate(seed=3), multivariate(seed=3, scale=4)
+    >>> still.best_arm == moving.best_arm
+    True
+    """
+    check_period(period)
+    scale, budget = finite_number(scale, "scale"), whole_number(budget, "budget", least=1)
+    arms = layouts(slots)
+    rng = np.random.default_rng(whole_number(seed, "seed"))
+    alpha = np.full(arms.dimension, alpha_2)
+    alpha[0], alpha[1 : 1 + slots] = 1.0, alpha_1
+    theta = rng.uniform(-0.1, 0.1, arms.dimension)
+    noise = GaussianNoise(0.3) if noise is None else noise
+    still = Environment.from_parameters(arms, alpha * theta, noise, budget)
+    if scale == 0:
+        return still
+    for _ in range(MOST_DRAWS):
+        swings = rng.integers(2, size=arms.dimension)
+        phases = rng.uniform(0, 2 * np.pi, arms.dimension)
+        wave = _wave(budget, period, phases) * swings
+        thetas = alpha * (theta + scale * np.abs(theta).max() * wave)
+        moving = Environment.from_parameters(arms, thetas, noise)
+        if moving.best_arm == still.best_arm:
+            return moving
+    raise InvalidInputError(
+        f"with scale {scale} and period {period}, none of {MOST_DRAWS} random oscillations left "
+        "the best arm what it was; take a smaller scale, another period or another seed."
+    )
+
+
+def published_multivariate(
+    series: Literal["scale", "period"] = "scale", value: float = 0
+) -> Environment:
+    """The very instance behind the paper's figures, at one value of its series.
+
+    Series "scale" has scales 0, 1, …, 9 at period 900; series "period" has periods 300, 600, …,
+    3000 at scale 2.
+
+    Examples
+    --------
+    >>> world = published_multivariate("scale", 3)
+    >>> world.best_arm, round(world.gap, 4)
+    (11, 0.0364)
+    """
+    check_choice(series, "series", ("scale", "period"))
+    file = resources.files("steadyarm.environments") / "published_multivariate_instance.json"
+    instance = json.loads(file.read_text())
+    settings = {setting[series]: setting for setting in instance[f"{series}_series"]}
+    if value not in settings:
+        raise InvalidInputError(
+            f"{series} is {value}; the published values are {', '.join(map(str, settings))}."
+        )
+    setting = settings[value]
+    theta = np.array(instance["theta_star"])
+    wave = _wave(instance["budget"], setting["period"], np.array(setting["phases"]))
+    thetas = theta + setting["scale"] * np.abs(theta).max() * wave
+    return Environment.from_parameters(layouts(4), thetas, GaussianNoise(instance["noise_sd"]))
+
+
+def _wave(budget: int, period: float, phases: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(T, d) unit oscillations, rounds counted from 0."""
+    t = np.arange(budget)[:, None]
+    return sines(2 * np.pi * t / period + phases)
+
+
+# Worlds that move in ways the paper did not try, each from a few parameter vectors.
+
+
+def trend(
+    arms: ArmSet, first: ArrayLike, last: ArrayLike, budget: int, noise: Noise | None = None
+) -> Environment:
+    """Parameters that move in a straight line from `first` to `last`.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> trend(arms, [0.0, 0.4], [1.0, 0.4], budget=100).average.round(2).tolist()
+    [0.5, 0.4]
+    """
+    start, end = _vector(arms, first, "first"), _vector(arms, last, "last")
+    way = np.linspace(0.0, 1.0, whole_number(budget, "budget", least=1))[:, None]
+    return Environment.from_parameters(arms, start + way * (end - start), noise)
+
+
+def random_walk(
+    arms: ArmSet,
+    theta: ArrayLike,
+    step: float,
+    budget: int,
+    seed: int = 0,
+    noise: Noise | None = None,
+) -> Environment:
+    """Parameters that take an independent normal step of sd `step` after every round.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> world = random_walk(arms, [0.5, 0.0], step=0.01, budget=1000, seed=1)
+    >>> world.means[0].tolist(), world.means[999].round(2).tolist()
+    ([0.5, 0.0], [0.3, -0.08])
+    """
+    base = _vector(arms, theta, "theta")
+    if not finite_number(step, "step") >= 0:
+        raise InvalidInputError(f"step is {step}; expected a number of at least 0.")
+    rng = np.random.default_rng(whole_number(seed, "seed"))
+    steps = step * normal(rng, (whole_number(budget, "budget", least=1), len(base)))
+    steps[0] = 0.0
+    return Environment.from_parameters(arms, base + steps.cumsum(axis=0), noise)
+
+
+def switching(
+    arms: ArmSet,
+    thetas: ArrayLike,
+    budget: int,
+    shares: Sequence[float] | None = None,
+    noise: Noise | None = None,
+) -> Environment:
+    """One parameter after the other, abruptly; each for its share of the budget.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> world = switching(arms, [[0.0, 1.0], [0.6, 0.1]], budget=10, shares=[0.3, 0.7])
+    >>> world.average.round(2).tolist()
+    [0.42, 0.37]
+    """
+    table = _rows(arms, thetas)
+    share = np.ones(len(table)) if shares is None else _numbers(shares, "shares")
+    if share.shape != (len(table),) or not ((share > 0) & (share < np.inf)).all():
+        raise InvalidInputError(
+            f"shares is {shares}; expected {len(table)} positive numbers, one per parameter."
+        )
+    ends = np.rint(np.cumsum(share) / share.sum() * whole_number(budget, "budget", least=1)).astype(
+        np.int64
+    )
+    return Environment.from_parameters(
+        arms, np.repeat(table, np.diff(ends, prepend=0), axis=0), noise
+    )
+
+
+def shock(
+    arms: ArmSet,
+    theta: ArrayLike,
+    during: ArrayLike,
+    budget: int,
+    start: float = 0.2,
+    length: float = 0.1,
+    noise: Noise | None = None,
+) -> Environment:
+    """Parameter `theta`, but for one spell of `during`; start and length in shares of the budget.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> shock(arms, [0.5, 0.4], during=[0.0, 3.0], budget=100).average.round(2).tolist()
+    [0.45, 0.66]
+    """
+    start, length = finite_number(start, "start"), finite_number(length, "length")
+    if not (0 <= start <= 1 and 0 <= length <= 1):
+        raise InvalidInputError(
+            f"start is {start} and length is {length}; expected shares of the budget, 0 to 1."
+        )
+    budget = whole_number(budget, "budget", least=1)
+    thetas = np.tile(_vector(arms, theta, "theta"), (budget, 1))
+    first = round(start * budget)
+    thetas[first : first + round(length * budget)] = _vector(arms, during, "during")
+    return Environment.from_parameters(arms, thetas, noise)
+
+
+def repeating(
+    arms: ArmSet, thetas: ArrayLike, each: int, budget: int, noise: Noise | None = None
+) -> Environment:
+    """Parameters in turn, `each` rounds a time, over and over.
+
+    Seven daily parameters are the paper's weekly periods; two with a short `each` are a pattern
+    that an adversary would choose against blocks of that length.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> world = repeating(arms, [[1.0, 0.0], [0.0, 1.0]], each=2, budget=5)
+    >>> world.means[:, 0].tolist()
+    [1.0, 1.0, 0.0, 0.0, 1.0]
+    """
+    table = _rows(arms, thetas)
+    place = (
+        np.arange(whole_number(budget, "budget", least=1))
+        // whole_number(each, "each", least=1)
+        % len(table)
+    )
+    return Environment.from_parameters(arms, table[place], noise)
+
+
+def weekday_weekend(
+    arms: ArmSet,
+    weekday: ArrayLike,
+    weekend: ArrayLike,
+    visits_per_day: int,
+    days: int = 14,
+    first_day: int = 5,
+    noise: Noise | None = None,
+) -> Environment:
+    """One parameter from Monday to Friday, another at weekends; day 0 is a Monday.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> world = weekday_weekend(arms, [0.3, 0.2], [0.1, 0.4], visits_per_day=10, days=7)
+    >>> world.average.round(3).tolist()
+    [0.243, 0.257]
+    """
+    visits_per_day = whole_number(visits_per_day, "visits_per_day", least=1)
+    if not 0 <= whole_number(first_day, "first_day") < 7:
+        raise InvalidInputError(f"first_day is {first_day}; expected 0 (Monday) to 6 (Sunday).")
+    week = np.array(
+        [_vector(arms, weekday, "weekday")] * 5 + [_vector(arms, weekend, "weekend")] * 2
+    )
+    rolled = np.roll(week, -first_day, axis=0)
+    return repeating(
+        arms, rolled, visits_per_day, visits_per_day * whole_number(days, "days", least=1), noise
+    )
+
+
+def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} does not consist of numbers: {error}.") from None
+
+
+def _vector(arms: ArmSet, values: ArrayLike, what: str) -> NDArray[np.float64]:
+    vector = _numbers(values, what)
+    if vector.shape != (arms.dimension,):
+        raise InvalidInputError(
+            f"{what} has shape {vector.shape}; expected ({arms.dimension},), one per feature."
+        )
+    return vector
+
+
+def _rows(arms: ArmSet, values: ArrayLike) -> NDArray[np.float64]:
+    table = _numbers(values, "thetas")
+    if table.ndim != 2 or table.shape[1] != arms.dimension or not len(table):
+        raise InvalidInputError(
+            f"thetas has shape {table.shape}; expected (number, {arms.dimension}), one row per "
+            "parameter and one column per feature."
+        )
+    return table

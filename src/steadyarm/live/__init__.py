@@ -1,0 +1,1 @@
+"""Live tests: assign variants, record rewards, decide, and say what was found."""

@@ -1,0 +1,289 @@
+"""The items that the arms of a set are bundles of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from math import comb, prod
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from steadyarm.arms.arm_set import ArmSet
+from steadyarm.arms.recipes import CONSTANT, Bundles, Factorial
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference import Evidence
+from steadyarm.inference.periods import group_pieces
+from steadyarm.linalg import matmul
+from steadyarm.live.scorecard import Effect, Effects, Interaction
+from steadyarm.wording import factors_in
+
+__all__ = ["bundles_in", "effects_of", "has_effects", "with_and_without"]
+
+# The items that the arms of a set are bundles of.
+
+
+Floats = NDArray[np.float64]
+
+
+def bundles_in(arms: ArmSet) -> Bundles | None:
+    """What `ArmSet.bundles` made the set of; None if it was made otherwise.
+
+    Small sets do not keep it. Their features begin with those of the items, so it is found by
+    making names and features again, whatever signs names have in them.
+
+    Examples
+    --------
+    >>> bundles_in(ArmSet.bundles(["tea + milk", "cake", "fruit"], size=2)).items
+    ('tea + milk', 'cake', 'fruit')
+    >>> bundles_in(ArmSet.one_hot(["tea + cake", "tea + fruit", "cake + fruit"]))
+    """
+    if arms.recipe is not None:
+        return arms.recipe if isinstance(arms.recipe, Bundles) else None
+    return _found_in(arms) if arms.feature_names[0] == CONSTANT else None
+
+
+@lru_cache(maxsize=32)  # every look at a test asks
+def _found_in(arms: ArmSet) -> Bundles | None:
+    for n, order in _shapes(arms.dimension):
+        for size in range(order, n):
+            recipe = Bundles(arms.feature_names[1 : n + 1], size, order)
+            if comb(n, size) == arms.size and _makes(recipe, arms):
+                return recipe
+    return None
+
+
+def _shapes(columns: int) -> list[tuple[int, int]]:
+    """Numbers of items, and orders up to which their products are this many columns."""
+    found = []
+    for n in range(2, columns):
+        total, order = 1, 0
+        while total < columns and order < n - 1:
+            order += 1
+            total += comb(n, order)
+        if total == columns:
+            found.append((n, order))
+    return found
+
+
+def _makes(recipe: Bundles, arms: ArmSet) -> bool:
+    return (
+        recipe.feature_names == arms.feature_names
+        and all(a == b for a, b in zip(recipe.names, arms.names, strict=True))
+        and np.array_equal(recipe.features(), arms.features)
+    )
+
+
+def with_and_without(arms: ArmSet, recipe: Bundles) -> tuple[Floats, Floats]:
+    """(n, r) coordinates averaged over all bundles with each item, and over those without it."""
+    n, size = len(recipe.items), recipe.size
+    rows = None if arms.recipe is None else recipe.rows
+    highest = min(recipe.interactions, size)
+    # Of large sets the products of the highest order are the coordinates.
+    orders = range(highest + 1) if rows is None else (highest,)
+    parts = [_averages(n, size, order) for order in orders]
+    included, left_out = (np.hstack(columns) for columns in zip(*parts, strict=True))
+    if rows is not None:
+        return included, left_out
+    return matmul(included, arms.dual), matmul(left_out, arms.dual)
+
+
+def _averages(n: int, size: int, order: int) -> tuple[Floats, Floats]:
+    """(n, C(n, order)) shares of the bundles with, and without, each item that have all of S.
+
+    Of C(n - 1, size - 1) bundles with an item and C(n - 1, size) without it, those that have the
+    sets S of `order` items too are counted.
+    """
+    subsets = np.array(list(combinations(range(n), order)), dtype=np.int64)
+    inside = np.zeros((n, len(subsets)), dtype=bool)
+    inside[subsets.T, np.arange(len(subsets))] = True
+    both = comb(n - order, size - order)
+    beside = comb(n - 1 - order, size - 1 - order) if order < size else 0
+    others = comb(n - 1 - order, size - order)
+    included = np.where(inside, both, beside) / comb(n - 1, size - 1)
+    return included, np.where(inside, 0.0, others) / comb(n - 1, size)
+
+
+# What the parts of variants do: levels of factors, which may interact, and items of bundles.
+
+
+TINY = 1e-10  # of the largest: a direction in which nothing can differ
+
+
+def has_effects(arms: ArmSet) -> bool:
+    """Whether the arms are made of parts: of levels of factors, or of items."""
+    return bundles_in(arms) is not None or factors_in(arms) is not None
+
+
+def effects_of(
+    evidence: Evidence,
+    factors: Mapping[str, tuple[str, ...]] | None = None,
+    level: float = 0.95,
+    arm: int | None = None,
+) -> Effects:
+    """What each level of each factor does, or what each item of bundles brings.
+
+    Factorial tests: main effects and interactions, each averaged over all other factors alike.
+    Bundles: the mean reward of all bundles with an item, minus that of all bundles without it.
+    Intervals hold for all of these at once. Of a large set they are read off the parameters.
+
+    Parameters
+    ----------
+    evidence : of a test, such as `Session.evidence()` and `Analysis.evidence`
+    factors : with their levels; None to find them, or the items, in the arms
+    level : of the intervals
+    arm : the recommended bundle, whose items are then told as `chosen`
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> pairs = sa.ArmSet.bundles(["tea", "cake", "fruit"], size=2, interactions=1)
+    >>> session = sa.Session(sa.Steady(), pairs, budget=600, seed=1)
+    >>> for _ in range(600):
+    ...     a = session.ask()
+    ...     session.tell(a, 0.2 + 0.3 * ("cake" in a.name))
+    >>> found = effects_of(session.evidence())
+    >>> [(effect.level, round(effect.difference, 2)) for effect in found.main]
+    [('cake', 0.3), ('fruit', -0.15), ('tea', -0.15)]
+    """
+    if factors is None:
+        recipe = bundles_in(evidence.arms)
+        if recipe is not None:
+            return _items(evidence, recipe, level, arm)
+        factors = factors_in(evidence.arms)
+    if factors is None:
+        raise InvalidInputError(
+            f"the {evidence.arms.size:,} variants are made neither of factors nor of items; "
+            "effects are of tests with ArmSet.factorial or ArmSet.bundles."
+        )
+    return _factors(evidence, factors, level)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The parameter of a whole test, and how well it is known."""
+
+    theta: Floats
+    covariance: Floats
+    freedom: int
+    known: bool
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> _Fit:
+        grouped = group_pieces(evidence, 1)
+        units = int(grouped.units[0, 0])
+        return cls(grouped.theta[0, 0], grouped.covariance[0, 0], max(units - 1, 1), units > 1)
+
+    def error(self, d: Floats) -> Floats:
+        """Standard errors of the values d'θ (last axis)."""
+        return np.asarray(np.sqrt(np.maximum(((d @ self.covariance) * d).sum(axis=-1), 0.0)))
+
+    def effects(
+        self, factor: str, levels: Sequence[str], rows: Floats, apart: Floats, tail: float
+    ) -> list[Effect]:
+        """Of rows for means, and of those for differences; tail: beyond each end of an interval."""
+        means, differences = rows @ self.theta, apart @ self.theta
+        reach = np.full(len(rows), np.inf)
+        if self.known:
+            reach = float(scipy.stats.t.isf(tail, self.freedom)) * self.error(apart)
+        return [
+            Effect(factor, *found)
+            for found in zip(
+                levels,
+                means.tolist(),
+                differences.tolist(),
+                (differences - reach).tolist(),
+                (differences + reach).tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _items(evidence: Evidence, recipe: Bundles, level: float, arm: int | None) -> Effects:
+    fit = _Fit.of(evidence)
+    included, left_out = with_and_without(evidence.arms, recipe)
+    tail = (1 - level) / (2 * len(recipe.items))
+    main = fit.effects("item", recipe.items, included, included - left_out, tail)
+    main.sort(key=lambda one: one.difference, reverse=evidence.direction == "maximize")
+    chosen = () if arm is None else recipe.items_of(arm)
+    return Effects({"item": recipe.items}, tuple(main), (), level, "items", chosen)
+
+
+def _factors(evidence: Evidence, factors: Mapping[str, tuple[str, ...]], level: float) -> Effects:
+    fit = _Fit.of(evidence)
+    shape = tuple(len(levels) for levels in factors.values())
+    average = _averager(evidence.arms, shape)
+    names = list(factors)
+    tail = (1 - level) / (2 * sum(shape))
+    main = []
+    for f, factor in enumerate(names):
+        rows = average([f])
+        main += fit.effects(factor, factors[factor], rows, rows - rows.mean(axis=0), tail)
+    pairs = []
+    for f, g in combinations(range(len(names)), 2):
+        cells = average([f, g])
+        alone = cells.mean(axis=1, keepdims=True) + cells.mean(axis=0, keepdims=True)
+        apart = (cells - alone + cells.mean(axis=(0, 1))).reshape(-1, len(fit.theta))
+        if np.abs(apart).max() <= TINY * np.abs(cells).max():
+            continue  # the model has no such interaction
+        pairs.append(
+            Interaction(
+                names[f],
+                names[g],
+                cells @ fit.theta,
+                fit.error(cells) if fit.known else np.full(cells.shape[:2], np.nan),
+                float(np.abs(apart @ fit.theta).max()),
+                _p_value(apart, fit) if fit.known else 1.0,
+            )
+        )
+    pairs.sort(key=lambda pair: (pair.p_value, -pair.strength))
+    return Effects(factors, tuple(main), tuple(pairs), level)
+
+
+def _averager(arms: ArmSet, shape: tuple[int, ...]) -> Callable[[list[int]], Floats]:
+    """Coordinates averaged over all factors but those kept, by the levels of these."""
+    if not arms.large:
+        X = arms.coordinates.reshape(*shape, -1)
+        return lambda kept: np.asarray(
+            X.mean(axis=tuple(f for f in range(X.ndim - 1) if f not in kept))
+        )
+    recipe = arms.recipe
+    assert isinstance(recipe, Factorial)
+    involved = _involved(shape, recipe)
+    strides = np.cumprod((1, *shape[:0:-1]))[::-1]
+
+    def average(kept: list[int]) -> Floats:
+        # Each main effect is zero on average, and so is every product with one that is not kept.
+        sizes = [shape[f] for f in kept]
+        index = np.indices(sizes).reshape(len(kept), -1)
+        rows = arms.coordinates_of(strides[kept] @ index)
+        others = np.delete(np.arange(len(shape)), kept)
+        return np.where(involved[:, others].any(axis=1), 0.0, rows).reshape(*sizes, -1)
+
+    return average
+
+
+def _involved(shape: tuple[int, ...], recipe: Factorial) -> NDArray[np.bool_]:
+    """(r, factors) which factors each coordinate of a large factorial set is a product of."""
+    rows: list[tuple[int, ...]] = [()] if recipe.constant else []
+    for order in range(1, min(recipe.interactions, len(shape)) + 1):
+        for subset in combinations(range(len(shape)), order):
+            rows += [subset] * prod(shape[f] - 1 for f in subset)
+    out = np.zeros((len(rows), len(shape)), dtype=bool)
+    for row, subset in zip(out, rows, strict=True):
+        row[list(subset)] = True
+    return out
+
+
+def _p_value(apart: Floats, fit: _Fit) -> float:
+    """Hotelling's test that all departures are zero."""
+    _, sizes, rows = np.linalg.svd(apart, full_matrices=False)
+    basis = rows[sizes > TINY * sizes[0]]
+    q = len(basis)
+    seen, spread = basis @ fit.theta, basis @ fit.covariance @ basis.T
+    T2 = float(seen @ np.linalg.pinv(spread, rcond=TINY, hermitian=True) @ seen)
+    second = max(fit.freedom - q + 1, 1)
+    return float(scipy.stats.f.sf(T2 * second / (q * fit.freedom), q, second))

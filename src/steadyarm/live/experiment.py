@@ -1,0 +1,567 @@
+"""Experiment: ask/tell for a live test that is kept in a storage.
+
+The facade resolves and checks what it is given, the storage keeps it, `handing` hands out and
+`decisions` says what follows. Any number of processes may hold the same experiment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import (
+    InvalidInputError,
+    LeaseExpiredError,
+    SteadyArmError,
+    StorageError,
+    UnknownAssignmentError,
+    WrongStateError,
+)
+from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
+from steadyarm.live.assigner import Handing, LocalLease, Soon, waited_for
+from steadyarm.live.assignments import (
+    LATEST,
+    At,
+    LiveAssignment,
+    Reported,
+    Status,
+    id_of,
+    instant,
+    is_text,
+    moment,
+    shortened,
+    ticket_in,
+    told,
+)
+from steadyarm.live.replay import Replay, replay
+from steadyarm.live.results import Judgement, health_of, judge, status_of
+from steadyarm.live.scheduler import Step, Steps, close_finished, is_due, open_segment, run
+from steadyarm.live.settings import Settings, microseconds
+from steadyarm.live.transfer import export_experiment
+from steadyarm.live.verdict import Verdict
+from steadyarm.policies import Policy
+from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import ACTIONS, Change, Corrected
+from steadyarm.storages.records import (
+    SKEW,
+    Assigned,
+    AuditEntry,
+    Event,
+    ExperimentRecord,
+    ExperimentState,
+    Target,
+)
+from steadyarm.validation import finite_number, whole_number
+
+__all__ = ["LONGEST", "LONGEST_LEASE", "OWN_CLOCK", "Experiment"]
+
+log = logging.getLogger("steadyarm")
+
+GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
+LONGEST_LEASE = 3600  # seconds
+LOOK = microseconds(1)  # how often windows are looked at
+LONGEST = 512  # characters of a unit
+SECOND = microseconds(1)
+OWN_CLOCK = "given"  # in the config of experiments that were created with a clock
+
+
+class Experiment:
+    """A live test in a storage; `create_experiment` and `load_experiment` make one.
+
+    Attributes
+    ----------
+    name : of the experiment
+    settings : everything that it was created with
+    storage : where it is kept
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        record: ExperimentRecord,
+        policy: Policy[Any] | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.storage = storage
+        self.name, self.key, self.tag = record.name, record.key, record.tag
+        self.settings = Settings.from_dict(record.config, policy)
+        self.created = moment(record.created)
+        self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
+        self._warned = False  # that the clock given is wrong
+        self._handing = Handing(storage, self.key, self.settings)
+        self._look = 0
+
+    def __repr__(self) -> str:
+        return f"Experiment({self.name!r}, {self.settings.policy.name}, {self.arms.size} variants)"
+
+    @property
+    def arms(self) -> ArmSet:
+        """The variants."""
+        return self.settings.arms
+
+    @property
+    def policy(self) -> Policy[Any]:
+        """How they are chosen."""
+        return self.settings.policy
+
+    @property
+    def budget(self) -> int:
+        """How many assignments are handed out in all."""
+        return self.settings.budget
+
+    @property
+    def state(self) -> ExperimentState:
+        """draft, running, paused, stopped or archived."""
+        return self.storage.find(self.name).state
+
+    def now(self) -> int:
+        """The time by the storage's clock, or by the one that the experiment was created with.
+
+        A clock that somebody else comes with is compared with the storage's: if they differ by
+        more than a second it is not used, since it would close windows for all.
+        """
+        if self._clock is None:
+            return self.storage.now()
+        own = microseconds(self._clock())
+        if self._simulated:
+            return own
+        now = self.storage.now()
+        if abs(own - now) <= SECOND:
+            return own
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "the clock given for experiment %r differs from the storage's by %.0f s; the "
+                "storage's is used.",
+                self.name,
+                abs(own - now) / SECOND,
+            )
+        return now
+
+    # Handing out
+
+    def ask(self, unit: str | None = None) -> LiveAssignment:
+        """The variant to show to a unit: a visitor, a session, a device."""
+        (answer,) = self.ask_many([unit])
+        if isinstance(answer, SteadyArmError):
+            raise answer
+        return answer
+
+    def ask_many(
+        self, units: Sequence[str | None], ahead: int = 0
+    ) -> list[LiveAssignment | SteadyArmError]:
+        """Variants for many units in one transaction, in their order.
+
+        Where a unit cannot have one, because the budget is spent, rewards must come first or it is
+        no proper unit, the error stands in its place.
+
+        ahead : positions to lease beyond these, so that the next call need not queue for them;
+            `release` gives back what is left
+        """
+        answers = run(self.asking(units, ahead))
+        return waited_for(
+            answers, lambda places: run(self.asking([units[i] for i in places], ahead))
+        )
+
+    def asking(
+        self, units: Sequence[str | None], ahead: int = 0
+    ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
+        """The steps of `ask_many`, which waits for nobody: `Soon` where one may try again."""
+        checked = [self._checked(unit) for unit in units]
+        if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
+            yield from self.refreshing()
+        given = yield from self._handing.serve(checked, ahead, self.now)
+        return [self._answer(found) if isinstance(found, Assigned) else found for found in given]
+
+    def _is_time(self) -> bool:
+        """Whether windows have not been looked at for a while."""
+        now = self.now()
+        due = now >= self._look
+        if due:
+            self._look = now + LOOK
+        return due
+
+    def known(self, units: Sequence[str | None]) -> list[LiveAssignment | None]:
+        """What units have been assigned already, without waiting for anybody who writes."""
+        good = [unit for unit in units if isinstance(self._checked(unit), str)]
+        rows = self._handing.known([self._unit(unit) for unit in good])
+        found = {row.unit: self._answer(row) for row in rows if row is not None}
+        return [None if unit is None else found.get(unit) for unit in units]
+
+    def release(self) -> None:
+        """Give back positions that were leased ahead and not used."""
+        self._handing.release()
+
+    def lease(self, wanted: int = 1000, seconds: float = 60.0) -> list[LocalLease]:
+        """Positions to hand out without asking for each, for some seconds; see `LocalLease`.
+
+        What is not reported within a minute after that goes back to others.
+        """
+        return run(self.leasing(wanted, seconds))
+
+    def leasing(self, wanted: int, seconds: float) -> Steps[list[LocalLease]]:
+        """The steps of `lease`."""
+        whole_number(wanted, "wanted", least=1)
+        if not 0 < finite_number(seconds, "seconds") <= LONGEST_LEASE:
+            raise InvalidInputError(
+                f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
+            )
+        now: int = yield Step(self.now, writes=False)
+        until = now + microseconds(seconds)
+        taking = partial(self.storage.lease, self.key, wanted, expires=until + GRACE, now=now)
+        while not (leases := (yield Step(taking, writes=True))):
+            if refused := (
+                yield from open_segment(self.storage, self.key, self.settings, self.now)
+            ):
+                raise refused
+        reading = partial(self.storage.segments, self.key, {lease.segment for lease in leases})
+        segments = yield Step(reading, writes=False)
+        fixed = self.tag, self.settings.seed, self.arms.names
+        return [
+            LocalLease.of(lease, segments[lease.segment].segment, *fixed, until) for lease in leases
+        ]
+
+    def report(
+        self, lease: int, used: Sequence[tuple[int, str, datetime | int]]
+    ) -> list[LiveAssignment | SteadyArmError]:
+        """Store what was handed out from a lease: position, unit and time of each.
+
+        Where the unit has another assignment already that one counts and is given back; where the
+        lease has run out the error stands in its place.
+        """
+        now = self.now()
+        rows = [
+            (whole_number(position, "the position"), self._unit(unit), instant(when, now))
+            for position, unit, when in used
+        ]
+        stored = self.storage.report(self.key, whole_number(lease, "the lease"), rows, now)
+        expired = LeaseExpiredError(
+            f"lease {lease} has run out and this position went back; report what was handed out "
+            "within a minute after the lease's end."
+        )
+        return [expired if found is None else self._answer(found) for found in stored]
+
+    # Rewards
+
+    def tell(
+        self,
+        assignment: LiveAssignment | str,
+        reward: float,
+        at: At = None,
+    ) -> None:
+        """The reward of an assignment, of its id, or of a unit; late and out of order is fine.
+
+        The same reward told again changes nothing; another one is refused.
+
+        at : when it happened, if not just now: a datetime with its time zone, microseconds since
+            1970, or a timedelta for how long ago; see `Settings.reward_grace` for how late it may
+            be told
+        """
+        (outcome,) = self.tell_many([(assignment, reward, at)])
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
+
+    def tell_many(
+        self,
+        rewards: Iterable[Reported],
+        refresh: bool = True,
+    ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
+        """Rewards of many assignments, or of their ids or units, in one transaction.
+
+        A third value, if there is one, is when the reward happened, as in `tell`. Says for each
+        whether it was stored or was there already; where it was refused the error stands in its
+        place, and the others are stored.
+
+        refresh : False leaves it to the caller to `refresh` afterwards
+        """
+        answers: list[Literal["stored", "repeated"] | SteadyArmError | None] = []
+        good: list[Event] = []
+        given = [
+            (event[0].id if isinstance(event[0], LiveAssignment) else event[0], *event[1:])
+            for event in rewards
+        ]
+        now = self.now()
+        for target, reward, *at in given:
+            try:
+                event = self._target(target), self.settings.check_reward(reward)
+                known = at and at[0] is not None
+                good.append((*event, _when(at[0], now)) if known else event)
+                answers.append(None)
+            except (InvalidInputError, UnknownAssignmentError) as error:
+                answers.append(error)
+        # Where nothing may be missing a late reward is better than none.
+        window = None if self.settings.missing == "fail" else self.settings.window
+        grace = self.settings.grace
+        outcomes = iter(self.storage.reward(self.key, good, window, now, grace) if good else ())
+        for i, (target, reward, *_) in enumerate(given):
+            if answers[i] is None:
+                answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
+        if refresh and "stored" in answers:
+            self._look_again()
+        return [answer for answer in answers if answer is not None]
+
+    def _look_again(self) -> None:
+        """Hand over what is over now; what was stored before stays so if that fails."""
+        try:
+            self.refresh()
+        except StorageError as error:  # who comes next looks again
+            log.warning("%s", error)
+
+    def refresh(self) -> None:
+        """Hand segments that are over to the policy; asking and telling do it by themselves."""
+        run(self.refreshing())
+
+    def refreshing(self) -> Steps[None]:
+        """The steps of `refresh`."""
+        return close_finished(self.storage, self.key, self.settings, self._closing_time)
+
+    @property
+    def due(self) -> bool:
+        """Whether `refresh` has something to do; cheap."""
+        return is_due(self.storage, self.key, self.settings, self._closing_time())
+
+    def _closing_time(self) -> int:
+        """The time by which windows close; never where the clock of a simulation is not given."""
+        return 0 if self._simulated and self._clock is None else self.now()
+
+    def _target(self, target: str) -> Target:
+        """What an assignment's id says, or the unit."""
+        if isinstance(target, str) and (ticket := ticket_in(target, self.tag)) is not None:
+            return ticket
+        unit = self._unit(target)
+        if self.settings.sticky == "none":
+            raise UnknownAssignmentError(
+                f"{target!r} is no id of an assignment of {self.name!r}, and units may have many; "
+                "tell rewards by the id that ask() gave."
+            )
+        return unit
+
+    # What it concludes
+
+    def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
+        """The best variant on mature visits, with intervals.
+
+        A visit is mature when its reward window and the grace after it have ended, or its reward
+        and those of all visits before it are in. Nothing pending counts as zero.
+
+        Parameters
+        ----------
+        level : probability with which intervals hold, for all variants at once
+        anytime : by default all looks hold together with probability `level`, however many there
+            are: those of a confidence sequence until the whole budget is assigned and the last
+            window has closed, then those of one look; `Session.recommend` tells more. False asks
+            for intervals of one single look. True asks for the sequence alone, for tests of any
+            size if a reward_range was given.
+        """
+        bounds = self.settings.reward_range if anytime else None
+        verdict = self.judgement().recommend(level, anytime, bounds)
+        return replace(verdict, unhealthy=self.health().unhealthy)
+
+    def evidence(self) -> Evidence:
+        """What intervals and drift reports are computed from: scores piece by piece."""
+        return self.judgement().evidence()
+
+    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
+        """Estimates in equal shares of the test, and whether they move by more than noise."""
+        return self.judgement().drift(periods, level)
+
+    def otherwise(self, level: float = 0.95) -> Otherwise:
+        """What raw means, an early look or elimination would have concluded."""
+        return self.judgement().otherwise(level)
+
+    def health(self) -> HealthReport:
+        """Whether variants were handed out as planned, and whose rewards are missing or late."""
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        judgement = judge(self.settings, snapshot, self.now(), strict=False)
+        return health_of(judgement, snapshot, self.storage.days(self.key))
+
+    def judgement(self, strict: bool = True) -> Judgement:
+        """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        return judge(self.settings, snapshot, self.now(), strict)
+
+    def status(self) -> Status:
+        """Where the test stands, in numbers."""
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        return status_of(self.settings, snapshot, self.storage.leases(self.key))
+
+    def replay(self) -> Replay:
+        """Compute the whole test anew from its log, and compare to the bit."""
+        return replay(self.storage, self.storage.find(self.name), self.settings)
+
+    def export(self, path: str | Path) -> Path:
+        """Write the log into a .csv or .parquet file that `analyze` reads.
+
+        A description is written beside it; `import_experiment` takes both into another storage.
+        """
+        return export_experiment(self, path)
+
+    # Corrections; each is an entry of the audit log
+
+    def void(self, target: LiveAssignment | str, *, reason: str, by: str = "") -> Corrected:
+        """Take back the reward of an assignment, of its id, or of a unit.
+
+        The assignment then has none. While its segment is open and its window lasts the right one
+        may be told; else it is missing, and counts as `Settings.missing` says.
+
+        reason : why, for those who read the audit log; name no unit in it
+        by : who does it
+        """
+        return self._correct(by, kind="void", target=self._aimed(target), reason=reason)
+
+    def correct(
+        self, target: LiveAssignment | str, reward: float, *, reason: str, by: str = ""
+    ) -> Corrected:
+        """Give an assignment another reward in the place of the one it has."""
+        right = self.settings.check_reward(reward)
+        aimed = self._aimed(target)
+        return self._correct(by, kind="correct", target=aimed, reward=right, reason=reason)
+
+    def exclude(
+        self,
+        *,
+        unit: str | None = None,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        reason: str,
+        by: str = "",
+    ) -> Corrected:
+        """Leave out all visits of a unit, or those of a period: they count nowhere.
+
+        since, until : times of assignments, the first one included and the last one not
+        """
+        now = self.now()
+        ends = {
+            name: None if when is None else instant(when, LATEST)
+            for name, when in (("since", since), ("until", until))
+        }
+        who = None if unit is None else self._unit(unit)
+        return self._correct(by, now, kind="exclude", unit=who, reason=reason, **ends)
+
+    def include(self, entry: int, *, reason: str, by: str = "") -> Corrected:
+        """Undo an exclusion, by the id of its entry in the audit log."""
+        return self._correct(by, kind="include", entry=entry, reason=reason)
+
+    def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
+        """Erase the identity of a unit: its visits stay, under a random name.
+
+        Rewards that are told by the ids of these visits still count. If the unit comes again it is
+        a new one. This is possible in every state.
+        """
+        return self._correct(by, kind="erase", unit=self._unit(unit), reason=reason)
+
+    def corrections(self) -> list[AuditEntry]:
+        """The entries of the audit log that corrected something, oldest first."""
+        return [entry for entry in self.history() if entry.action in ACTIONS.values()]
+
+    def history(self) -> list[AuditEntry]:
+        """All entries of the audit log about this experiment, oldest first."""
+        entries: list[AuditEntry] = []
+        while more := self.storage.audit(entries[-1].id if entries else 0, experiment=self.name):
+            entries += more
+        return entries
+
+    def _aimed(self, target: LiveAssignment | str) -> Target:
+        return self._target(target.id if isinstance(target, LiveAssignment) else target)
+
+    def _correct(self, by: str, now: int | None = None, **change: Any) -> Corrected:
+        at = self.now() if now is None else now
+        done = self.storage.correct(self.key, Change(**change), now=at, by=by)
+        if change["kind"] != "erase":
+            self._look_again()
+        return done
+
+    # States
+
+    def start(self, by: str = "") -> None:
+        """From draft to running; `by` is who does it, for the audit log."""
+        self._move("running", "draft", by)
+
+    def pause(self, by: str = "") -> None:
+        """Hand nothing out for now; rewards are still counted."""
+        self._move("paused", "running", by)
+
+    def resume(self, by: str = "") -> None:
+        """From paused to running again."""
+        self._move("running", "paused", by)
+
+    def stop(self, by: str = "") -> None:
+        """Assign nothing any more; rewards of what was assigned are still counted.
+
+        Without a reward window this also says that no more rewards are expected: what is missing
+        counts as declared from now on.
+        """
+        self._move("stopped", None, by)
+
+    def archive(self, by: str = "") -> None:
+        """Close the books: neither assignments nor rewards any more."""
+        self._move("archived", None, by)
+
+    def _move(self, to: ExperimentState, only: ExperimentState | None, by: str) -> None:
+        state = self.state
+        if only is not None and state not in (only, to):
+            raise WrongStateError(
+                f"{self.name!r} is {state}; it must be {only} to be set to {to}. start() "
+                "is for drafts, pause() for running experiments, resume() for paused ones."
+            )
+        self.release()
+        self.storage.move(self.key, to, now=self.now(), by=by)
+
+    def close(self) -> None:
+        """Give back positions leased ahead, and let go of the storage's connections."""
+        self.release()
+        self.storage.close()
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Small print
+
+    def _unit(self, unit: Any) -> str:
+        if unit is None and self.settings.sticky == "none":
+            return ""
+        if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST or not is_text(unit):
+            raise InvalidInputError(
+                f"the unit is {shortened(unit)}; expected a text of 1 to {LONGEST} characters that "
+                "names who gets the variant, such as a visitor's id."
+            )
+        return unit
+
+    def _checked(self, unit: Any) -> str | InvalidInputError:
+        try:
+            return self._unit(unit)
+        except InvalidInputError as error:
+            return error
+
+    def _answer(self, found: Assigned) -> LiveAssignment:
+        return LiveAssignment(
+            id_of(self.tag, found.number, found.unit),
+            found.unit,
+            found.arm,
+            self.arms.names[found.arm],
+            found.probability,
+            moment(found.created),
+            found.new,
+        )
+
+
+def _when(at: Any, now: int) -> int:
+    """When a reward happened, not after `now`; more than `SKEW` in the future is refused."""
+    if isinstance(at, timedelta):
+        return now - max(0, at // timedelta(microseconds=1))
+    when = instant(at, now + SKEW)
+    if when < now + SKEW:
+        return min(when, now)
+    raise InvalidInputError(
+        f"the reward is said to happen at {shortened(at)}, which lies in the future; check `at`, "
+        "and the clock of whoever reports it."
+    )

@@ -1,0 +1,334 @@
+"""Making experiments: created, loaded, described in TOML or JSON; and checking all of them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from steadyarm.arms import ArmSet
+from steadyarm.environments.named import arms_from_settings
+from steadyarm.errors import (
+    ExperimentExistsError,
+    InvalidInputError,
+    StorageError,
+    UnknownExperimentError,
+)
+from steadyarm.live.assignments import shortened
+from steadyarm.live.decisions import first_state
+from steadyarm.live.experiment import OWN_CLOCK, Experiment
+from steadyarm.live.settings import NEVER_MATURE, Missing, Settings, Sticky, microseconds
+from steadyarm.live.transfer import read_export
+from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
+from steadyarm.segments import Direction
+from steadyarm.storages import experiment_names, open_storage, storage_faults, storage_status
+from steadyarm.storages.base import Storage
+
+__all__ = [
+    "DESCRIBED",
+    "NAME",
+    "StorageCheck",
+    "check_storage",
+    "create_experiment",
+    "create_from_description",
+    "import_experiment",
+    "load_experiment",
+]
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+DESCRIBED = (
+    *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
+    *("reward_grace", "missing", "sticky", "control", "min_share"),
+)
+
+
+def create_experiment(
+    name: str,
+    arms: ArmSet | Sequence[str],
+    policy: Policy[Any],
+    budget: int,
+    storage: str | Storage | None = None,
+    *,
+    seed: int | None = None,
+    direction: Direction = "maximize",
+    reward_range: tuple[float, float] | None = None,
+    reward_window: float | str | timedelta | None = None,
+    reward_grace: float | str | timedelta | None = None,
+    missing: Missing | None = None,
+    sticky: Sticky = "unit",
+    control: Mapping[str, float] | None = None,
+    min_share: Mapping[str, float] | float | None = None,
+    load_if_exists: bool = False,
+    start: bool = True,
+    clock: Callable[[], float] | None = None,
+    by: str = "",
+) -> Experiment:
+    """A new live test in a storage.
+
+    Parameters
+    ----------
+    name : letters, digits, dots, hyphens and underscores
+    arms : the variants; a list of names for variants that share nothing
+    policy : how they are chosen; Steady() if in doubt
+    budget : how many assignments will be handed out in all; `plan` says how many are needed
+    storage : a URL such as "sqlite:///tests.db" or "postgresql+psycopg://me@host/tests"; by default
+        what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
+    seed : makes all draws reproducible; drawn and stored if it is not given
+    direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share : see
+        `Settings`
+    load_if_exists : an experiment of that name with the same settings is loaded instead
+    start : False leaves it a draft until `Experiment.start`
+    clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
+        default the storage's clock counts, for all processes alike
+    by : who creates it, for the audit log
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> shop = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
+    ... )
+    >>> first = shop.ask("visitor 1")
+    >>> first.name == shop.ask("visitor 1").name, first.probability
+    (True, 0.5)
+    >>> shop.tell(first, 1.0)
+    >>> shop.status().rewarded
+    (0, 1)
+    """
+    options: dict[str, Any] = {
+        "seed": seed,
+        "direction": direction,
+        "reward_range": reward_range,
+        "reward_window": reward_window,
+        "reward_grace": reward_grace,
+        "missing": missing,
+        "sticky": sticky,
+        "control": control,
+        "min_share": min_share,
+    }
+    settings = _settings(arms, policy, budget, **options)
+    if NEVER_MATURE in settings.cautions():
+        warnings.warn(NEVER_MATURE, stacklevel=2)
+    return _create(name, settings, storage, load_if_exists, seed is None, start, clock, by)
+
+
+def _settings(
+    arms: ArmSet | Sequence[str], policy: Policy[Any], budget: int, **options: Any
+) -> Settings:
+    """Settings from what users give; options that are None have their usual value."""
+    given = {key: value for key, value in options.items() if value is not None}
+    if not given.get("min_share", True):  # 0 for all is none at all
+        del given["min_share"]
+    return Settings(
+        arms=ArmSet.one_hot(arms) if isinstance(arms, (list, tuple)) else arms,  # type: ignore[arg-type]  # checked there
+        policy=policy,
+        budget=budget,
+        **{"seed": secrets.randbits(53)} | given,
+    )
+
+
+def _create(
+    name: str,
+    settings: Settings,
+    storage: str | Storage | None,
+    load_if_exists: bool,
+    any_seed: bool,
+    start: bool,
+    clock: Callable[[], float] | None,
+    by: str,
+) -> Experiment:
+    _checked(name)
+    with _opened(storage) as opened:
+        try:
+            record = opened.create(
+                name,
+                "".join(secrets.choice(LETTERS) for _ in range(8)),
+                "running" if start else "draft",
+                settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
+                first_state(settings, servable=True),
+                opened.now() if clock is None else microseconds(clock()),
+                by=by,
+            )
+        except ExperimentExistsError:
+            if not load_if_exists:
+                raise
+            found = Experiment(opened, opened.find(name), settings.policy, clock)
+            _check_same(found, settings, ignore_seed=any_seed)
+            return found
+        return Experiment(opened, record, settings.policy, clock)
+
+
+def load_experiment(
+    name: str,
+    storage: str | Storage | None = None,
+    *,
+    policy: Policy[Any] | None = None,
+    clock: Callable[[], float] | None = None,
+) -> Experiment:
+    """The live test of that name; a policy of your own is given again."""
+    with _opened(storage) as opened:
+        return Experiment(opened, opened.find(name), policy, clock)
+
+
+def import_experiment(
+    path: str | Path,
+    storage: str | Storage | None = None,
+    name: str | None = None,
+    *,
+    policy: Policy[Any] | None = None,
+    clock: Callable[[], float] | None = None,
+    by: str = "",
+) -> Experiment:
+    """Take an exported experiment into a storage, rows and segments and all, or nothing.
+
+    It goes on where it stood; positions of it that were out on lease are released. Its corrections
+    and entries of the audit log come along, marked as imported.
+
+    by : who imports it, for the audit log
+    """
+    snapshot, rows, trace = read_export(path)
+    Settings.from_dict(snapshot.experiment.config, policy)  # refuses a policy that is not there
+    with _opened(storage) as opened:
+        checked = _checked(name or snapshot.experiment.name)
+        record = opened.restore(checked, snapshot, rows, trace, by=by)
+        return Experiment(opened, record, policy, clock)
+
+
+def create_from_description(
+    name: str,
+    description: Mapping[str, Any],
+    storage: str | Storage | None = None,
+    *,
+    load_if_exists: bool = False,
+    start: bool = True,
+    clock: Callable[[], float] | None = None,
+    by: str = "",
+) -> Experiment:
+    """A new live test from plain values, as TOML and JSON have them.
+
+    Keys are those of `create_experiment`. The arms are a list of names or a table with one of the
+    keys one_hot, factorial, bundles or features; the policy is a name or a table with its name
+    and settings.
+    """
+    values = dict(description)
+    if unknown := [key for key in values if key not in DESCRIBED]:
+        raise InvalidInputError(
+            f"an experiment has no setting {unknown[0]!r}; the settings are {', '.join(DESCRIBED)}."
+        )
+    for key, such in (("arms", '["A", "B"]'), ("budget", "10000")):
+        if key not in values:
+            raise InvalidInputError(
+                f"the description has no {key}; add it, such as {key} = {such}."
+            )
+    arms = values.pop("arms")
+    settings = _settings(
+        arms_from_settings(arms) if isinstance(arms, Mapping) else arms,
+        _policy(values.pop("policy", "Steady")),
+        values.pop("budget"),
+        **values,
+    )
+    return _create(
+        name, settings, storage, load_if_exists, values.get("seed") is None, start, clock, by
+    )
+
+
+@dataclass(frozen=True)
+class StorageCheck:
+    """What was found in a whole storage.
+
+    Attributes
+    ----------
+    experiments : how many were computed anew from their logs
+    faults : what is wrong, a line each; empty if all is in order
+    skipped : experiments that were not computed anew, with the reason
+    """
+
+    experiments: int
+    faults: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def check_storage(url: str | None = None) -> StorageCheck:
+    """Look for damage, for rows that belong to nothing, and compute every experiment anew."""
+    found = storage_status(url)
+    if found.state != "current":
+        fault = f"tables: {found.state} ({found.revision}); see: steadyarm storage status"
+        return StorageCheck(0, (fault,))
+    faults, skipped, replayed = list(storage_faults(url)), [], 0
+    try:
+        names = experiment_names(url)
+    except StorageError as error:  # what damage makes unreadable
+        return StorageCheck(0, (*faults, str(error)))
+    with closing(open_storage(url)) as storage:
+        for name in names:
+            try:
+                record = storage.find(name)
+                policy = record.config["policy"]["name"]
+                if policy not in POLICIES:
+                    skipped.append(f"{name}: it runs with {policy!r}, a policy of your own")
+                    continue
+                found_here = Experiment(storage, record).replay().differences
+                faults += [f"{name}: {line}" for line in found_here]
+                replayed += 1
+            except UnknownExperimentError:  # pruned meanwhile
+                continue
+            except StorageError as error:
+                faults.append(f"{name}: {error}")
+            except Exception as error:  # whatever reading a row that makes no sense leads to
+                faults.append(f"{name}: it cannot be computed anew: {_in_words(error)}")
+    return StorageCheck(replayed, tuple(faults), tuple(skipped))
+
+
+def _in_words(error: Exception) -> str:
+    """An error that nobody foresaw, in a line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+@contextmanager
+def _opened(storage: str | Storage | None) -> Iterator[Storage]:
+    """The storage, which stays open if all goes well; one that was opened here is closed if not."""
+    opened = open_storage(storage)
+    try:
+        yield opened
+    except BaseException:
+        if opened is not storage:
+            opened.close()
+        raise
+
+
+def _checked(name: str) -> str:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"the name is {shortened(name)}; expected up to 100 letters, digits, dots, hyphens and "
+            "underscores, the first a letter or digit, such as checkout-button-2."
+        )
+    return name
+
+
+def _policy(given: Any) -> Policy[Any]:
+    settings = dict(given) if isinstance(given, Mapping) else {"name": given}
+    if not isinstance(settings.get("name"), str):
+        raise InvalidInputError(
+            f'policy is {shortened(given)}; expected a name such as "steady", or a table with its '
+            "name and settings."
+        )
+    return policy_from_dict(settings | {"name": policy_named(settings["name"])})
+
+
+def _check_same(found: Experiment, settings: Settings, ignore_seed: bool) -> None:
+    stored, wanted = found.settings.to_dict(), settings.to_dict()
+    stored["arms"], wanted["arms"] = found.settings.arms, settings.arms  # not their coordinates
+    if ignore_seed:
+        wanted["seed"] = stored["seed"]
+    if different := [key for key in stored if stored[key] != wanted[key]]:
+        raise ExperimentExistsError(
+            f"an experiment {found.name!r} is there, but with another {', '.join(different)}; load "
+            "it as it is with load_experiment, or choose another name."
+        )

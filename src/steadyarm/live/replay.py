@@ -1,0 +1,282 @@
+"""Replay: a live experiment computed anew from its log, and compared to the bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.live.decisions import (
+    first_state,
+    is_over,
+    next_segment,
+    observed,
+    progress_of,
+    state_of,
+)
+from steadyarm.live.settings import Settings
+from steadyarm.policies import State
+from steadyarm.segments import Segment
+from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import Correction, as_handed
+from steadyarm.storages.counting import RunningTally, columns_of
+from steadyarm.storages.draws import Draws
+from steadyarm.storages.records import (
+    ExperimentRecord,
+    LogRow,
+    SegmentRecord,
+    Snapshot,
+    Tally,
+    place_of,
+)
+from steadyarm.wording import counted
+
+__all__ = ["Replay", "pages", "replay"]
+
+SHOWN = 20  # differences that are told
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Whether a test's log leads to what is stored.
+
+    Attributes
+    ----------
+    assignments, rewards, segments : how many were computed anew
+    corrections : changes by hand; for what the policy decided before, they are undone
+    differences : what disagrees, in words, the first twenty; empty if all agrees to the bit
+    """
+
+    assignments: int
+    rewards: int
+    segments: int
+    differences: tuple[str, ...]
+    corrections: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every assignment, sum, allocation and estimate is the same to the bit."""
+        return not self.differences
+
+    def __str__(self) -> str:
+        what = (
+            f"{self.assignments:,} assignments, {self.rewards:,} rewards and {self.segments:,} "
+            "segments computed anew"
+        )
+        if self.corrections:
+            what += f", with {counted(self.corrections, 'correction', 'corrections')}"
+        if self.agrees:
+            return f"{what}: all agree to the bit."
+        return "\n  ".join([f"{what}: they do not agree.", *self.differences])
+
+
+def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -> Replay:
+    """Compute every assignment, sum, allocation and estimate from the log.
+
+    The test may go on meanwhile: what comes in after the first look is left out.
+    """
+    before = storage.snapshot(experiment.key, everything=True)
+    entries, lately = _corrections(storage, experiment.key)
+    rows = pages(storage, experiment.key)
+    found = _Differences()
+    sums, handed = _count(rows, before, settings, lately, found)
+    after = storage.snapshot(experiment.key, everything=True)
+    _compare_tallies(before, after, sums, found)
+    if _corrections(storage, experiment.key)[0] == entries:  # else tallies are of another moment
+        _follow(_as_observed(before, handed), settings, found)
+    return Replay(
+        sum(tally.handed_out for tally in sums.values()),
+        sum(tally.told for tally in sums.values()),
+        len(before.segments),
+        tuple(found.told),
+        len(entries),
+    )
+
+
+def _corrections(storage: Storage, key: int) -> tuple[set[int], dict[int, list[Correction]]]:
+    """All changes by hand, and what they did, by number, after the policy had seen a segment."""
+    entries, lately = set[int](), dict[int, list[Correction]]()
+    after = 0, -1
+    while page := storage.corrections(key, after):
+        for each in page:
+            entries.add(each.entry)
+            if each.closed and each.kind != "erase":
+                lately.setdefault(each.number, []).append(each)
+        after = page[-1].entry, page[-1].number
+    return entries, lately
+
+
+def _as_observed(snapshot: Snapshot, handed: dict[int, Tally]) -> Snapshot:
+    """The snapshot with tallies of closed segments as the policy was handed them."""
+    return replace(
+        snapshot,
+        segments=tuple((record, handed.get(record.index, t)) for record, t in snapshot.segments),
+    )
+
+
+def pages(storage: Storage, key: int) -> Iterator[list[LogRow]]:
+    """The whole log, some thousand rows at a time."""
+    after = -1
+    while page := storage.log(key, after):
+        yield page
+        after = page[-1].number
+
+
+class _Differences:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        if len(self.told) < SHOWN:
+            self.told.append(text)
+
+
+def _count(
+    log: Iterable[list[LogRow]],
+    before: Snapshot,
+    settings: Settings,
+    lately: Mapping[int, list[Correction]],
+    found: _Differences,
+) -> tuple[dict[int, Tally], dict[int, Tally]]:
+    """Tallies by segment from the rows; every row's arm and probability is drawn again.
+
+    The second ones are of segments that were corrected after they were closed, as they stood then.
+
+    lately : these corrections, by number
+    """
+    known = {record.index: record for record, _ in before.segments}
+    sums = {index: RunningTally(columns_of(known[index].segment)) for index in known}
+    handed = {
+        index: RunningTally(columns_of(known[index].segment))
+        for index in {place_of(number)[0] for number in lately} & known.keys()
+    }
+    names, draws, units = settings.arms.names, Draws(), set[str]()
+    late = None if settings.missing == "fail" else settings.window
+    for page in log:
+        rows = []
+        for row in page:
+            index, position = place_of(row.number)
+            if index not in known:
+                continue  # of a segment that was opened meanwhile
+            if position >= known[index].rounds:
+                found(
+                    f"segment {index} has {known[index].rounds} positions, but {position} is used"
+                )
+                continue
+            rows.append(row)
+        drawn = draws.places(0, settings.seed, (row.number for row in rows), known.__getitem__)
+        for row, (arm, probability) in zip(rows, drawn, strict=True):
+            there = 0 <= row.arm < len(names)
+            if (row.arm, row.probability) != (arm, probability):
+                shown = names[row.arm] if there else f"variant {row.arm}, which is not there,"
+                found(
+                    f"place {place_of(row.number)} shows {shown} with probability "
+                    f"{row.probability!r}; the draw is {names[arm]} with {probability!r}"
+                )
+            if late is not None and row.rewarded is not None:
+                if row.rewarded - row.created > late:
+                    found(f"the reward of place {place_of(row.number)} came after its window")
+                elif (row.received or row.rewarded) - row.created > late + settings.grace:
+                    found(f"the reward of place {place_of(row.number)} arrived after its grace")
+            if settings.sticky == "unit":
+                if row.unit in units:
+                    found(f"unit {row.unit!r} has two assignments")
+                units.add(row.unit)
+            if not there:
+                continue  # told above, and in no sum
+            index = place_of(row.number)[0]
+            with suppress(InvalidInputError):  # of an arm that is not played: told above
+                sums[index].add(row)
+                if index in handed:
+                    handed[index].add(as_handed(row, lately.get(row.number, ())))
+    return (
+        {index: running.tally() for index, running in sums.items()},
+        {index: running.tally() for index, running in handed.items()},
+    )
+
+
+def _compare_tallies(
+    before: Snapshot, after: Snapshot, sums: dict[int, Tally], found: _Differences
+) -> None:
+    later = {record.index: tally for record, tally in after.segments}
+    for record, tally in before.segments:
+        if tally == later[record.index] and tally != sums[record.index]:
+            found(
+                f"segment {record.index} has stored sums {_short(tally)}, its rows give "
+                f"{_short(sums[record.index])}"
+            )
+        if tally == later[record.index] and tally.handed_out > record.handed:
+            found(f"segment {record.index} has more assignments than its counter says")
+
+
+def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None:
+    """Let the policy decide again: every allocation from what it had observed when it opened."""
+    closed = sorted(
+        ((record, tally) for record, tally in snapshot.segments if record.closed is not None),
+        key=lambda pair: pair[0].closed or 0,
+    )
+    state = state_of(settings, json.loads(json.dumps(first_state(settings))))
+    states: list[State] = [state]
+    for record, tally in closed:
+        states.append(observed(settings, states[-1], record, tally))
+    for record, tally in closed:
+        if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
+            found(f"segment {record.index} was handed to the policy before it was over")
+    if [record.closed for record, _ in closed] != list(range(1, len(closed) + 1)):
+        found("segments were not handed to the policy one by one")
+    previous: SegmentRecord | None = None
+    spare = settings.budget
+    for record, _ in snapshot.segments:
+        if record.policy_version >= len(states):
+            found(f"segment {record.index} was opened from a state that is not there")
+            continue
+        over = previous is None or not record.carried_on
+        try:
+            planned, carried_on = next_segment(
+                settings, states[record.policy_version], None if over else previous, spare
+            )
+        except SteadyArmError as error:
+            found(f"segment {record.index} should not have been opened: {error}")
+        else:
+            if difference := _differ(record, planned, carried_on):
+                found(f"segment {record.index} differs in its {difference}")
+        previous, spare = record, spare - record.rounds
+    rounds = sum(record.rounds for record, _ in closed)
+    stored = snapshot.experiment.policy_state
+    after = state_of(settings, stored), int(stored["rounds"])  # however it was written
+    if (states[-1].to_dict(), rounds) != (after[0].to_dict(), after[1]):
+        found("the policy's state differs from what its segments lead to")
+
+
+def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | None:
+    """In what a stored segment differs from the one that should have been opened, if at all."""
+    stored, rounds = record.segment, int(planned.rounds[0])
+    block = stored.block if stored.order == "blocks" else 1
+    cut = record.superseded and 0 < record.rounds < rounds and record.rounds % block == 0
+    whole = record.rounds == rounds
+    checks: dict[str, Any] = {
+        "arms": _same(stored.arms, planned.arms),
+        "weights": np.array_equal(stored.weights, planned.weights),
+        "order": (stored.order, stored.block) == (planned.order, planned.block),
+        "reference": _same(stored.reference, planned.reference),
+        "rounds": cut or whole,
+        "mark of carrying on": record.carried_on == carried_on,
+    }
+    return next((what for what, good in checks.items() if not good), None)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return bool(np.array_equal(one, other))
+
+
+def _short(tally: Tally) -> str:
+    return (
+        f"({tally.handed_out} assignments, {tally.told} rewards, sum {float(sum(tally.sums)):.17g})"
+    )

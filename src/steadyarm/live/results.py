@@ -1,0 +1,571 @@
+"""Judgement: all that a live test says of itself, wherever its books are kept.
+
+A function of the policy's state and of the segments: it hands nothing out and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError, RewardsPendingError
+from steadyarm.inference import (
+    DriftReport,
+    Evidence,
+    Finding,
+    HealthReport,
+    LoggedSegment,
+    Otherwise,
+    drift_report,
+    health_report,
+    lack_of_fit,
+    late_finding,
+    what_otherwise,
+)
+from steadyarm.live.assignments import Status, moment
+from steadyarm.live.decisions import (
+    as_seen,
+    first_state,
+    is_over,
+    piece_of,
+    progress_of,
+    state_after,
+    state_of,
+)
+from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.settings import Settings
+from steadyarm.live.verdict import (
+    Verdict,
+    arms_judged,
+    check_range,
+    evidence_of,
+    verdict_of,
+)
+from steadyarm.policies import Policy, State
+from steadyarm.segments import Direction, Segment
+from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally
+from steadyarm.validation import check_fraction
+
+__all__ = [
+    "Judgement",
+    "health_of",
+    "judge",
+    "judge_days",
+    "level_of_looks",
+    "rewards_until",
+    "status_of",
+]
+
+# Judgement: all that a live test says of itself, wherever its books are kept.
+
+
+ON_THE_WAY = 0.2  # of the error probability: what looks before the end may spend; the end the rest
+
+EARLY = (
+    "These intervals hold for one look at the end; before the end they hold only if this is the "
+    "only look that is ever taken."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """One look at a live test.
+
+    What is said rests on *mature* visits only: on the first segments, up to the first one of which
+    a visit or a reward may still come. Pending rewards are not like those that are in (a slow
+    variant's purchases come last), so segments are judged whole or not at all, and nothing pending
+    counts as zero. The judged segments are a prefix of the test, which is what intervals that hold
+    at all looks need: they hold after every segment at once, so it does not matter why a look
+    stops at one of them.
+
+    Attributes
+    ----------
+    policy, arms : as the test was started with
+    direction : of the rewards; sums, `least` and `largest` are what the policy maximizes
+    state : the policy's, after the pieces that it has observed
+    pieces : all segments that variants were assigned from, in the order of their index
+    ended : neither visits nor rewards will come any more, so that all pieces are judged
+    spent : the whole budget was assigned, so that the end did not depend on what was seen
+    least, largest : of the rewards; None if not known, or before the first
+    caution : what to mind about the state; empty if nothing
+    excluded : visits that were excluded, which the pieces leave out
+    """
+
+    policy: Policy[Any]
+    arms: ArmSet
+    direction: Direction
+    state: State
+    pieces: tuple[OpenSegment, ...]
+    ended: bool
+    spent: bool = True
+    least: float | None = None
+    largest: float | None = None
+    caution: str = ""
+    excluded: int = 0
+
+    @cached_property
+    def mature(self) -> tuple[OpenSegment, ...]:
+        """The pieces that are judged.
+
+        Policies that leave variants out have no intervals that hold at all looks; of these all
+        pieces count that wait for no reward.
+        """
+        if self.ended:
+            return self.pieces
+        if not self.policy.unbiased:
+            return tuple(piece for piece in self.pieces if not piece.waiting)
+        complete = [piece.observed or piece.complete for piece in self.pieces]
+        return self.pieces[: complete.index(False) if False in complete else None]
+
+    def judged(self) -> list[OpenSegment]:
+        """The pieces that are judged and brought rewards."""
+        return [piece for piece in self.mature if piece.told]
+
+    @property
+    def final(self) -> bool:
+        """Whether this is the one look at the end that was planned."""
+        done = self.policy.waits and self.policy.next_segment(self.state) is None
+        return (self.ended and self.spent) or done
+
+    @property
+    def handed(self) -> int:
+        """Visits assigned so far."""
+        return sum(int(piece.assigned.sum()) for piece in self.pieces)
+
+    def recommend(
+        self,
+        level: float = 0.95,
+        anytime: bool | None = None,
+        reward_range: tuple[float, float] | None = None,
+    ) -> Verdict:
+        """The best variant on mature visits; `Session.recommend` says what is asked."""
+        check_fraction(level, "level")
+        if anytime and not self.policy.unbiased:
+            raise InvalidInputError(
+                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
+                "anytime=False, or a policy such as Steady()."
+            )
+        watched = self.policy.unbiased and not self.final if anytime is None else anytime
+        used = level
+        if anytime is None and self.policy.unbiased:
+            used = level_of_looks(level) if watched else _level_of_end(level)
+        if reward_range is not None and anytime is False:
+            raise InvalidInputError(
+                "reward_range is used by intervals that hold at all looks only; leave it out, or "
+                "leave anytime out."
+            )
+        if reward_range is not None:
+            check_range(reward_range, self.least, self.largest, self.direction)
+        self._check_enough(self.judged())
+        mature = {piece.index for piece in self.mature}
+        visits = sum(int(piece.assigned.sum()) for piece in self.mature)
+        zeros = sum(piece.zeros for piece in self.mature)
+        missing = sum(int(piece.missing.sum()) for piece in self.mature) + zeros
+        verdict = verdict_of(
+            self.policy,
+            self._state_so_far(),
+            self.evidence() if self.policy.unbiased else None,
+            self.direction,
+            used,
+            watched,
+            reward_range if watched else None,
+            as_policy=not missing and all(p.index in mature for p in self.pieces if p.observed),
+        )
+        last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
+        return replace(
+            verdict,
+            level=level,
+            rewards=visits - missing if self.policy.unbiased else verdict.rewards - zeros,
+            missing=missing,
+            judged=visits,
+            waiting=self.handed - visits,
+            pending=sum(piece.waiting for piece in self.pieces if piece.index not in mature),
+            until=None if last is None else datetime.fromtimestamp(last / 1e6, UTC),
+            unhealthy=self.health().unhealthy if self.pieces else "",
+            caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
+        )
+
+    def _check_enough(self, judged: Sequence[OpenSegment]) -> None:
+        """Refuse to judge a test of which nothing is mature."""
+        if judged:
+            return
+        # A policy that ends without a single round recommends all the same.
+        if not self.pieces and self.policy.next_segment(self.state) is None:
+            return
+        if not self.pieces and self.excluded:
+            raise RewardsPendingError(
+                f"all {self.excluded:,} visits so far were excluded, so there is nothing to "
+                "recommend from."
+            )
+        if self.ended:
+            raise RewardsPendingError(
+                "the test has ended without a single reward, so there is nothing to recommend from."
+            )
+        if not any(piece.told for piece in self.pieces):
+            raise RewardsPendingError(
+                "no reward has been reported yet, so there is nothing to recommend from; "
+                "ask() for variants and tell() their rewards first."
+            )
+        first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
+        if not first.waiting:
+            raise RewardsPendingError(
+                f"a verdict needs the first {int(first.segment.rounds[0]):,} visits; "
+                f"{first.handed:,} have been assigned."
+            )
+        begun = sum(piece.handed for piece in self.pieces[: self.pieces.index(first)])
+        which = f"the first {first.handed:,}"
+        if begun:  # nothing came of earlier ones, which were given up
+            which = f"{first.handed:,} from visit {begun + 1:,} on"
+        raise RewardsPendingError(
+            f"no visit can be judged yet: {first.waiting:,} of {which} still "
+            "wait for their rewards. Report them, or say that they will never come: forget() or "
+            "finish() in a session; a live experiment gives them up when its reward_window closes, "
+            "or without one when it is stopped."
+        )
+
+    def evidence(self) -> Evidence:
+        """What intervals and drift reports are computed from: scores piece by piece."""
+        return self._evidence
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        if not self.policy.unbiased:
+            raise InvalidInputError(
+                f"{self.policy.name} leaves variants out, so what it saw says nothing unbiased "
+                "about them; use a policy such as Steady()."
+            )
+        pieces = self.judged()
+        if not pieces:
+            raise RewardsPendingError(
+                "no visit can be judged yet: none of the first ones has all of its rewards."
+            )
+        seen = as_seen(self.policy, self.arms, pieces)
+        # Whether rewards are clicks is told by those that came: filled-in ones are means.
+        sign = 1.0 if self.direction == "maximize" else -1.0
+        clicks = all(
+            p.stats.squares is not None and np.array_equal(sign * p.stats.sums, p.stats.squares)
+            for p in pieces
+        )
+        return evidence_of(self.policy, self.arms, seen, self.direction, binary=clicks)
+
+    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
+        """Estimates in equal shares of the test, and whether they move by more than noise."""
+        return drift_report(self.evidence(), periods, level, self.state.budget, self.ended)
+
+    def otherwise(self, level: float = 0.95) -> Otherwise:
+        """What raw means, an early look or elimination would have concluded."""
+        evidence, pieces = self.evidence(), self.judged()
+        sign = 1.0 if self.direction == "maximize" else -1.0
+        among = evidence.columns
+        if among is None:
+            counts = np.concatenate([piece.stats.counts for piece in pieces])
+            sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
+            return what_otherwise(evidence, counts, sums, level=level)
+        plays, rewards = np.zeros((2, among.size))
+        for piece in pieces:
+            played = piece.segment.arms
+            at = slice(None) if played is None else np.searchsorted(among, played)
+            plays[at] += piece.stats.counts[0]
+            rewards[at] += sign * piece.stats.sums[0]
+        return what_otherwise(evidence, plays, rewards, level=level, among=among)
+
+    def health(self) -> HealthReport:
+        """Whether variants were assigned as planned, and whose rewards are missing.
+
+        Rewards that may still come are not missing yet: those of mature visits are counted.
+        """
+        if not self.pieces and self.excluded:
+            raise RewardsPendingError(f"all {self.excluded:,} visits so far were excluded.")
+        if not self.pieces:
+            raise RewardsPendingError("nothing has been assigned yet; ask() first.")
+        report = health_report(
+            self.arms.names,
+            [_logged(piece) for piece in self.pieces],
+            self._fit(),
+            mature=[_logged(piece) for piece in self.mature],
+        )
+        if self.excluded:
+            report = _with_excluded(report, self.excluded, self.handed + self.excluded)
+        zeros = sum(piece.zeros for piece in self.mature)
+        if not zeros:
+            return report
+        # Successes alone may be reported: then differences in what is missing are looked for.
+        counted = Finding(
+            "missing rewards",
+            "ok",
+            None,
+            f"{zeros:,} of {sum(int(p.assigned.sum()) for p in self.mature):,} rewards did not "
+            "come and count as zero, as declared; lost ones cannot be told from them.",
+        )
+        findings = tuple(counted if f.name == counted.name else f for f in report.findings)
+        return replace(report, findings=findings)
+
+    def _fit(self) -> list[Finding]:
+        """Whether rewards follow the model that arms which share features are judged by."""
+        turned = self.direction == "minimize"
+        pieces = [
+            (piece.segment, piece.stats.negated() if turned else piece.stats)
+            for piece in self.judged()
+        ]
+        fit = lack_of_fit(arms_judged(self.policy, self.arms), pieces) if pieces else None
+        return [] if fit is None else [fit.finding]
+
+    def _state_so_far(self) -> State:
+        """The state with what further mature pieces brought; policies that wait use whole ones."""
+        early = self.policy.waits and self.state.played[0] > 0
+        fresh = [
+            piece for piece in self.judged() if not piece.observed and (piece.complete or not early)
+        ]
+        return state_after(self.policy, self.state, fresh)
+
+
+def level_of_looks(level: float) -> float:
+    """The level of intervals on the way, so that these and the end hold together at `level`."""
+    return 1 - ON_THE_WAY * (1 - level)
+
+
+def _level_of_end(level: float) -> float:
+    """The level of the intervals at the end, so that they and all looks before hold together."""
+    return 1 - (1 - ON_THE_WAY) * (1 - level)
+
+
+def _logged(piece: OpenSegment) -> LoggedSegment:
+    """What was excluded is like lost rows: harmless as long as it does not depend on the arm."""
+    excluded = int(piece.excluded.sum())
+    segment = piece.segment.lasting(int(piece.segment.rounds[0]) + excluded)
+    handed = np.array([piece.handed + excluded])
+    return LoggedSegment(segment, piece.assigned[None], handed, piece.stats.counts)
+
+
+def _with_excluded(report: HealthReport, excluded: int, handed: int) -> HealthReport:
+    """The report with a finding about excluded visits, which are not lost."""
+    found = Finding(
+        "excluded visits",
+        "ok",
+        None,
+        f"{excluded:,} of {handed:,} visits were excluded by hand and count nowhere.",
+        "The corrections say why; excluding is fair only if it does not depend on the variant.",
+    )
+    kept = [f for f in report.findings if f.name != "lost rows"]
+    return replace(report, findings=(kept[0], found, *kept[1:]))
+
+
+# What a live experiment concludes, and where it stands, from what is stored of it.
+
+
+OTHER_WAY = (
+    "Rewards or visits were corrected after {policy} had left variants out; on what is known now "
+    "it would have kept others, of which nothing more was seen. The verdict rests on what was "
+    "known then."
+)
+
+
+def judge(settings: Settings, snapshot: Snapshot, now: int, strict: bool = True) -> Judgement:
+    """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
+    ended, given_up = _standing(settings, snapshot, now)
+    pieces = [
+        _counted(settings, record, tally, given_up[record.index])
+        for record, tally in snapshot.segments
+        if tally.handed_out > tally.left_out
+    ]
+    return _judgement(settings, snapshot, pieces, ended, strict)
+
+
+def _counted(
+    settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
+) -> OpenSegment:
+    """A segment as it is judged: as if what was excluded had never been handed out."""
+    if not tally.left_out:
+        return piece_of(settings, record, tally, given_up)
+    kept = record.segment.lasting(record.rounds - tally.left_out)
+    piece = piece_of(settings, replace(record, segment=kept), tally.counted(), given_up)
+    return replace(piece, excluded=np.array(tally.excluded, dtype=np.int64))
+
+
+def judge_days(
+    settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int, strict: bool = True
+) -> tuple[Judgement, list[int]]:
+    """The same of the mature segments, with a piece for what was assigned of one on one day.
+
+    Also gives the day of each piece, by the piece's index.
+    """
+    whole = judge(settings, snapshot, now, strict)
+    mature = {piece.index for piece in whole.mature}
+    records = {record.index: record for record, _ in snapshot.segments if record.index in mature}
+    parts = sorted(
+        (part for part in days if part.segment in records and part.tally.counted().handed_out),
+        key=lambda part: (part.day, part.segment),
+    )
+    pieces = []
+    for index, part in enumerate(parts):
+        record, handed = records[part.segment], part.tally.handed_out
+        cut = replace(record, index=index, segment=record.segment.lasting(handed))
+        pieces.append(_counted(settings, cut, part.tally, given_up=True))
+    return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
+
+
+def health_of(judgement: Judgement, snapshot: Snapshot, days: Iterable[DaySums]) -> HealthReport:
+    """The health of a live test, with what storages know of rewards that came too late."""
+    report = judgement.health()
+    records = {record.index: record for record, _ in snapshot.segments}
+    pieces = []
+    for part in days:
+        tally = part.tally.counted()
+        if part.segment in records and (handed := tally.handed_out):
+            assigned = np.array([tally.assigned])
+            in_time = assigned - np.minimum(part.late, assigned)
+            segment = records[part.segment].segment.lasting(handed)
+            pieces.append(LoggedSegment(segment, assigned, np.array([handed]), in_time))
+    if not pieces:
+        return report
+    late = late_finding(judgement.arms.names, pieces)
+    return replace(report, findings=(*report.findings, late))
+
+
+def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | None:
+    """Until when a missing reward may still arrive: window and grace; None if none may.
+
+    Without a window nobody knows, and where nothing may be missing no window counts.
+    """
+    patience = settings.patience
+    if patience is None or settings.missing == "fail":
+        return None
+    ends = (
+        tally.last + patience
+        for record, tally in snapshot.segments
+        if record.closed is None and tally.last is not None and tally.waiting
+    )
+    return max((end for end in ends if end >= now), default=None)
+
+
+def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -> Status:
+    """Where the test stands, in numbers."""
+    arms, assigned, rewarded = _counts(settings, snapshot)
+    return Status(
+        name=snapshot.experiment.name,
+        state=snapshot.experiment.state,
+        created=moment(snapshot.experiment.created),
+        budget=settings.budget,
+        assigned=assigned,
+        rewarded=rewarded,
+        segments=len(snapshot.segments),
+        observed=snapshot.experiment.observed,
+        leased=sum(len(lease) for lease in leases),
+        arms=arms,
+        excluded=sum(tally.left_out for _, tally in snapshot.segments),
+    )
+
+
+def _counts(
+    settings: Settings, snapshot: Snapshot
+) -> tuple[tuple[int, ...] | None, tuple[int, ...], tuple[int, ...]]:
+    """Assignments and rewards of all variants, or of those of very many that were handed out."""
+    assigned, rewarded = Counter[int](), Counter[int]()
+    for record, tally in snapshot.segments:
+        for column, count in enumerate(tally.assigned):
+            if count:
+                arm = record.segment.arm_at(column)
+                assigned[arm] += count
+                rewarded[arm] += tally.rewarded[column]
+    large = settings.arms.large
+    arms = tuple(sorted(assigned)) if large else tuple(range(settings.arms.size))
+    counts = tuple(assigned[arm] for arm in arms), tuple(rewarded[arm] for arm in arms)
+    return arms if large else None, *counts
+
+
+def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, dict[int, bool]]:
+    """Whether neither visits nor rewards are to come, and of which segments rewards are given up.
+
+    What is missing of a segment counts as the rule says once the segment is over, or the test has
+    ended. Without a reward window only who stops the test knows that no reward is to come.
+    """
+    over = {
+        record.index: record.closed is not None
+        or is_over(settings, progress_of(record, tally), now)
+        for record, tally in snapshot.segments
+    }
+    stopped = snapshot.experiment.state in ("stopped", "archived")
+    waiting = any(tally.waiting for _, tally in snapshot.segments)
+    ended = stopped or _is_spent(settings, snapshot)
+    if waiting and settings.window is None and settings.missing != "fail":
+        ended = stopped
+    ended = ended and rewards_until(settings, snapshot, now) is None
+    return ended, {index: done or ended for index, done in over.items()}
+
+
+def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
+    """Whether the whole budget was assigned."""
+    return sum(tally.handed_out for _, tally in snapshot.segments) >= settings.budget
+
+
+def _judgement(
+    settings: Settings, snapshot: Snapshot, pieces: list[OpenSegment], ended: bool, strict: bool
+) -> Judgement:
+    if strict and settings.missing == "fail" and ended:
+        _check_complete(pieces)
+    state, caution = _corrected_state(settings, snapshot)
+    return Judgement(
+        settings.policy,
+        settings.arms,
+        settings.direction,
+        state,
+        tuple(pieces),
+        ended,
+        _is_spent(settings, snapshot),
+        caution=caution,
+        excluded=sum(tally.left_out for _, tally in snapshot.segments),
+    )
+
+
+def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str]:
+    """The policy's state as the segments that it observed stand now; and what to mind about it.
+
+    What a test decided on the way rests on what was known then, and its own state stays. Verdicts
+    rest on what is known now. A policy that leaves variants out for good is the exception where
+    it would have gone another way: nothing is known of the variants that it would have kept.
+    """
+    known = state_of(settings, snapshot.experiment.policy_state)
+    changed = {record.index for record, tally in snapshot.segments if tally.left_out}
+    changed |= set(snapshot.corrected)
+    closed = sorted(
+        (pair for pair in snapshot.segments if pair[0].closed is not None),
+        key=lambda pair: pair[0].closed or 0,
+    )
+    if not any(record.index in changed for record, _ in closed):
+        return known, ""
+    states = [state_of(settings, first_state(settings))]
+    for record, tally in closed:
+        piece = [_counted(settings, record, tally, given_up=True)] if tally.counted().told else []
+        states.append(state_after(settings.policy, states[-1], piece))
+    if settings.policy.waits and not all(
+        _would_play(settings, states[record.policy_version], record.segment)
+        for record, _ in snapshot.segments
+        if record.policy_version < len(states)
+    ):
+        return known, OTHER_WAY.format(policy=settings.policy.name)
+    return states[-1], ""
+
+
+def _would_play(settings: Settings, state: State, played: Segment) -> bool:
+    """Whether the policy would play the same variants from that state."""
+    planned = settings.policy.next_segment(state)
+    if planned is None:
+        return False
+    planned = settings.mixed(planned.checked(settings.arms.size)).dense(settings.arms.size)
+    played = played.dense(settings.arms.size)
+    return np.array_equal(planned.weights > 0, played.weights > 0)
+
+
+def _check_complete(pieces: list[OpenSegment]) -> None:
+    if missing := sum(int(piece.missing.sum()) for piece in pieces):
+        raise RewardsPendingError(
+            f"{missing} rewards are missing, and the experiment was created with "
+            'missing="fail"; report them. steadyarm experiment export lists which.'
+        )

@@ -1,0 +1,366 @@
+"""Look: a test at one moment, as people see it; plain values for pages, reports and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.live.assignments import Status
+from steadyarm.live.settings import Settings
+from steadyarm.live.verdict import Verdict
+from steadyarm.storages.records import AuditEntry
+from steadyarm.wording import labels_of
+
+__all__ = [
+    "Course",
+    "Effect",
+    "Effects",
+    "Interaction",
+    "Light",
+    "Look",
+    "Shares",
+    "Standing",
+    "Waiting",
+    "order_of",
+    "standing_of",
+]
+
+# Look: a test at one moment, as people see it; plain values for pages, reports and plots.
+
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Light = Literal["ok", "warn", "fail", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """How estimates went: after each of J pieces, from the whole test up to there.
+
+    Attributes
+    ----------
+    names : of the K variants; of a large set those on a short list
+    times : when each piece ended; None for a test that has no clock
+    rounds : (J,) assignments judged up to there
+    estimates, low, high : (J, K) with intervals that hold at all looks at once; infinite ends
+        where too little is known
+    leaders : (J,) index of the variant with the best estimate
+    plausible : (J, K) whether a variant could not be ruled out as the best
+    level : of the intervals
+    size : number of variants of a large set; 0 if all are here
+    others : (J,) further variants that could not be ruled out; None if they were not counted
+    """
+
+    names: Sequence[str]
+    times: tuple[datetime, ...] | None
+    rounds: Integers
+    estimates: Floats
+    low: Floats
+    high: Floats
+    leaders: Integers
+    plausible: Booleans
+    level: float
+    size: int = 0
+    others: Integers | None = None
+
+    @property
+    def variants(self) -> int:
+        """How many variants there are."""
+        return self.size or len(self.names)
+
+    @property
+    def possible(self) -> Integers:
+        """(J,) how many could not be ruled out, as far as they were counted."""
+        here = self.plausible.sum(axis=1)
+        return np.asarray(here if self.others is None else here + self.others)
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """How variants were handed out in each of J pieces.
+
+    Attributes
+    ----------
+    names : of the K variants; of a large set those handed out most often, and all others as one
+    starts, ends : when the first and the last of each piece was handed out; None without a clock
+    rounds : (J,) handed out in each piece
+    planned : (J, K) shares with which they were drawn
+    given : (J, K) how often each was handed out
+    turns : (J,) whether the policy changed its mind when the piece began
+    rest : of how many variants the last column is the sum; 0 if each has its own
+    """
+
+    names: Sequence[str]
+    starts: tuple[datetime, ...] | None
+    ends: tuple[datetime, ...] | None
+    rounds: Integers
+    planned: Floats
+    given: Integers
+    turns: Booleans
+    rest: int = 0
+
+    @property
+    def single(self) -> int:
+        """How many columns are of one variant."""
+        return len(self.names) - (self.rest > 0)
+
+    @property
+    def variants(self) -> int:
+        """How many variants were handed out, or may have been."""
+        return self.single + self.rest
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one level of a factor does, on average over all others; or one item of bundles.
+
+    Attributes
+    ----------
+    factor, level : their names; of bundles "item" and the item's name
+    mean : reward with this level, or of all bundles with this item
+    difference : from the average over the factor's levels, or from the mean of all bundles without
+        the item
+    low, high : ends of its interval
+    """
+
+    factor: str
+    level: str
+    mean: float
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """Two factors together.
+
+    Attributes
+    ----------
+    means, errors : (levels of the first, levels of the second) mean reward and standard error
+    strength : the largest departure from the sum of both main effects
+    p_value : probability of so much if the factors do not interact
+    """
+
+    first: str
+    second: str
+    means: Floats
+    errors: Floats
+    strength: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """What the parts do that variants are made of: levels of factors, or items of bundles.
+
+    Attributes
+    ----------
+    factors : with their levels; of bundles one called "item"
+    main : one for each level, in this order; of bundles from the best item to the worst
+    pairs : interactions of factors, from the clearest on; none of bundles
+    level : of the intervals, which hold for all of `main` at once
+    kind : "items" for a test of bundles
+    chosen : items of the recommended bundle, if that is known
+    """
+
+    factors: Mapping[str, tuple[str, ...]]
+    main: tuple[Effect, ...]
+    pairs: tuple[Interaction, ...]
+    level: float
+    kind: Literal["factors", "items"] = "factors"
+    chosen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Rewards over the days on which their variants were handed out (UTC).
+
+    Attributes
+    ----------
+    days : D of them
+    assigned, told : (D,) variants handed out on that day, and rewards that came for them
+    late : (D,) rewards that came too late and were refused
+    hours : (D,) mean time from a variant to its reward; nan where none came
+    """
+
+    days: tuple[date, ...]
+    assigned: Integers
+    told: Integers
+    late: Integers
+    hours: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A live test at one moment.
+
+    Attributes
+    ----------
+    name : of the test
+    seen : when it was looked at
+    settings, status : what it was created with, and where it stands
+    started, last : when the first and the last variant was handed out; None before the first
+    expected_end : when the budget will be spent at the present pace; None if that is not known
+    policy_ended : whether the policy has chosen, however much of the budget is left
+    rewards_until : up to when rewards of what was handed out may come; None if none is waited for
+    headline : the verdict in a few plain sentences, without markup
+    announcement : what of it is worth saying aloud when it changes; without numbers of visits
+    verdict : None if there is none yet; `obstacle` then says why, in one sentence
+    course : None if the policy's estimates are not unbiased, or before the first reward
+    shares : None before anything was handed out
+    drift : by day (`by_day`) if the test has lasted for at least two, else by equal shares; None
+        if there is nothing to compare
+    by_day : whether the periods of `drift` are days (UTC), with labels such as 2026-11-15
+    health : None before anything was handed out
+    effects : None if the test is neither factorial nor of bundles
+    waiting : None before anything was handed out
+    shown : (m,) variants of a large set that are shown, in rising order; None for all. What has a
+        row for each variant, such as `names` and the verdict, then has one for each of these
+    planned : (m,) shares with which those shown are handed out now; None if that is not known
+    corrections : entries of the audit log that corrected rewards or visits, oldest first
+    needs_stop : all visits were assigned, rewards are missing and have no window: whoever stops the
+        test says that none will come any more
+    """
+
+    name: str
+    seen: datetime
+    settings: Settings
+    status: Status
+    started: datetime | None
+    last: datetime | None
+    expected_end: datetime | None
+    policy_ended: bool
+    rewards_until: datetime | None
+    headline: str
+    announcement: str
+    verdict: Verdict | None
+    obstacle: str
+    course: Course | None
+    shares: Shares | None
+    drift: DriftReport | None
+    by_day: bool
+    health: HealthReport | None
+    effects: Effects | None
+    waiting: Waiting | None
+    shown: Integers | None = None
+    planned: Floats | None = None
+    needs_stop: bool = False
+    corrections: tuple[AuditEntry, ...] = ()
+
+    @property
+    def light(self) -> Light:
+        """The health in one word."""
+        return "none" if self.health is None else self.health.status
+
+    @property
+    def size(self) -> int:
+        """Number of variants, shown or not."""
+        return self.settings.arms.size
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the variants that are shown."""
+        names = self.settings.arms.names
+        return names if self.shown is None else tuple(names[k] for k in self.shown.tolist())
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Short names of the variants that are shown, for people."""
+        return tuple(self.names) if self.settings.arms.large else labels_of(self.names)
+
+    @property
+    def assigned(self) -> tuple[int, ...]:
+        """How often each of these was handed out."""
+        return _of_those(self.status.assigned, self.status.arms, self.shown)
+
+    @property
+    def rewarded(self) -> tuple[int, ...]:
+        """How many rewards came for each of these."""
+        return _of_those(self.status.rewarded, self.status.arms, self.shown)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will be handed out."""
+        spent = self.status.handed >= self.status.budget
+        return spent or self.policy_ended or self.status.state in ("stopped", "archived")
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has ended, and no reward is waited for: the verdict is final."""
+        return self.ended and self.rewards_until is None and not self.needs_stop
+
+
+def _of_those(
+    counts: tuple[int, ...], arms: tuple[int, ...] | None, shown: Integers | None
+) -> tuple[int, ...]:
+    """Counts of the variants shown, from those of the arms that were handed out."""
+    if shown is None:
+        return counts
+    found = counts if arms is None else dict(zip(arms, counts, strict=True))
+    if isinstance(found, tuple):
+        return tuple(found[k] for k in shown.tolist())
+    return tuple(found.get(k, 0) for k in shown.tolist())
+
+
+# Who comes first, and where each variant stands; the same on pages and in reports.
+
+
+Standing = Literal["best", "leads", "ahead", "open", "maybe", "out", "dropped", "unknown"]
+
+
+def order_of(look: Look) -> list[int]:
+    """Variants from the best to the worst: the recommended one, then by their estimates.
+
+    They are told by their rows: of a large set those that are shown have one. Those without an
+    estimate come last; without a verdict variants stay as they were given.
+    """
+    if look.verdict is None:
+        return list(range(len(look.names)))
+    sign = 1.0 if look.settings.direction == "maximize" else -1.0
+    order = np.argsort(-sign * look.verdict.estimates, kind="stable").tolist()  # nan goes last
+    order.remove(look.verdict.row)  # first even where its estimate is not
+    return [look.verdict.row, *order]
+
+
+def standing_of(look: Look, k: int) -> Standing:
+    """Where a variant stands; a test whose last rewards may still come counts as running.
+
+    best : recommended at the end, with all others that were measured ruled out
+    leads : recommended while the test runs
+    ahead : recommended at the end, but others are not ruled out
+    open, maybe : not ruled out, while the test runs and at its end
+    out : ruled out
+    dropped : the policy stopped measuring it
+    unknown : there is no verdict
+    """
+    verdict = look.verdict
+    if verdict is None:
+        return "unknown"
+    # Reports call variants by their short names.
+    names = look.names if verdict.name == look.names[verdict.row] else look.labels
+    if k == verdict.row:
+        if not look.settled:
+            return "leads"
+        others = {names[j] for j in range(len(names)) if j != k and not _dropped(look, verdict, j)}
+        alone = bool(others) and others.isdisjoint(verdict.plausible) and not verdict.others
+        good = look.light != "fail" and not verdict.caution
+        return "best" if alone and good else "ahead"
+    if _dropped(look, verdict, k):
+        return "dropped"
+    if names[k] not in verdict.plausible:
+        return "out"
+    return "maybe" if look.settled else "open"
+
+
+def _dropped(look: Look, verdict: Verdict, k: int) -> bool:
+    """Whether a variant has no estimate; one that is still handed out merely has no reward yet."""
+    planned = look.planned is not None and bool(look.planned[k] > 0)
+    return bool(np.isnan(verdict.estimates[k])) and not planned

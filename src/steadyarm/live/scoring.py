@@ -1,0 +1,449 @@
+"""How estimates and shares went over a test, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.arms.rows import walsh_of
+from steadyarm.errors import RewardsPendingError
+from steadyarm.inference import DriftReport, drift_report
+from steadyarm.inference.limits import SHORT, moments
+from steadyarm.inference.sequences import confidence_path
+from steadyarm.live.assignments import Status, moment
+from steadyarm.live.decisions import state_of
+from steadyarm.live.effects import effects_of, has_effects
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.headline import Told, announcement, headline
+from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.results import (
+    Judgement,
+    health_of,
+    judge,
+    judge_days,
+    level_of_looks,
+    rewards_until,
+    status_of,
+)
+from steadyarm.live.scorecard import Course, Effects, Look, Shares, Waiting
+from steadyarm.live.settings import Settings
+from steadyarm.live.verdict import Verdict
+from steadyarm.storages.records import DaySums, Snapshot
+from steadyarm.wording import counted
+
+__all__ = [
+    "LEVEL",
+    "course_of",
+    "date_of",
+    "drift_by_day",
+    "expected_end",
+    "look_at",
+    "shares_of",
+    "waiting_of",
+]
+
+# How estimates and shares went over a test, piece by piece.
+
+
+LEVEL = 0.95
+LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants
+WORK = 5e8  # arms times squared parameters up to which all arms are gone through at every look
+TOO_MANY = 2**12  # variants, to tell the share of each
+MOST_SHARES = 40  # of these whose shares are told one by one
+TURN = 0.02  # share of the traffic that has to move before it is a change of mind
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Spans = Mapping[int, tuple[datetime, datetime]]  # first and last assignment, by segment
+
+
+def course_of(
+    judgement: Judgement,
+    budget: int,
+    spans: Spans | None = None,
+    level: float = LEVEL,
+    reward_range: tuple[float, float] | None = None,
+) -> Course:
+    """Estimates at up to 60 moments, with intervals that hold at all of them at once.
+
+    Parameters
+    ----------
+    spans : when segments were handed out, by their index
+    reward_range : beyond which no reward lies, and so no mean
+    """
+    evidence, pieces = judgement.evidence(), judgement.judged()
+    arms = evidence.arms
+    at = moments(len(pieces), LOOKS if arms.size <= MANY else FEWER)
+    quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
+    counts = arms.large and quick
+    used = level_of_looks(level)
+    path = confidence_path(evidence, budget, used, at=at, count_all=counts)
+    times = None
+    if spans is not None:
+        ends = list(accumulate((spans[piece.index][1] for piece in pieces), max))
+        times = tuple(ends[j] for j in at)
+    return Course(
+        names=path[0].arms.names,
+        times=times,
+        rounds=np.array([look.rounds[0] for look in path]),
+        estimates=np.array([look.estimates[0] for look in path]),
+        low=_clipped([look.low[0] for look in path], reward_range),
+        high=_clipped([look.high[0] for look in path], reward_range),
+        leaders=np.array([look.recommended[0] for look in path]),
+        plausible=np.array([look.plausible[0] for look in path]),
+        level=level,
+        size=arms.size if arms.large else 0,
+        others=np.array([look.others for look in path]) if counts else None,
+    )
+
+
+def _clipped(ends: list[Floats], reward_range: tuple[float, float] | None) -> Floats:
+    """Ends of intervals that lie where rewards lie; what is unknown stays infinite."""
+    values = np.array(ends)
+    if reward_range is None:
+        return values
+    return np.where(np.isfinite(values), np.clip(values, *reward_range), values)
+
+
+def shares_of(
+    names: Sequence[str], pieces: Sequence[OpenSegment], spans: Spans | None = None
+) -> Shares:
+    """How variants were handed out, from pieces that were handed out from."""
+    planned, given, rest = _columns(pieces)
+    moved = np.abs(np.diff(planned, axis=0)).sum(axis=1) / 2
+    shown: Sequence[str] = names
+    if rest is not None:
+        planned, given, shown = _most_frequent(names, planned, given, rest)
+    between = None if spans is None else [spans[piece.index] for piece in pieces]
+    return Shares(
+        names=shown,
+        starts=None if between is None else tuple(start for start, _ in between),
+        ends=None if between is None else tuple(end for _, end in between),
+        rounds=np.array([piece.assigned.sum() for piece in pieces]),
+        planned=planned,
+        given=given,
+        turns=np.concatenate([[False], moved > TURN]),
+        rest=0 if rest is None else max(len(rest) - MOST_SHARES, 0),
+    )
+
+
+def _columns(pieces: Sequence[OpenSegment]) -> tuple[Floats, Integers, Integers | None]:
+    """(J, U) planned shares and counts, and which arms of a large set the columns are."""
+    lists = [piece.segment.arms for piece in pieces]
+    played = [arms for arms in lists if arms is not None]
+    if len(played) < len(lists):
+        planned = np.array([piece.segment.weights[0] for piece in pieces])
+        every = np.arange(planned.shape[1], dtype=np.int64) if planned.shape[1] > TOO_MANY else None
+        return planned, np.array([piece.assigned for piece in pieces]), every
+    arms = np.unique(np.concatenate(played))
+    planned = np.zeros((len(pieces), arms.size))
+    given = np.zeros(planned.shape, dtype=np.int64)
+    for j, piece in enumerate(pieces):
+        at = np.searchsorted(arms, played[j])
+        planned[j, at], given[j, at] = piece.segment.weights[0], piece.assigned
+    return planned, given, arms
+
+
+def _most_frequent(
+    names: Sequence[str], planned: Floats, given: Integers, arms: Integers
+) -> tuple[Floats, Integers, tuple[str, ...]]:
+    """The columns of those handed out most often, and one for all others."""
+    order = np.lexsort((-given.sum(axis=0), -planned[-1].round(4)))
+    top, rest = np.sort(order[:MOST_SHARES]), order[MOST_SHARES:]
+    shown = tuple(names[k] for k in arms[top].tolist())
+    if not rest.size:
+        return planned[:, top], given[:, top], shown
+    return (
+        np.column_stack([planned[:, top], planned[:, rest].sum(axis=1)]),
+        np.column_stack([given[:, top], given[:, rest].sum(axis=1)]),
+        (*shown, counted(rest.size, "other variant")),
+    )
+
+
+# A live test day by day, from the sums that storages keep.
+
+
+HOUR = 3_600_000  # milliseconds
+PACE = 7  # days by which the present pace is told
+FEW = 20  # visits in these by which no pace is told
+
+
+def date_of(day: int) -> date:
+    """The date of a day counted from 1970."""
+    return date(1970, 1, 1) + timedelta(days=day)
+
+
+def drift_by_day(judgement: Judgement, days: Sequence[int], level: float) -> DriftReport | None:
+    """The drift report with a period for each day; None if there are fewer than two.
+
+    judgement : of pieces that do not cross midnight
+    days : the day of each piece, by its index
+    """
+    labels = [date_of(days[piece.index]).isoformat() for piece in judgement.judged()]
+    if len(set(labels)) < 2:
+        return None
+    return drift_report(judgement.evidence(), labels, level)
+
+
+def waiting_of(sums: Iterable[DaySums]) -> Waiting:
+    """Rewards by the day of their assignment."""
+    found: dict[int, NDArray[np.int64]] = {}
+    for part in sums:
+        row = found.setdefault(part.day, np.zeros(4, dtype=np.int64))
+        tally = part.tally.counted()
+        row += (tally.handed_out, tally.told, sum(part.late), sum(part.waited))
+    days = sorted(found)
+    assigned, told, late, waited = np.array([found[day] for day in days]).T
+    hours = np.where(told > 0, waited / np.maximum(told, 1) / HOUR, np.nan)
+    return Waiting(tuple(map(date_of, days)), assigned, told, late, hours)
+
+
+def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) -> datetime | None:
+    """When what is left will be handed out at the pace of the last days; None if it stands still.
+
+    Examples
+    --------
+    >>> days = tuple(date(2026, 11, day) for day in (13, 14))
+    >>> none = np.zeros(2, dtype=np.int64)
+    >>> waiting = Waiting(days, np.array([600, 1200]), none, none, np.zeros(2))
+    >>> began, now = datetime(2026, 11, 13, 12, tzinfo=UTC), datetime(2026, 11, 15, tzinfo=UTC)
+    >>> expected_end(waiting, began, now, left=2400).isoformat()
+    '2026-11-17T00:00:00+00:00'
+    """
+    first = now.date() - timedelta(days=PACE)
+    pairs = zip(waiting.days, waiting.assigned, strict=True)
+    recent = sum(int(assigned) for day, assigned in pairs if day >= first)
+    since = max(started, datetime(first.year, first.month, first.day, tzinfo=UTC))
+    if recent < FEW or now <= since:
+        return None
+    try:
+        return now + (now - since) * (left / recent)
+    except OverflowError:
+        return None
+
+
+# Looking at a live test: everything that people see of it, from sums alone.
+
+
+PERIODS = 4  # of tests that last for less than two days
+
+
+def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
+    """The test as it is now; reads sums, never the log.
+
+    Of a large set of variants a short list is shown, as the verdict has it.
+
+    Intervals hold at all looks at once, in large samples; those of a test that was played to its
+    end are those of one look.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> rules = {"reward_window": "1d", "missing": "zero"}  # no click within a day counts as 0
+    >>> test = sa.create_experiment("button", ["A", "B"], sa.Steady(), 500, "memory", **rules)
+    >>> look_at(test).headline
+    'Waiting for the first of 500 visits to 2 variants.'
+    """
+    storage, settings, now = experiment.storage, experiment.settings, experiment.now()
+    snapshot = storage.snapshot(experiment.key, everything=True)
+    days = storage.days(experiment.key)
+    status = status_of(settings, snapshot, storage.leases(experiment.key))
+    whole, spans = judge(settings, snapshot, now, strict=False), _spans(snapshot)
+    started = min((start for start, _ in spans.values()), default=None)
+    waiting = waiting_of(days) if days else None
+    policy_ended = _has_chosen(settings, snapshot)
+    left, end = status.budget - status.handed, None
+    runs = status.state == "running" and left > 0 and not policy_ended
+    if waiting is not None and started is not None and runs:
+        end = expected_end(waiting, started, moment(now), left)
+    judgement, verdict, obstacle = _judged(settings, snapshot, now, level)
+    course = effects = drift = None
+    by_day = False
+    unbiased = settings.policy.unbiased
+    if unbiased and judgement is not None and verdict is not None and judgement.judged():
+        course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
+        _end_with(course, verdict, settings.arms.names)
+        effects = _effects(judgement, level, verdict.arm)
+        # the days may be a moment younger than the segments, so nothing is demanded of them
+        drift = drift_by_day(*judge_days(settings, snapshot, days, now, strict=False), level)
+        by_day = drift is not None
+        drift = _alarmed(drift, judgement, level)
+    health = health_of(whole, snapshot, days) if whole.pieces else None
+    if verdict is not None and health is not None:
+        verdict = replace(verdict, unhealthy=health.unhealthy)
+    open_until = rewards_until(settings, snapshot, now)
+    until = None if open_until is None else moment(open_until)
+    stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in whole.pieces)
+    needs_stop = (
+        (left <= 0 or (stuck and settings.window is None))
+        and until is None
+        and not whole.ended
+        and settings.missing != "fail"
+    )
+    shown = _shown(settings, status, verdict)
+    look = Look(
+        name=experiment.name,
+        seen=moment(now),
+        settings=settings,
+        status=status,
+        started=started,
+        last=max((last for _, last in spans.values()), default=None),
+        expected_end=end,
+        policy_ended=policy_ended,
+        rewards_until=until,
+        headline="",
+        announcement="",
+        verdict=verdict,
+        obstacle=obstacle,
+        course=course,
+        shares=shares_of(settings.arms.names, whole.pieces, spans) if whole.pieces else None,
+        drift=drift,
+        by_day=by_day,
+        health=health,
+        effects=effects,
+        waiting=waiting,
+        shown=shown,
+        planned=_planned(whole, shown) if whole.pieces else None,
+        needs_stop=needs_stop,
+        corrections=tuple(experiment.corrections()),
+    )
+    labels = dict(zip(look.names, look.labels, strict=True))
+    told = Told(
+        labels,
+        status,
+        verdict,
+        obstacle,
+        policy_ended,
+        until,
+        drift,
+        by_day,
+        health,
+        look.size,
+        needs_stop,
+    )
+    return replace(look, headline=headline(told), announcement=announcement(told))
+
+
+def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
+    """Of a large set those on the verdict's short list, else those handed out most often."""
+    if not settings.arms.large:
+        return None
+    if verdict is not None:
+        return verdict.shown
+    arms = range(settings.arms.size) if status.arms is None else status.arms
+    pairs = sorted(zip(status.assigned, arms, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    found = [k for _, k in pairs[:SHORT]] or list(range(SHORT))
+    return np.array(sorted(found), dtype=np.int64)
+
+
+def _planned(whole: Judgement, shown: Integers | None) -> Floats:
+    """Shares with which the variants shown are handed out in the last piece."""
+    segment = whole.pieces[-1].segment
+    if segment.arms is None:
+        return np.asarray(segment.weights[0] if shown is None else segment.weights[0][shown])
+    assert shown is not None
+    place = np.minimum(np.searchsorted(segment.arms, shown), segment.columns - 1)
+    return np.where(segment.arms[place] == shown, segment.weights[0][place], 0.0)
+
+
+def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
+    """When the first and the last of each segment was handed out; of those that were."""
+    return {
+        record.index: (moment(record.opened), moment(tally.last))
+        for record, tally in snapshot.segments
+        if tally.last is not None
+    }
+
+
+def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
+    """Whether a policy of epochs is done, which may be some visits before the budget is spent."""
+    if not settings.policy.waits or not snapshot.segments:
+        return False
+    if any(record.closed is None for record, _ in snapshot.segments):
+        return False
+    state = state_of(settings, snapshot.experiment.policy_state)
+    return settings.policy.next_segment(state) is None
+
+
+def _judged(
+    settings: Settings, snapshot: Snapshot, now: int, level: float
+) -> tuple[Judgement | None, Verdict | None, str]:
+    """The judgement and its verdict, or why there is none."""
+    try:
+        judgement = judge(settings, snapshot, now)
+    except RewardsPendingError as error:
+        return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
+    if not judgement.judged():
+        if not any(tally.told for _, tally in snapshot.segments):
+            return None, None, "no reward has come yet, so nobody leads."
+        return None, None, _too_early(settings, snapshot, judgement)
+    return judgement, _within(judgement.recommend(level), settings), ""
+
+
+def _too_early(settings: Settings, snapshot: Snapshot, judgement: Judgement) -> str:
+    """Why no visit can be judged yet, and from when on some can be."""
+    open_ones = {p.index for p in judgement.pieces if not (p.observed or p.complete)}
+    record, tally = next(
+        (pair for pair in snapshot.segments if pair[0].index in open_ones), snapshot.segments[0]
+    )
+    if not tally.waiting and tally.handed_out < record.rounds:
+        return f"the first verdict comes after {record.rounds:,} visits."
+    waiting = f"{tally.waiting:,} of {tally.handed_out:,} visits"
+    text = f"no visit can be judged yet, since {waiting} at the beginning wait for their rewards"
+    if settings.patience is None or settings.missing == "fail" or tally.last is None:
+        return f"{text}."
+    return (
+        f"{text}; they may come until {moment(tally.last + settings.patience):%A %d %b, %H:%M} UTC."
+    )
+
+
+def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
+    """Let a course end with the verdict: of equal estimates the policy chooses, and intervals of
+    a test that was played to its end are narrower.
+    """
+    rows = np.arange(len(course.names))
+    if verdict.shown is not None:
+        if verdict.name not in course.names:
+            return  # the policy prefers another one of very near ones
+        places = {names[k]: row for row, k in enumerate(verdict.shown.tolist())}
+        rows = np.array([places[name] for name in course.names])
+    course.leaders[-1] = int(np.flatnonzero(rows == verdict.row)[0])
+    if not verdict.anytime:
+        course.low[-1], course.high[-1] = verdict.intervals[rows].T
+        alive = set(verdict.plausible)
+        course.plausible[-1] = [name in alive for name in course.names]
+        if course.others is not None:
+            course.others[-1] = verdict.possible - int(course.plausible[-1].sum())
+
+
+def _within(verdict: Verdict, settings: Settings) -> Verdict:
+    """Means of rewards lie where rewards lie."""
+    if settings.reward_range is None:
+        return verdict
+    limits = verdict.intervals
+    inside = np.where(np.isfinite(limits), np.clip(limits, *settings.reward_range), limits)
+    return replace(verdict, intervals=inside)
+
+
+def _effects(judgement: Judgement, level: float, arm: int) -> Effects | None:
+    if not has_effects(judgement.arms):
+        return None
+    return effects_of(judgement.evidence(), level=level, arm=arm)
+
+
+def _alarmed(by_day: DriftReport | None, judgement: Judgement, level: float) -> DriftReport | None:
+    """The report by day, else by shares; whether anything moves is tested in one way for both."""
+    report = judgement.drift(PERIODS, level)
+    if by_day is None:
+        return report if len(report.periods) > 1 else None
+    return replace(
+        by_day,
+        gap_p_value=report.gap_p_value,
+        level_p_value=report.level_p_value,
+        looks=report.looks,
+    )

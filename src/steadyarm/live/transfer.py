@@ -1,0 +1,459 @@
+"""Records as plain values for JSON, and back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, astuple
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+import numpy as np
+
+from steadyarm.arms import ArmSet
+from steadyarm.arms.names import LazyNames
+from steadyarm.arms.recipes import names_in
+from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
+from steadyarm.estimators import is_one_hot
+from steadyarm.files import csv_cell, csv_text
+from steadyarm.live.assignments import id_of, instant, moment, ticket_in
+from steadyarm.live.replay import pages
+from steadyarm.segments import Order, Segment
+from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import Correction, Trace
+from steadyarm.storages.records import (
+    AuditEntry,
+    ExperimentRecord,
+    ExperimentState,
+    LogRow,
+    SegmentRecord,
+    Snapshot,
+    Tally,
+    check_of,
+    place_of,
+)
+from steadyarm.validation import check_choice, whole_number
+
+__all__ = [
+    "Source",
+    "csv_lines",
+    "description_beside",
+    "export_experiment",
+    "read_export",
+    "record_from",
+    "record_to",
+    "segment_from",
+    "segment_to",
+    "write_parquet",
+]
+
+# Records as plain values for JSON, and back.
+
+
+def record_to(record: ExperimentRecord) -> dict[str, Any]:
+    """An experiment's record without its key, which belongs to its storage."""
+    values = asdict(record)
+    del values["key"]
+    return values
+
+
+def record_from(values: Mapping[str, Any]) -> ExperimentRecord:
+    """The record that `record_to` wrote."""
+    record = ExperimentRecord(key=0, **values)
+    check_choice(record.state, "state", get_args(ExperimentState))
+    for name in ("created", "version", "observed"):
+        whole_number(getattr(record, name), name)
+    return record
+
+
+def segment_to(record: SegmentRecord) -> dict[str, Any]:
+    """A segment with its allocation and reference, floats to the bit."""
+    segment = record.segment
+    some = {} if segment.arms is None else {"arms": segment.arms.tolist()}
+    return some | {
+        "index": record.index,
+        "weights": segment.weights[0].tolist(),
+        "rounds": record.rounds,
+        "order": segment.order,
+        "block": segment.block,
+        "reference": None if segment.reference is None else segment.reference[0].tolist(),
+        "carried_on": record.carried_on,
+        "superseded": record.superseded,
+        "policy_version": record.policy_version,
+        "opened": record.opened,
+        "handed": record.handed,
+        "closed": record.closed,
+        "closed_at": record.closed_at,
+    }
+
+
+def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
+    """The segment that `segment_to` wrote."""
+    rest = dict(values)
+    weights, rounds, order, block, reference = (
+        rest.pop(name) for name in ("weights", "rounds", "order", "block", "reference")
+    )
+    arms = rest.pop("arms", None)
+    check_choice(order, "order", get_args(Order))
+    segment = Segment(
+        np.array([weights], dtype=np.float64),
+        np.array([whole_number(rounds, "rounds", least=1)]),
+        order,
+        whole_number(block, "block", least=1),
+        None if reference is None else np.array([reference], dtype=np.float64),
+        None if arms is None else np.array(arms, dtype=np.int64),
+    )
+    count = len(weights) if arms is None else max(arms, default=0) + 1
+    return SegmentRecord(segment=segment.checked(count), **rest)
+
+
+# Logs of live experiments: out as CSV or Parquet in columns that `analyze` reads, and in again.
+
+
+READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
+GUARDS = ("unit", "arm")  # texts of others; in CSV files they have a guard against formulas
+COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at", "excluded")
+TIMES = ("timestamp", "rewarded_at", "received_at")
+FORMAT = 1
+
+Counts = dict[int, list[int]]  # rows and rewards by segment
+
+LATER = 2**53
+
+
+class Source(Protocol):
+    """What is exported: an experiment."""
+
+    storage: Storage
+    name: str
+    key: int
+    tag: str
+
+    @property
+    def arms(self) -> ArmSet:
+        """Its variants."""
+
+
+def export_experiment(experiment: Source, path: str | Path) -> Path:
+    """Write the log into a .csv or .parquet file, and a description beside it.
+
+    Neither is there before both are complete.
+    """
+    path = Path(path)
+    description = _beside(path)
+    if path.suffix not in (".csv", ".parquet"):
+        raise InvalidInputError(f"{path} ends with {path.suffix!r}; expected .csv or .parquet.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = [at.with_name(f".{at.name}.{os.getpid()}.tmp") for at in (path, description)]
+    snapshot = experiment.storage.snapshot(experiment.key, everything=True)
+    trace = _trace_of(experiment)
+    counts: Counts = {}
+    try:
+        if path.suffix == ".csv":
+            with temporary[0].open("w", encoding="utf-8", newline="") as file:
+                file.writelines(csv_lines(experiment, snapshot, counts))
+        else:
+            write_parquet(experiment, temporary[0], snapshot, counts)
+        if _trace_of(experiment) != trace:
+            raise InvalidInputError(
+                "the experiment was corrected while it was exported; export it again."
+            )
+        described = json.dumps(_described(path, snapshot, counts, trace))
+        temporary[1].write_text(described, encoding="utf-8")
+        os.replace(temporary[0], path)
+        os.replace(temporary[1], description)
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error}") from None
+    finally:
+        for file_left in temporary:
+            file_left.unlink(missing_ok=True)
+    return path
+
+
+def csv_lines(
+    experiment: Source, until: Snapshot | None = None, counts: Counts | None = None
+) -> Iterator[str]:
+    """The log as the text of a CSV file, some thousand lines at a time.
+
+    until : leave out what was handed out after this
+    counts : filled with how many rows and rewards there are, by segment
+    """
+    columns = _columns(experiment)
+    yield ",".join(columns) + "\r\n"
+    for rows in _tables(experiment, until, counts):
+        for name in GUARDS:
+            rows[name] = [csv_cell(text) for text in rows[name]]
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(zip(*rows.values(), strict=True))
+        yield text.getvalue()
+
+
+def write_parquet(
+    experiment: Source,
+    path: Path,
+    until: Snapshot | None = None,
+    counts: Counts | None = None,
+) -> None:
+    """The log as a Parquet file."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Parquet needs {error.name}; install it with: pip install 'steadyarm[analyze]'"
+        ) from None
+    kinds: dict[str, Any] = {
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "probability": pa.float64(),
+        "reward": pa.float64(),
+        "rewarded_at": pa.timestamp("us", tz="UTC"),
+        "received_at": pa.timestamp("us", tz="UTC"),
+    } | dict.fromkeys(("segment", "block", "position", "policy_version", "excluded"), pa.int64())
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
+    with parquet.ParquetWriter(path, schema) as writer:
+        for rows in _tables(experiment, until, counts):
+            times = {name: list(map(_moment, rows[name])) for name in TIMES}
+            writer.write_table(pa.table(rows | times, schema=schema))
+
+
+def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]], Trace]:
+    """What `export_experiment` wrote: the experiment with its segments, the rows in pages, and
+    what was corrected.
+    """
+    path = Path(path)
+    snapshot, counts, trace = _read_description(_beside(path))
+    return snapshot, _checked(path, _read(path, snapshot), counts), trace
+
+
+def _trace_of(experiment: Source) -> Trace:
+    """All entries of the audit log about an experiment, and what they corrected."""
+    storage, entries, corrections = experiment.storage, list[AuditEntry](), list[Correction]()
+    while more := storage.audit(entries[-1].id if entries else 0, experiment=experiment.name):
+        entries += more
+    last = 0, -1
+    while page := storage.corrections(experiment.key, last):
+        corrections += page
+        last = page[-1].entry, page[-1].number
+    return Trace(tuple(entries), tuple(corrections))
+
+
+def description_beside(path: str | Path) -> Snapshot | None:
+    """The experiment and its segments, if the file is an export with its description beside it."""
+    description = _beside(Path(path))
+    return _read_description(description)[0] if description.is_file() else None
+
+
+def _columns(experiment: Source) -> list[str]:
+    """Arms that share features need every row's whole allocation.
+
+    Of very many arms it would be longer than all the rest; the description has it.
+    """
+    arms = experiment.arms
+    shared = not arms.large and not is_one_hot(arms.coordinates)
+    return [*COLUMNS, "probabilities"] if shared else list(COLUMNS)
+
+
+def _tables(
+    experiment: Source, until: Snapshot | None, counts: Counts | None
+) -> Iterator[dict[str, list[Any]]]:
+    """The log as columns, page by page."""
+    columns, names = _columns(experiment), experiment.arms.names
+    ends = None if until is None else {s.index: s.handed for s, _ in until.segments}
+    segments: dict[int, dict[str, Any]] = {}
+    for page in pages(experiment.storage, experiment.key):
+        if ends is not None:
+            page = [row for row in page if _is_before(row, ends)]
+        places = [place_of(row.number) for row in page]
+        if counts is not None:
+            _count(page, counts)
+        unknown = {index for index, _ in places} - segments.keys()
+        for index, record in experiment.storage.segments(experiment.key, unknown).items():
+            segment = record.segment
+            segments[index] = {
+                "block": segment.block if segment.order == "blocks" else 1,
+                "policy_version": record.policy_version,
+                "probabilities": _allocation(segment, experiment.arms.size, columns),
+            }
+        values: dict[str, list[Any]] = {
+            "timestamp": [moment(row.created).isoformat() for row in page],
+            "unit": [row.unit for row in page],
+            "arm": [names[row.arm] for row in page],
+            "probability": [row.probability for row in page],
+            "reward": [row.reward for row in page],
+            "segment": [index for index, _ in places],
+            "position": [position for _, position in places],
+            "id": [id_of(experiment.tag, row.number, row.unit) for row in page],
+            "rewarded_at": [_iso(row.rewarded) for row in page],
+            "received_at": [_iso(row.received or row.rewarded) for row in page],
+            "excluded": [row.excluded for row in page],
+        }
+        for name in ("block", "policy_version", "probabilities"):
+            values[name] = [segments[index][name] for index, _ in places]
+        yield {name: values[name] for name in columns}
+
+
+def _allocation(segment: Segment, arms: int, columns: list[str]) -> str:
+    """The probabilities of all arms, as `analyze` reads them, if they are wanted."""
+    if "probabilities" not in columns:
+        return ""
+    weights = segment.weights[0]
+    if segment.arms is not None:
+        weights = np.zeros(arms)
+        weights[segment.arms] = segment.weights[0]
+    return json.dumps(weights.tolist())
+
+
+def _count(page: Iterable[LogRow], counts: Counts) -> None:
+    for row in page:
+        found = counts.setdefault(place_of(row.number)[0], [0, 0])
+        found[0] += 1
+        found[1] += row.reward is not None
+
+
+def _is_before(row: LogRow, ends: Mapping[int, int]) -> bool:
+    index, position = place_of(row.number)
+    return position < ends.get(index, 0)
+
+
+def _iso(when: int | None) -> str | None:
+    return None if when is None else moment(when).isoformat()
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".experiment.json")
+
+
+def _described(path: Path, snapshot: Snapshot, counts: Counts, trace: Trace) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "log": path.name,
+        "rows": {str(index): found for index, found in counts.items()},
+        "experiment": record_to(snapshot.experiment),
+        "segments": [segment_to(record) for record, _ in snapshot.segments],
+        "audit": [asdict(entry) for entry in trace.entries],
+        "corrections": [list(astuple(each)) for each in trace.corrections],
+    }
+
+
+def _read_description(path: Path) -> tuple[Snapshot, Counts, Trace]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"{path} cannot be read: {error}. An export has this file beside its rows; the "
+            "experiment's settings and segments are in it."
+        ) from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InvalidInputError(
+            f"{path} is not the description of an exported experiment; expected the file that "
+            "export wrote beside the rows."
+        )
+    try:
+        experiment = record_from(data["experiment"])
+        segments = [segment_from(entry) for entry in data["segments"]]
+        counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
+        trace = Trace(  # older exports have none
+            tuple(AuditEntry(**entry) for entry in data.get("audit", ())),
+            tuple(Correction(*each) for each in data.get("corrections", ())),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{path} is incomplete or damaged: {error!r}; export the experiment again."
+        ) from None
+    none = tuple((record, Tally.empty(record.segment.columns)) for record in segments)
+    return Snapshot(experiment, none), counts, trace
+
+
+def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterator[list[LogRow]]:
+    """The rows, if they are those that were exported: each once, in order, none missing."""
+    found: Counts = {}
+    last = -1
+    for page in log:
+        for row in page:
+            if row.number <= last:
+                raise InvalidInputError(
+                    f"{path} has rows twice or out of order, around place {place_of(row.number)}; "
+                    "nothing was imported."
+                )
+            last = row.number
+        _count(page, found)
+        yield page
+    if found != counts:
+        rows, wanted = (sum(n for n, _ in each.values()) for each in (found, counts))
+        raise InvalidInputError(
+            f"{path} has {rows:,} rows, but its description is of {wanted:,}, or of other rewards; "
+            "it was cut short or changed, or they do not belong together. Nothing was imported."
+        )
+
+
+def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
+    arm_of = cache(_finder(snapshot.experiment.config["arms"]))
+    tag = snapshot.experiment.tag
+    batch: list[LogRow] = []
+    for line, row in enumerate(_rows(path), start=2):
+        try:
+            ticket = ticket_in(row["id"], tag)
+            if ticket is None or ticket[1] != check_of(row["unit"] or ""):
+                raise ValueError(f"{row['id']!r} is no id of this experiment and unit")
+            told = row["reward"] not in (None, "")
+            rewarded = _time(row["rewarded_at"]) if told else None
+            received = _time(row["received_at"]) if told and row.get("received_at") else rewarded
+            batch.append(
+                LogRow(
+                    ticket[0],
+                    row["unit"] or "",
+                    arm_of(row["arm"]),
+                    float(row["probability"]),
+                    _time(row["timestamp"]),
+                    float(row["reward"]) if told else None,
+                    rewarded,
+                    None if received == rewarded else received,
+                    int(row["excluded"]) if row.get("excluded") not in (None, "") else None,
+                )
+            )
+        except SteadyArmError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"{path}, row {line}: {error}; nothing was imported.") from None
+        if len(batch) >= 10_000:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _finder(arms: Mapping[str, Any]) -> Callable[[str], int]:
+    """How the arm of a name is found; LookupError or ValueError if there is none."""
+    names = names_in(arms)
+    if isinstance(names, LazyNames):
+        return names.index
+    return {name: k for k, name in enumerate(names)}.__getitem__
+
+
+def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path) as file:
+            for group in file.iter_batches():
+                yield from group.to_pylist()
+        return
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                guarded = {name: csv_text(row[name]) for name in GUARDS if row.get(name)}
+                yield row | guarded
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read: {error}") from None
+
+
+def _time(value: Any) -> int:
+    return instant(value if isinstance(value, datetime) else datetime.fromisoformat(value), LATER)

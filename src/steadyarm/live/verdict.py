@@ -1,0 +1,442 @@
+"""Verdict: what a live test concludes so far, how surely, and on which assumption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_budget
+from steadyarm.inference.limits import SHORT
+from steadyarm.policies import Policy, State
+from steadyarm.policies.ips import IPSPolicy
+from steadyarm.policies.thompson import ThompsonPolicy
+from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.validation import checked_range
+from steadyarm.wording import counted, listed, strung
+
+__all__ = [
+    "OfVariant",
+    "Verdict",
+    "arms_judged",
+    "check_range",
+    "evidence_of",
+    "verdict_of",
+]
+
+Floats = NDArray[np.float64]
+
+NAMED = 5  # variants not ruled out that are named
+MANY = 100  # variants not ruled out from which on they are counted, not named
+STILL = "Nothing drifts; normal in large samples."
+EPOCHS = f"{STILL} Variants that were dropped are not measured."
+NO_ERRORS = "none, since the policy gives no standard errors"
+FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignored."
+
+
+@dataclass(frozen=True)
+class OfVariant:
+    """What a verdict says of one variant.
+
+    Attributes
+    ----------
+    arm, name : the variant
+    estimate, standard_error : of its time-averaged reward
+    interval : (low, high); those of all variants hold at once
+    gap : by how much the recommended variant is better
+    gap_interval : (low, high); those of all gaps hold at once
+    plausible : whether it cannot be ruled out as the best
+    """
+
+    arm: int
+    name: str
+    estimate: float
+    standard_error: float
+    interval: tuple[float, float]
+    gap: float
+    gap_interval: tuple[float, float]
+    plausible: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What a test concludes so far.
+
+    Of a large set the numbers of a short list are there: the best, and who led on the way. They
+    hold over the whole set all the same.
+
+    Attributes
+    ----------
+    arm, name : the recommended variant
+    estimates : (K,) estimated time-averaged reward of every variant; nan for those that a policy
+        of epochs (Peace, OD-LinBAI, Sequential-Halving) dropped and did not measure again
+    standard_errors : (K,) of the estimates; infinite or nan where too little is known
+    intervals : (K, 2) that hold for all variants at once with probability `level`
+    gaps : (K,) by how much the recommended variant is better than each
+    gap_intervals : (K, 2) that hold for all gaps at once with probability `level`
+    plausible : names of the variants that cannot be ruled out as the best at that level
+    level : that probability
+    anytime : whether intervals hold at all looks at once, or at one look at the end
+    method, assumption : how intervals were found, and what must be true for them, in one line
+    rewards : number of rewards that the verdict rests on. Policies of epochs use an epoch's rewards
+        when all of them are in, and estimate from the last epoch alone.
+    missing : judged visits whose reward never came; they count as declared
+    judged : visits that the verdict rests on: the first ones, up to the first whose rewards may
+        still come
+    waiting : newer visits that are not judged yet
+    pending : of these, how many rewards may still come
+    until : when the last judged visit was assigned; None for a test that has no clock
+    unhealthy : why nothing must be decided from this test yet, in one or two sentences; empty if
+        no health check fails
+    caution : what to keep in mind about the intervals; empty if there is nothing
+    shown : (K,) the variants on the short list, in rising order; None if arrays are of all
+    others : variants that are not on it and cannot be ruled out either
+    size : number of variants of the whole set; 0 if arrays are of all
+    names : (K,) of the variants that arrays are of
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=200, seed=1)
+    >>> for _ in range(200):
+    ...     shown = session.ask()
+    ...     session.tell(shown, (0.6 if shown.name == "A" else 0.2) + 0.1 * (shown.number % 7))
+    >>> verdict = session.recommend()
+    >>> print(verdict)
+    A: 0.902 (0.8519 to 0.952) after 200 rewards. All others are ruled out at 95%.
+    >>> round(verdict.of("B").estimate, 3), round(verdict.of("B").gap, 3)
+    (0.492, 0.41)
+    """
+
+    arm: int
+    name: str
+    estimates: Floats
+    standard_errors: Floats
+    intervals: Floats
+    gaps: Floats
+    gap_intervals: Floats
+    plausible: tuple[str, ...]
+    level: float
+    anytime: bool
+    method: str
+    assumption: str
+    rewards: int
+    missing: int = 0
+    judged: int = 0
+    waiting: int = 0
+    pending: int = 0
+    until: datetime | None = None
+    unhealthy: str = ""
+    caution: str = ""
+    shown: NDArray[np.int64] | None = None
+    others: int = 0
+    size: int = 0
+    names: Sequence[str] = field(repr=False, kw_only=True)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the recommended variant is the declared winner: healthy, and no caution.
+
+        In at most one minus `level` of all tests a variant is declared the winner that is not
+        the best of all, equal ones included: docs/inference.md proves it.
+        """
+        alone = self.plausible == (self.name,) and not self.others
+        return alone and not self.unhealthy and not self.caution
+
+    @property
+    def row(self) -> int:
+        """Where the recommended variant is in the arrays."""
+        return self.arm if self.shown is None else int(np.searchsorted(self.shown, self.arm))
+
+    @property
+    def variants(self) -> int:
+        """How many variants there are."""
+        return self.size or len(self.estimates)
+
+    @property
+    def possible(self) -> int:
+        """How many variants cannot be ruled out as the best, the recommended one among them."""
+        return len(self.plausible) + self.others
+
+    def of(self, variant: str | int | np.integer[Any]) -> OfVariant:
+        """What is said of one variant, by its name or by its index among all variants.
+
+        Of a large set those on the short list can be asked for.
+
+        Returns
+        -------
+        `arm` and `name`; `estimate` with its `standard_error` and `interval`; by which `gap` the
+        recommended variant is better, with its `gap_interval`; whether it is `plausible` as best
+        """
+        row = self._row_of(variant)
+        (low, high), (gap_low, gap_high) = self.intervals[row], self.gap_intervals[row]
+        name = self.names[row]
+        return OfVariant(
+            arm=row if self.shown is None else int(self.shown[row]),
+            name=name,
+            estimate=float(self.estimates[row]),
+            standard_error=float(self.standard_errors[row]),
+            interval=(float(low), float(high)),
+            gap=float(self.gaps[row]),
+            gap_interval=(float(gap_low), float(gap_high)),
+            plausible=name in self.plausible,
+        )
+
+    def _row_of(self, variant: str | int | np.integer[Any]) -> int:
+        """Where a variant is in the arrays."""
+        if isinstance(variant, str):
+            if variant in self.names:
+                return self.names.index(variant)
+        elif not isinstance(variant, bool) and isinstance(variant, (int, np.integer)):
+            shown = range(len(self.estimates)) if self.shown is None else self.shown.tolist()
+            if int(variant) in shown:
+                return shown.index(int(variant))
+        among = (
+            f"{len(self.estimates)} variants: {listed(self.names)}"
+            if self.shown is None
+            else f"the {len(self.estimates)} on the short list of {self.variants:,} variants, such "
+            f"as {self.name!r}; `shown` has their indices"
+        )
+        raise InvalidInputError(
+            f"the variant is {variant!r}; expected the name or the index of one of {among}."
+        )
+
+    def __str__(self) -> str:
+        k, (low, high) = self.row, self.intervals[self.row]
+        known = np.isfinite(high - low)
+        reach = f"{low:.4g} to {high:.4g}" if known else "too few rewards for an interval"
+        if self.method == NO_ERRORS:
+            reach = NO_ERRORS.replace("none", "no interval")
+        value = f"{self.estimates[k]:.4g} ({reach})"
+        count = f"{self.rewards} reward{'s' * (self.rewards != 1)}"
+        if self.missing:
+            count += f", {self.missing} missing"
+        others = [name for name in self.plausible if name != self.name]
+        rest = (
+            f"All others are ruled out at {self.level:.0%}."
+            if not others
+            else f"Not ruled out at {self.level:.0%}: {strung(others, NAMED)}."
+        )
+        if self.others or len(others) > MANY:
+            rest = (
+                f"{self.possible:,} of {self.variants:,} variants cannot be ruled out at "
+                f"{self.level:.0%}."
+            )
+        return " ".join(
+            filter(
+                None,
+                (
+                    self.unhealthy,
+                    f"{self.name}: {value} after {count}.",
+                    rest,
+                    self.reach,
+                    self.caution,
+                ),
+            )
+        )
+
+    @property
+    def reach(self) -> str:
+        """Up to which visit the verdict reaches, if newer ones still wait for rewards."""
+        if not self.waiting:
+            return ""
+        upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
+        newer = counted(self.waiting, "newer one is", "newer ones are")
+        wait = f", and {self.pending:,} of them still wait for rewards" if self.pending else ""
+        return f"Judged: the first {self.judged:,} visits{upto}; {newer} not judged yet{wait}."
+
+
+def check_range(
+    reward_range: tuple[float, float],
+    least: float | None,
+    largest: float | None,
+    direction: Direction,
+) -> None:
+    """Refuse a range that rewards lie outside of; least and largest as the policy saw them."""
+    low, high = checked_range(reward_range)
+    if least is None or largest is None:
+        return
+    sign = 1.0 if direction == "maximize" else -1.0
+    seen = sorted((sign * least, sign * largest))
+    if seen[0] < low or seen[1] > high:
+        raise InvalidInputError(
+            f"reward_range is ({low:g}, {high:g}), but rewards from {seen[0]:g} to {seen[1]:g} "
+            "were told; give the range of what can occur."
+        )
+
+
+def evidence_of(
+    policy: Policy[Any],
+    arms: ArmSet,
+    segments: Iterable[tuple[Segment, SegmentStats]],
+    direction: Direction,
+    binary: bool | None = None,
+) -> Evidence:
+    """The evidence of segments as the policy saw them, in units of the rewards.
+
+    binary : whether all rewards are 0 or 1; by default as the sums tell
+    """
+    view = arms_judged(policy, arms)
+    if direction == "minimize":
+        segments = [(_turned(segment), stats.negated()) for segment, stats in segments]
+    return Evidence.from_segments(view, segments, direction, binary)
+
+
+def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
+    """The arms with the features that estimates use; of a policy that ignores features none."""
+    among = np.arange(2) if arms.large else None
+    if isinstance(policy, IPSPolicy) and not np.array_equal(
+        policy.features(arms, among), arms.coordinates_of(among)
+    ):
+        return ArmSet.one_hot(arms.names)
+    return arms
+
+
+def verdict_of(
+    policy: Policy[Any],
+    state: State,
+    evidence: Evidence | None,
+    direction: Direction,
+    level: float,
+    anytime: bool = False,
+    reward_range: tuple[float, float] | None = None,
+    *,
+    as_policy: bool = True,
+) -> Verdict:
+    """What the policy recommends, with the intervals that the evidence allows.
+
+    Without evidence (policies whose allocations leave arms out) intervals are the policy's own,
+    and assume that nothing drifts; they are infinite if the policy gives no standard errors.
+
+    as_policy : whether evidence and state rest on the same rewards, so that the policy chooses
+        among equal estimates; else the evidence's best estimate is recommended
+    """
+    found = policy.recommend(state)
+    sign = 1.0 if direction == "maximize" else -1.0
+    arm, estimates = int(found.arm[0]), sign * found.estimates[0]
+    if evidence is None:
+        known = found.standard_errors
+        errors = np.full_like(estimates, np.nan) if known is None else known[0]
+        verdict = _by_policy(policy, state.arms, arm, estimates, errors, sign, level)
+        if known is None:
+            assumption = f"{policy.name} gives no standard errors, so no variant can be ruled out."
+            verdict = replace(verdict, method=NO_ERRORS, assumption=assumption)
+        if state.arms.large:
+            verdict = _shortened(verdict, state.arms, sign)
+        return replace(verdict, rewards=int(state.played[0]))
+    recommended = found.arm[:1] if as_policy else None
+    intervals = (
+        confidence_sequence(evidence, state.budget, level, reward_range, recommended)
+        if anytime
+        else fixed_budget(evidence, level, recommended)
+    )
+    chosen = int(intervals.recommended[0])
+    arm = chosen if intervals.shown is None else int(intervals.shown[chosen])
+    return _of_intervals(state.arms, arm, intervals, anytime)
+
+
+def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Verdict:
+    return Verdict(
+        arm=arm,
+        name=arms.names[arm],
+        estimates=found.estimates[0],
+        standard_errors=found.standard_errors[0],
+        intervals=np.column_stack([found.low[0], found.high[0]]),
+        gaps=found.gaps[0],
+        gap_intervals=np.column_stack([found.gap_low[0], found.gap_high[0]]),
+        plausible=found.plausible_names(),
+        level=found.level,
+        anytime=anytime,
+        method=found.method,
+        assumption=found.assumption,
+        rewards=int(found.rounds[0]),
+        shown=found.shown,
+        others=found.others,
+        size=0 if found.shown is None else arms.size,
+        names=found.arms.names,
+    )
+
+
+def _texts(policy: Policy[Any]) -> tuple[str, str]:
+    """Method and assumption of policies with intervals of their own."""
+    if isinstance(policy, ThompsonPolicy):
+        return "posterior of all rewards", FOLLOWING
+    if policy.waits:
+        return "least squares of the last epoch", EPOCHS
+    return "least squares of all rewards", STILL
+
+
+def _by_policy(
+    policy: Policy[Any],
+    arms: ArmSet,
+    arm: int,
+    estimates: Floats,
+    errors: Floats,
+    sign: float,
+    level: float,
+) -> Verdict:
+    # Bonferroni over the arms; an unknown error leaves the whole line.
+    known = np.nan_to_num(errors, nan=np.inf)
+    reach = scipy.stats.norm.isf((1 - level) / (2 * arms.size)) * known
+    centre = np.nan_to_num(estimates)
+    gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
+    middle = np.nan_to_num(gaps)
+    # Errors of two arms of one fit may be correlated either way: they add up at worst.
+    gap_reach = scipy.stats.norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (
+        known[arm] + known
+    )
+    gap_reach[arm] = 0.0
+    method, assumption = _texts(policy)
+    return Verdict(
+        arm=arm,
+        name=arms.names[arm],
+        estimates=estimates,
+        standard_errors=errors,
+        intervals=np.column_stack([centre - reach, centre + reach]),
+        gaps=gaps,
+        gap_intervals=np.column_stack([middle - gap_reach, middle + gap_reach]),
+        plausible=_names_of(arms, middle - gap_reach <= 0),
+        level=level,
+        anytime=False,
+        method=method,
+        assumption=assumption,
+        rewards=0,
+        names=arms.names,
+    )
+
+
+def _names_of(arms: ArmSet, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Names of those chosen; of a large set later, for those that are shown."""
+    return () if arms.large else tuple(arms.names[k] for k in np.flatnonzero(chosen).tolist())
+
+
+def _shortened(verdict: Verdict, arms: ArmSet, sign: float) -> Verdict:
+    """The verdict on the best of a large set."""
+    known = np.nan_to_num(-sign * verdict.estimates, nan=np.inf)
+    shown = np.union1d(np.argpartition(known, SHORT - 1)[:SHORT], [verdict.arm]).astype(np.int64)
+    plausible = verdict.gap_intervals[:, 0] <= 0
+    return replace(
+        verdict,
+        estimates=verdict.estimates[shown],
+        standard_errors=verdict.standard_errors[shown],
+        intervals=verdict.intervals[shown],
+        gaps=verdict.gaps[shown],
+        gap_intervals=verdict.gap_intervals[shown],
+        plausible=tuple(arms.names[k] for k in shown[plausible[shown]].tolist()),
+        shown=shown,
+        others=int(plausible.sum()) - int(plausible[shown].sum()),
+        size=arms.size,
+        names=tuple(arms.names[k] for k in shown.tolist()),
+    )
+
+
+def _turned(segment: Segment) -> Segment:
+    m = segment.reference
+    return segment if m is None else replace(segment, reference=-m)

@@ -1,0 +1,38 @@
+"""The paper's experiments as specifications, their data and their drawing."""
+
+from steadyarm.paper.flights import Flights, flights_world, load_flights
+from steadyarm.paper.published import published_counts
+from steadyarm.paper.run import CellResult, Journal, run_cells
+from steadyarm.paper.specification import FIGURES, PAPER_POLICIES, Cell, Figure, figure_named
+from steadyarm.paper.yahoo import (
+    YahooInstance,
+    YahooTruth,
+    load_yahoo_instance,
+    write_yahoo_log,
+    yahoo_instance,
+    yahoo_world,
+)
+from steadyarm.paper.yahoo_log import YahooDay, read_yahoo
+
+__all__ = [
+    "FIGURES",
+    "PAPER_POLICIES",
+    "Cell",
+    "CellResult",
+    "Figure",
+    "Flights",
+    "Journal",
+    "YahooDay",
+    "YahooInstance",
+    "YahooTruth",
+    "figure_named",
+    "flights_world",
+    "load_flights",
+    "load_yahoo_instance",
+    "published_counts",
+    "read_yahoo",
+    "run_cells",
+    "write_yahoo_log",
+    "yahoo_instance",
+    "yahoo_world",
+]

@@ -1,0 +1,277 @@
+"""Figure: an experiment as a specification, and Cell: one point of it, the unit of work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Protocol
+
+from steadyarm import __version__
+from steadyarm.environments import (
+    Environment,
+    RewardSource,
+    malicious_switch,
+    published_multivariate,
+    soare_oscillating,
+    soare_stationary,
+)
+from steadyarm.errors import InvalidInputError
+from steadyarm.paper.flights import flights_world
+from steadyarm.paper.yahoo import load_yahoo_instance, yahoo_world
+from steadyarm.policies import GBAI, P1RAGE, POLICIES, Policy, Steady, policy_named
+from steadyarm.simulation import CHUNK
+
+__all__ = [
+    "BEYOND_PAPER",
+    "FIGURES",
+    "PAPER_POLICIES",
+    "VARIANTS",
+    "YAHOO_FILE",
+    "Cell",
+    "Figure",
+    "FigureWorld",
+    "Value",
+    "entrant_named",
+    "figure_named",
+]
+
+# Figure: an experiment as a specification, and Cell: one point of it, the unit of work.
+
+
+Value = float | int | None
+RESULTS_VERSION = 1  # raised by hand when the same settings give other results
+PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
+# What separates the gain of balanced blocks from that of adaptation, in `beyond_paper`.
+VARIANTS: dict[str, Policy[Any]] = {
+    "G-BAI blocks": GBAI(order="blocks"),
+    "P1-RAGE blocks": P1RAGE(order="blocks"),
+    "Steady fixed": Steady(robustness=1.0),
+}
+
+
+def entrant_named(name: str) -> str:
+    """The proper name of a policy or variant from what somebody typed.
+
+    Examples
+    --------
+    >>> entrant_named("g-bai-blocks"), entrant_named("p1rage")
+    ('G-BAI blocks', 'P1-RAGE')
+    """
+    wanted = name.replace("-", "").replace("_", "").replace(" ", "").lower()
+    for proper in VARIANTS:
+        if proper.replace("-", "").replace(" ", "").lower() == wanted:
+            return proper
+    return policy_named(name)
+
+
+def _nothing() -> None:
+    """Worlds that are made of code alone."""
+
+
+class FigureWorld(RewardSource, Protocol):
+    """A world that says how hard it is and can be told from others."""
+
+    @property
+    def gap(self) -> float:
+        """By how much the best arm beats the second best."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that makes this world."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Which worlds, which policies, how many trials; the drawing is elsewhere.
+
+    Attributes
+    ----------
+    name : how it is called on the command line and in results
+    title : one line for people
+    parameter : what varies, "" if there is a single setting
+    label : the parameter's axis label
+    values : of the parameter; (None,) if there is a single setting
+    world : makes the world of a value
+    trials : for a quick run; the published numbers are in `published.py`
+    gap_panel : whether the smallest gap is drawn below, as where it varies with the parameter
+    log_values : whether the values stand on a logarithmic axis
+    source : tells what data the worlds are made of, where that may change
+    by_default : whether it is run when no figure is named; not so where data or extras are needed
+    """
+
+    name: str
+    title: str
+    parameter: str
+    label: str
+    values: tuple[Value, ...]
+    world: Callable[[Any], FigureWorld]
+    trials: int = 1000
+    gap_panel: bool = False
+    log_values: bool = False
+    by_default: bool = True
+    source: Callable[[], object] = _nothing
+
+    def points(self, policies: Iterable[str]) -> Iterator[tuple[Value, str]]:
+        """Every value with every policy."""
+        yield from product(self.values, policies)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy in one world of a figure, run `trials` times."""
+
+    figure: str
+    value: Value
+    policy: str
+    trials: int
+    seed: int
+
+    @property
+    def stream(self) -> int:
+        """Seed of this cell alone: cells are independent of each other."""
+        text = json.dumps([self.seed, self.figure, self.value, self.policy])
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+
+    def configured_policy(self) -> Policy[Any]:
+        """The variant of that name, or else the policy as in the paper's published runs."""
+        variant = VARIANTS.get(self.policy)
+        return POLICIES[self.policy].published() if variant is None else variant
+
+    def key(self, world: str) -> str:
+        """What makes a stored result this cell's: the same key means the same computation.
+
+        world : fingerprint of the cell's world
+        """
+        settings = json.dumps(self.configured_policy().to_dict(), sort_keys=True)
+        code = [__version__, CHUNK, RESULTS_VERSION]
+        cell = [self.figure, self.value, self.trials, self.seed]
+        text = json.dumps([*cell, settings, world, *code])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# The paper's experiments and one on real flights, each as a specification.
+
+
+BEYOND_PAPER = "beyond_paper"  # not an experiment: all settings of the others, see `beyond.py`
+YAHOO_FILE = "STEADYARM_YAHOO"  # environment variable: the file that `steadyarm data yahoo` wrote
+
+
+def _yahoo(repeat: int) -> Environment:
+    path = os.environ.get(YAHOO_FILE)
+    if not path:
+        raise InvalidInputError(
+            "the figure yahoo needs the Yahoo! R6A data, which cannot be shipped: make an "
+            f"instance with 'steadyarm data yahoo DIR --out FILE.npz' and set {YAHOO_FILE} to it."
+        )
+    return yahoo_world(load_yahoo_instance(path), repeat=repeat)
+
+
+def _yahoo_source() -> object:
+    path = os.environ.get(YAHOO_FILE)
+    return (path, os.stat(path).st_mtime_ns) if path and os.path.exists(path) else path
+
+
+_PERIODS = tuple(range(300, 3001, 300))
+_SCALES = tuple(range(10))
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        Figure(
+            "soare_stationary",
+            "Soare's arms, nothing moves",
+            "budget",
+            "budget T",
+            (10, 1010, 2010, 3010, 4010, 5010),
+            soare_stationary,
+        ),
+        Figure(
+            "multivariate_scale",
+            "Sixteen layouts, oscillating weights",
+            "scale",
+            "oscillation scale s",
+            _SCALES,
+            lambda scale: published_multivariate("scale", scale),
+            gap_panel=True,
+        ),
+        Figure(
+            "multivariate_period",
+            "Sixteen layouts, oscillating weights",
+            "period",
+            "oscillation period L",
+            _PERIODS,
+            lambda period: published_multivariate("period", period),
+            gap_panel=True,
+        ),
+        Figure(
+            "soare_scale",
+            "Soare's arms, an oscillating last parameter",
+            "scale",
+            "oscillation scale s",
+            _SCALES,
+            lambda scale: soare_oscillating(scale=scale, period=200),
+            gap_panel=True,
+        ),
+        Figure(
+            "soare_period",
+            "Soare's arms, an oscillating last parameter",
+            "period",
+            "oscillation period L",
+            _PERIODS,
+            # the published runs have scale 2.5 where the paper's text says 1
+            lambda period: soare_oscillating(scale=2.5, period=period),
+            gap_panel=True,
+        ),
+        Figure(
+            "malicious",
+            "A malicious switch after a third of the test",
+            "",
+            "",
+            (None,),
+            lambda _: malicious_switch(published=True),
+        ),
+        Figure(
+            "multivariate_stationary",
+            "Sixteen layouts, nothing moves",
+            "",
+            "",
+            (None,),
+            lambda _: published_multivariate("scale", 0),
+        ),
+        Figure(
+            "flights",
+            "Which carrier at which airport is most often on time? New York 2013",
+            "budget",
+            "budget T",
+            (5_000, 10_000, 20_000, 50_000, 100_000, 200_000),
+            flights_world,
+            log_values=True,
+            by_default=False,
+        ),
+        Figure(
+            "yahoo",
+            "News articles, parameters that change from day to day",
+            "repeat",
+            "visits per day L",
+            (100, 200, 500, 1000, 1500, 3000),
+            _yahoo,
+            log_values=True,
+            by_default=False,
+            source=_yahoo_source,
+        ),
+    )
+}
+
+
+def figure_named(name: str) -> Figure:
+    """The figure of that name."""
+    try:
+        return FIGURES[name.replace("-", "_")]
+    except KeyError:
+        raise InvalidInputError(
+            f"there is no figure {name!r}; the figures are {', '.join([*FIGURES, BEYOND_PAPER])}."
+        ) from None

@@ -1,0 +1,529 @@
+"""A uniform sample of the distinct vectors in a stream of any length, in constant memory.
+
+Every vector gets a seeded hash of its own bits and the k smallest hashes are kept. Repetitions
+change nothing, nor does the order of the stream, and samples of two streams merge into that of
+their union.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.errors import InvalidInputError
+
+__all__ = [
+    "FEATURES",
+    "DistinctSample",
+    "LineParser",
+    "MalformedLineError",
+    "Moments",
+    "Progress",
+    "Visits",
+    "YahooDay",
+    "find_files",
+    "format_features",
+    "line_blocks",
+    "outer_products",
+    "read_yahoo",
+]
+
+# A uniform sample of the distinct vectors in a stream of any length, in constant memory.
+
+
+@dataclass(frozen=True)
+class DistinctSample:
+    """The `size` distinct vectors with the smallest hashes so far.
+
+    Examples
+    --------
+    >>> stream = np.arange(1000.0).repeat(3).reshape(-1, 1)
+    >>> sample = DistinctSample.empty(columns=1, size=4, seed=0)
+    >>> sample.add(stream).vectors.ravel().tolist()
+    [227.0, 2.0, 907.0, 332.0]
+    >>> sample.add(stream[2000:]).add(stream[:2000]).vectors.ravel().tolist()
+    [227.0, 2.0, 907.0, 332.0]
+    """
+
+    size: int
+    seed: int
+    hashes: NDArray[np.uint64]
+    vectors: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, columns: int, size: int, seed: int) -> DistinctSample:
+        """A sample of nothing yet."""
+        if size < 1:
+            raise InvalidInputError(f"the size of the sample is {size}; expected at least 1.")
+        return cls(size, seed, np.empty(0, dtype=np.uint64), np.empty((0, columns)))
+
+    def add(self, vectors: NDArray[np.float64]) -> DistinctSample:
+        """The sample after these (n, columns) vectors."""
+        hashes = _hash(vectors, self.seed)
+        if len(self.hashes) == self.size:  # nearly all of a long stream ends here
+            new = hashes < self.hashes[-1]
+            hashes, vectors = hashes[new], vectors[new]
+        return self._with(hashes, vectors) if len(hashes) else self
+
+    def merge(self, other: DistinctSample) -> DistinctSample:
+        """The sample of both streams together."""
+        if (self.size, self.seed) != (other.size, other.seed):
+            raise InvalidInputError(
+                f"samples of sizes {self.size} and {other.size} with seeds {self.seed} and "
+                f"{other.seed} cannot be merged; take the same size and seed for both."
+            )
+        return self._with(other.hashes, other.vectors)
+
+    def _with(self, hashes: NDArray[np.uint64], vectors: NDArray[np.float64]) -> DistinctSample:
+        together = np.concatenate([self.hashes, hashes])
+        smallest, first = np.unique(together, return_index=True)
+        kept = np.concatenate([self.vectors, vectors])[first[: self.size]]
+        return DistinctSample(self.size, self.seed, smallest[: self.size], kept)
+
+
+def _hash(vectors: NDArray[np.float64], seed: int) -> NDArray[np.uint64]:
+    """64-bit hash of each row: the finaliser of splitmix64 after every column."""
+    bits = np.ascontiguousarray(vectors + 0.0).view(np.uint64)  # adding 0 makes -0 and 0 one
+    state = np.full(len(bits), seed % 2**64, dtype=np.uint64)
+    for column in bits.T:
+        state = (state ^ column) + np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state ^= state >> np.uint64(31)
+    return state
+
+
+# Lines of the Yahoo! R6A click log: what each visit says, or what is wrong with its line.
+
+
+FEATURES = 6
+ORDER = (2, 3, 4, 5, 6, 1)  # in which the log names its features
+MOST_REMEMBERED = 2048  # articles and pools; the log has a few hundred of each a day
+CLICKS = {b"0": 0.0, b"1": 1.0}
+NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+
+
+def format_features(values: Sequence[float]) -> str:
+    """Features 1 to 6 as the log writes them.
+
+    Examples
+    --------
+    >>> format_features([1.0, 0.5, 0.25, 0.25, 0.0, 0.0])
+    '2:0.500000 3:0.250000 4:0.250000 5:0.000000 6:0.000000 1:1.000000'
+    """
+    return " ".join(f"{j}:{values[j - 1]:.6f}" for j in ORDER)
+
+
+LAYOUT = np.frombuffer(b"user " + format_features([0.0] * FEATURES).encode(), dtype=np.uint8)
+DIGITS = np.array(
+    [
+        5 + 11 * feature + at  # "user " and then eleven bytes a feature: 2:0.000000 and a space
+        for feature in range(FEATURES)
+        for at in (2, 4, 5, 6, 7, 8, 9)
+    ]
+)
+FIXED = np.setdiff1d(np.arange(len(LAYOUT)), DIGITS)
+PLACES = 10.0 ** np.arange(6, -1, -1)
+COLUMNS = np.array(ORDER) - 1
+
+
+class MalformedLineError(Exception):
+    """Why one line cannot be used; collected by the parser, never shown as an error."""
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Visits of one block of lines: (n, 6) users, (n, 6) displayed articles, (n,) clicks."""
+
+    users: NDArray[np.float64]
+    articles: NDArray[np.float64]
+    clicks: NDArray[np.float64]
+
+
+class LineParser:
+    """Turns blocks of lines into visits; remembers recent articles and pools, within bounds.
+
+    Examples
+    --------
+    >>> features = b"2:0.200000 3:0.100000 4:0.300000 5:0.400000 6:0.000000 1:1.000000"
+    >>> line = b"1241160900 7 1 |user " + features + b" |7 " + features + b" |8 " + features
+    >>> visits, malformed = LineParser().parse([line, line.replace(b" 7 1 ", b" 9 1 ")])
+    >>> visits.users.tolist(), visits.clicks.tolist()
+    ([[1.0, 0.2, 0.1, 0.3, 0.4, 0.0]], [1.0])
+    >>> malformed
+    [(1, "the displayed article '9' is not in the pool")]
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, ...]] = []  # features of the articles seen
+        self._articles: dict[bytes, int] = {}  # row by the article's text
+        self._pools: dict[bytes, dict[bytes, int]] = {}  # row by article, by the pool's text
+
+    def parse(self, lines: Sequence[bytes]) -> tuple[Visits, list[tuple[int, str]]]:
+        """All visits of the lines, and position and reason of each line that is malformed."""
+        if len(self._rows) > MOST_REMEMBERED or len(self._pools) > MOST_REMEMBERED:
+            for memory in (self._rows, self._articles, self._pools):
+                memory.clear()
+        texts: list[bytes] = []
+        rows: list[int] = []
+        clicks: list[float] = []
+        at: list[int] = []
+        odd: list[int] = []
+        pools = self._pools
+        for position, line in enumerate(lines):
+            try:
+                head, user, text = line.rstrip(b"\r ").split(b" |", 2)
+                stamp, shown, click = head.split(b" ")
+                row = (pools.get(text) or self._pool(text))[shown]
+                clicked = CLICKS[click]
+            except (KeyError, ValueError, MalformedLineError):
+                odd.append(position)
+                continue
+            if len(user) != len(LAYOUT) or not stamp.isdigit():
+                odd.append(position)
+                continue
+            texts.append(user)
+            rows.append(row)
+            clicks.append(clicked)
+            at.append(position)
+        users, regular = _users(texts)
+        odd += [at[i] for i in np.flatnonzero(~regular)]
+        index, reward = np.array(rows, dtype=np.int64)[regular], np.array(clicks)[regular]
+        slow, malformed = self._parse_slowly(lines, sorted(odd))
+        known = np.array(self._rows, dtype=np.float64).reshape(-1, FEATURES)
+        index = np.concatenate([index, [row for _, row, _ in slow]]).astype(np.int64)
+        return Visits(
+            np.concatenate([users, np.array([u for u, _, _ in slow]).reshape(-1, FEATURES)]),
+            known[index],
+            np.concatenate([reward, [clicked for _, _, clicked in slow]]),
+        ), malformed
+
+    def _parse_slowly(
+        self, lines: Sequence[bytes], positions: list[int]
+    ) -> tuple[list[tuple[tuple[float, ...], int, float]], list[tuple[int, str]]]:
+        visits, malformed = [], []
+        for position in positions:
+            try:
+                visits.append(self._visit(lines[position].rstrip(b"\r ")))
+            except MalformedLineError as error:
+                malformed.append((position, str(error)))
+        return visits, malformed
+
+    def _visit(self, line: bytes) -> tuple[tuple[float, ...], int, float]:
+        parts = line.split(b" |", 2)
+        if len(parts) < 3:
+            raise MalformedLineError(f"not visit, user and pool, divided by ' |': {_shown(line)}")
+        head = parts[0].split(b" ")
+        if len(head) != 3:
+            raise MalformedLineError(f"{_shown(parts[0])} is not 'timestamp article click'")
+        stamp, article, click = head
+        if not stamp.isdigit():
+            raise MalformedLineError(f"the timestamp is {_shown(stamp)}, not a number")
+        if click not in CLICKS:
+            raise MalformedLineError(f"the click is {_shown(click)}, neither 0 nor 1")
+        label, _, features = parts[1].partition(b" ")
+        if label != b"user":
+            raise MalformedLineError(f"{_shown(label)} stands where 'user' should")
+        user = _features(features, "the user")
+        pool = self._pools.get(parts[2]) or self._pool(parts[2])
+        if article not in pool:
+            raise MalformedLineError(f"the displayed article {_shown(article)} is not in the pool")
+        return user, pool[article], CLICKS[click]
+
+    def _pool(self, text: bytes) -> dict[bytes, int]:
+        pool: dict[bytes, int] = {}
+        for article in text.split(b" |"):
+            name, _, features = article.partition(b" ")
+            if name in pool:
+                raise MalformedLineError(f"article {_shown(name)} is twice in the pool")
+            row = self._articles.get(article)
+            if row is None:
+                values = _features(features, f"article {_shown(name)}")
+                row = self._articles[article] = len(self._rows)
+                self._rows.append(values)
+            pool[name] = row
+        self._pools[text] = pool
+        return pool
+
+
+def _users(texts: list[bytes]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Features of the users whose text follows the layout, and which ones do."""
+    raw = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(-1, len(LAYOUT))
+    digits = raw[:, DIGITS] - np.uint8(ord("0"))  # anything else wraps to more than 9
+    regular = (digits <= 9).all(axis=1) & (raw[:, FIXED] == LAYOUT[FIXED]).all(axis=1)
+    users = np.empty((int(regular.sum()), FEATURES))
+    # whole millionths over a million: the very number float() makes of the text
+    users[:, COLUMNS] = digits[regular].reshape(-1, FEATURES, 7) @ PLACES / 1e6
+    return users, regular
+
+
+def _features(text: bytes, whose: str) -> tuple[float, ...]:
+    values: dict[bytes, float] = {}
+    for entry in text.split(b" "):
+        name, _, value = entry.partition(b":")
+        if name in values or not NUMBER.fullmatch(value):
+            raise MalformedLineError(f"{whose} has the feature {_shown(entry)}")
+        values[name] = float(value)
+    try:
+        ordered = tuple(values[b"%d" % j] for j in range(1, FEATURES + 1))
+    except KeyError:
+        ordered = ()
+    if len(ordered) != len(values) or not np.isfinite(ordered).all():
+        raise MalformedLineError(
+            f"{whose} has the features {_shown(text)}, not finite numbers for 1 to {FEATURES}"
+        )
+    return ordered
+
+
+def _shown(text: bytes, most: int = 60) -> str:
+    return repr(text[:most].decode("utf-8", "replace") + ("…" if len(text) > most else ""))
+
+
+# The files of the Yahoo! R6A click log: which there are, and their lines block by block.
+
+
+NAME = re.compile(r"ydata-fp-td-clicks-v1_0\.200905(\d\d)(\.gz)?")
+BLOCK = 1 << 22  # bytes of text at a time: about 2,500 lines
+LONGEST_LINE = 1 << 20
+
+
+def find_files(folder: Path, days: Sequence[int]) -> dict[int, Path]:
+    """The file of each day of May 2009, compressed or not, in the order of `days`."""
+    if not folder.is_dir():
+        raise InvalidInputError(
+            f"{folder} is not a folder; give the one that holds the files of Yahoo! R6A."
+        )
+    if not days or len(set(days)) < len(days):
+        raise InvalidInputError(f"days is {tuple(days)}; expected at least one, none repeated.")
+    found: dict[int, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if match := NAME.fullmatch(path.name):
+            found.setdefault(int(match[1]), []).append(path)
+    missing = [f"ydata-fp-td-clicks-v1_0.200905{day:02}.gz" for day in days if day not in found]
+    if missing:
+        held = ", ".join(str(day) for day in sorted(found)) or "no day"
+        raise InvalidInputError(
+            f"{folder} lacks {', '.join(missing)} (it holds {held} of May 2009); "
+            "add the files or choose other days."
+        )
+    for paths in (found[day] for day in days):
+        if len(paths) > 1:
+            raise InvalidInputError(
+                f"{folder} holds both {paths[0].name} and {paths[1].name}; keep one of them."
+            )
+    return {day: found[day][0] for day in days}
+
+
+def line_blocks(raw: IO[bytes], path: Path) -> Iterator[list[bytes]]:
+    """The file's lines, a few thousand at a time."""
+    source = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+    rest = b""
+    try:
+        while block := source.read(BLOCK):
+            lines = (rest + block).split(b"\n")
+            rest = lines.pop()
+            if len(rest) > LONGEST_LINE:
+                raise InvalidInputError(
+                    f"{path} has a line of more than {LONGEST_LINE:,} bytes; is it the R6A log?"
+                )
+            if lines:
+                yield lines
+    except (EOFError, OSError, zlib.error) as error:
+        raise InvalidInputError(
+            f"{path} cannot be read to its end ({error}); fetch it again."
+        ) from None
+    if rest:
+        yield [rest]
+
+
+# Reads the Yahoo! R6A click log in one pass and constant memory, day by day.
+
+
+Progress = Callable[[str, int, float], None]  # file, its lines so far, share of all bytes read
+
+FIRST_NAMED = 5  # malformed lines named in messages
+ENOUGH_LINES = 10_000  # to give up on a file before its end
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over visits: their number, of x, of x x', of x y and of y."""
+
+    count: int
+    x: NDArray[np.float64]
+    xx: NDArray[np.float64]
+    xy: NDArray[np.float64]
+    y: float
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64], y: NDArray[np.float64]) -> Moments:
+        """The sums for the rows of X (n, 36) with rewards y (n,)."""
+        # einsum, not @: threads of BLAS cost far more than they bring on blocks this small
+        xx, xy = np.einsum("ni,nj->ij", X, X), np.einsum("ni,n->i", X, y)
+        return cls(len(X), X.sum(axis=0), xx, xy, float(y.sum()))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            self.count + other.count,
+            self.x + other.x,
+            self.xx + other.xx,
+            self.xy + other.xy,
+            self.y + other.y,
+        )
+
+
+@dataclass(frozen=True)
+class YahooDay:
+    """What one day's file held.
+
+    Attributes
+    ----------
+    day : day of May 2009
+    lines : all lines, malformed ones included
+    malformed : how many lines could not be used
+    named : the first few of those, each with file, line number and reason
+    moments : sums over the day's visits
+    sample : some of the distinct (user, article) features, 12 numbers each
+    """
+
+    day: int
+    lines: int
+    malformed: int
+    named: tuple[str, ...]
+    moments: Moments
+    sample: DistinctSample
+
+    @property
+    def visits(self) -> int:
+        """Lines that could be used."""
+        return self.moments.count
+
+    @property
+    def clicks(self) -> int:
+        """Visits with a click."""
+        return round(self.moments.y)
+
+
+def outer_products(
+    users: NDArray[np.float64], articles: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(n, 36) products of each user's six features with each article's six.
+
+    Examples
+    --------
+    >>> outer_products(np.eye(6)[:1], np.arange(6.0)[None])[0, :7].tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0]
+    """
+    return (users[:, :, None] * articles[:, None, :]).reshape(len(users), FEATURES**2)
+
+
+def read_yahoo(
+    folder: str | Path,
+    days: Sequence[int] = (1, 2, 3, 4, 5, 6, 7),
+    candidates: int = 5000,
+    seed: int = 0,
+    max_malformed: float = 0.01,
+    progress: Progress | None = None,
+) -> list[YahooDay]:
+    """Read the log's files of the given days of May 2009.
+
+    Parameters
+    ----------
+    folder : where ydata-fp-td-clicks-v1_0.20090501.gz and so on are, compressed or not
+    days : which days; the paper takes the first seven of ten
+    candidates : how many distinct user and article pairs to keep, drawn by a seeded hash
+    seed : another seed keeps other pairs
+    max_malformed : share of a file's lines that may be malformed before that is an error
+    progress : called after each block of about 2,500 lines
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from steadyarm.paper.yahoo import write_yahoo_log
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     truth = write_yahoo_log(folder, days=(1, 2), lines=1000, seed=3)
+    ...     first, second = read_yahoo(folder, days=(1, 2))
+    >>> first.visits, first.clicks, first.malformed
+    (1000, 216, 0)
+    """
+    if not 0 <= max_malformed <= 1:
+        raise InvalidInputError(f"max_malformed is {max_malformed}; expected a share, 0 to 1.")
+    files = find_files(Path(folder), days)
+    total = sum(path.stat().st_size for path in files.values()) or 1
+    empty = DistinctSample.empty(2 * FEATURES, candidates, seed)
+    read, before = [], 0
+    for day, path in files.items():
+
+        def tell(lines: int, done: int, name: str = path.name, before: int = before) -> None:
+            if progress is not None:
+                progress(name, lines, (before + done) / total)
+
+        read.append(_read_day(day, path, empty, max_malformed, tell))
+        before += path.stat().st_size
+    return read
+
+
+def _read_day(
+    day: int,
+    path: Path,
+    sample: DistinctSample,
+    max_malformed: float,
+    tell: Callable[[int, int], None],
+) -> YahooDay:
+    size = FEATURES**2
+    result = YahooDay(day, 0, 0, (), Moments.of(np.empty((0, size)), np.empty(0)), sample)
+    parser = LineParser()
+    with path.open("rb") as raw:
+        for block in line_blocks(raw, path):
+            visits, malformed = parser.parse(block)
+            result = _with_block(result, path, len(block), visits, malformed)
+            if result.lines >= ENOUGH_LINES:
+                _check_malformed(result, path, max_malformed)
+            tell(result.lines, raw.tell())
+    _check_malformed(result, path, max_malformed)
+    if not result.visits:
+        raise InvalidInputError(
+            f"{path} holds {result.lines} lines and no visit; fetch the file again or choose "
+            "other days."
+        )
+    return result
+
+
+def _with_block(
+    so_far: YahooDay,
+    path: Path,
+    lines: int,
+    visits: Visits,
+    malformed: list[tuple[int, str]],
+) -> YahooDay:
+    room = FIRST_NAMED - len(so_far.named)
+    named = [
+        f"{path.name}, line {so_far.lines + position + 1}: {reason}"
+        for position, reason in malformed[:room]
+    ]
+    return replace(
+        so_far,
+        lines=so_far.lines + lines,
+        malformed=so_far.malformed + len(malformed),
+        named=so_far.named + tuple(named),
+        moments=so_far.moments
+        + Moments.of(outer_products(visits.users, visits.articles), visits.clicks),
+        sample=so_far.sample.add(np.hstack([visits.users, visits.articles])),
+    )
+
+
+def _check_malformed(day: YahooDay, path: Path, max_malformed: float) -> None:
+    if day.malformed > max_malformed * day.lines:
+        raise InvalidInputError(
+            f"{day.malformed:,} of the first {day.lines:,} lines of {path} are malformed; at most "
+            f"a share of {max_malformed:g} is accepted. Is this the R6A log? The first: "
+            f"{'; '.join(day.named)}. Mend the file or accept more with max_malformed."
+        )

@@ -1,0 +1,290 @@
+"""The variants from best to worst, with what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.live.verdict import Verdict
+from steadyarm.planning.answer import Curve, Plan, Point
+from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
+from steadyarm.plot.charts.common import MOST, known, shown
+from steadyarm.segments import Direction
+from steadyarm.simulation import Results
+from steadyarm.wording import counted, labels_of, number, percent
+
+__all__ = ["leaderboard", "plan", "results"]
+
+# The variants from best to worst, with what is known of each.
+
+
+ROWS = 30
+
+
+def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) -> Chart:
+    """Estimate and interval of each variant, the recommended one on top, then the best.
+
+    names : of the rows of the verdict, or of all variants
+    """
+    if verdict.shown is not None and len(names) != len(verdict.shown):
+        names = tuple(names[k] for k in verdict.shown.tolist())
+    sign = 1.0 if direction == "maximize" else -1.0
+    order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
+    order = np.concatenate([[verdict.row], order[order != verdict.row]])
+    top = order[:ROWS]
+    alive = set(verdict.plausible) - {verdict.name}
+    states = {
+        "leads": np.array([k == verdict.row for k in top]),
+        "not ruled out": np.array([names[k] in alive and k != verdict.row for k in top]),
+    }
+    states["ruled out"] = ~(states["leads"] | states["not ruled out"])
+    colors = {"leads": 0, "not ruled out": 4, "ruled out": None}
+    labels = names if verdict.size else labels_of(names)
+    rows = tuple(labels[k] for k in top)
+    series = tuple(
+        Series(
+            state,
+            rows,
+            np.where(here, verdict.estimates[top], np.nan),
+            np.where(here, verdict.intervals[top, 0], np.nan),
+            np.where(here, verdict.intervals[top, 1], np.nan),
+            kind="points",
+            color=colors[state],
+        )
+        for state, here in states.items()
+        if here.any()
+    )
+    more = len(order) - len(top)
+    panel = Panel(Axis("", "label"), Axis("estimated reward"), series, sideways=True)
+    small = "Small values are good. " if direction == "minimize" else ""
+    cut = f"{more:,} more variants are in the table. " if more else ""
+    if verdict.size:
+        cut += f"The table has the best {len(order):,} of {verdict.size:,} variants. "
+    when = "and at all times " if verdict.anytime else ""
+    return Chart(
+        "leaderboard",
+        "Variants from best to worst",
+        _summary(verdict, labels),
+        (panel,),
+        _table(verdict, names, order),
+        f"{cut}{small}Lines: {percent(verdict.level)} intervals that hold for all variants {when}"
+        "at once.",
+    )
+
+
+def _summary(verdict: Verdict, labels: Sequence[str]) -> str:
+    low, high = verdict.intervals[verdict.row]
+    reach = f" (interval {number(low)} to {number(high)})" if np.isfinite(high - low) else ""
+    return (
+        f"{shown(labels[verdict.row], 60)} leads with an estimate of "
+        f"{number(verdict.estimates[verdict.row])}{reach}; not ruled out: "
+        f"{verdict.possible:,} of {counted(verdict.variants, 'variant')}."
+    )
+
+
+def _table(
+    verdict: Verdict, names: Sequence[str], order: np.ndarray[tuple[int, ...], np.dtype[np.intp]]
+) -> Table:
+    header = (
+        "rank", "variant", "estimate", "standard error", "low", "high", "behind by",
+        "behind by, low", "behind by, high", "not ruled out",
+    )  # fmt: skip  # a table reads better so
+    alive = set(verdict.plausible)
+    rows = tuple(
+        (
+            rank,
+            names[k],
+            known(verdict.estimates[k]),
+            known(verdict.standard_errors[k]),
+            known(verdict.intervals[k, 0]),
+            known(verdict.intervals[k, 1]),
+            known(verdict.gaps[k]),
+            known(verdict.gap_intervals[k, 0]),
+            known(verdict.gap_intervals[k, 1]),
+            names[k] in alive,
+        )
+        for rank, k in enumerate(order, 1)
+    )
+    return Table(header, rows)
+
+
+# How often each policy would be wrong, against the number of visits.
+
+
+def plan(plan: Plan) -> Chart:
+    """Error against budget for each policy: if nothing moves, and with the rhythm if there is."""
+    calm = _panel(plan, "If nothing moves", moving=False)
+    panels: tuple[Panel, ...] = (calm,)
+    if plan.lines[0].moving is not None:
+        panels = (calm, _panel(plan, "With this rhythm", moving=True))
+    trusting = any(not line.robust for line in plan.lines)
+    star = "* trusts that nothing moves. " if trusting else ""
+    return Chart(
+        "plan",
+        "Wrong verdicts against the number of visits",
+        _plan_summary(plan),
+        panels,
+        _plan_table(plan),
+        f"{star}Bars: exact 95 % intervals from simulated tests. Where not one verdict was wrong "
+        "there is no point.",
+    )
+
+
+def _panel(plan: Plan, title: str, moving: bool) -> Panel:
+    series = []
+    for i, line in enumerate(plan.lines):
+        points = _points(line.asked if moving else line.calm)
+        rates = np.array([point.rate for point in points])
+        ends = np.array([point.interval() for point in points])
+        seen = rates > 0  # zero has no place on a logarithmic axis
+        series.append(
+            Series(
+                line.label if line.robust else f"{line.label} *",
+                tuple(float(point.budget) for point in points),
+                np.where(seen, rates, np.nan),
+                np.where(seen, ends[:, 0], np.nan),
+                np.where(seen, ends[:, 1], np.nan),
+                kind="points",
+                color=i % MOST,
+            )
+        )
+    if not moving and plan.theory.floor:
+        floor = np.array(plan.theory.floor, float)
+        low = max(plan.error / 30, 1e-6)
+        series.append(
+            Series(
+                "oracle that knows all means",
+                tuple(float(budget) for budget in plan.budgets),
+                np.where(floor >= low, floor, np.nan),
+                color=None,
+            )
+        )
+    marks: tuple[Mark, ...] = ()
+    need = None if plan.choice is None else (plan.choice.asked if moving else plan.choice.calm).need
+    if need is not None and need.budget is not None and plan.choice is not None:
+        marks = (Mark(float(need.budget), f"{plan.choice.label}: {need.budget:,}"),)
+    return Panel(
+        Axis("visits", "log"),
+        Axis("wrong verdicts", "log", percent=True),
+        tuple(series),
+        title,
+        marks,
+        level=plan.error,
+    )
+
+
+def _points(curve: Curve) -> list[Point]:
+    """By rising budget; where the need was checked, that check of more tests than the others."""
+    check = curve.need.check
+    points = [point for point in curve.points if point.budget != check.budget]
+    return sorted([*points, check], key=lambda point: point.budget)
+
+
+def _plan_summary(plan: Plan) -> str:
+    if plan.choice is None:
+        return (
+            f"No robust policy errs in only {percent(plan.error)} of the tests within "
+            f"{plan.most_days} days."
+        )
+    check = plan.choice.asked.need.check
+    low, high = check.interval()
+    return (
+        f"{plan.choice.label} needs {plan.budget:,} visits in {plan.days} days for about "
+        f"{percent(plan.error)} wrong verdicts; in simulated tests {percent(check.rate)} were "
+        f"wrong (95 % interval {percent(low)} to {percent(high)})."
+    )
+
+
+def _plan_table(plan: Plan) -> Table:
+    header = (
+        "world", "policy", "stays unbiased", "visits", "wrong", "simulated tests", "share wrong",
+        "low", "high", "enough",
+    )  # fmt: skip  # a table reads better so
+    rows = []
+    for world, moving in (("nothing moves", False), ("with this rhythm", True)):
+        for line in plan.lines:
+            curve = line.moving if moving else line.calm
+            if curve is None:
+                continue
+            for point in _points(curve):
+                need = curve.need.budget
+                rows.append(
+                    (
+                        world,
+                        line.label,
+                        line.robust,
+                        point.budget,
+                        point.errors,
+                        point.trials,
+                        point.rate,
+                        *point.interval(),
+                        need is not None and point.budget >= need,
+                    )
+                )
+    return Table(header, tuple(rows))
+
+
+# How often each policy was wrong in the same simulated world.
+
+
+def results(found: Sequence[Results], title: str = "") -> Chart:
+    """Error probability of each policy with its exact 95 % interval, in the order given.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> world = sa.Environment.from_parameters(
+    ...     sa.ArmSet.one_hot(["A", "B", "C"]), [0.3, 0.2, 0.0], budget=300
+    ... )
+    >>> chart = results([sa.simulate(policy, world) for policy in (sa.Steady(), sa.Uniform())])
+    >>> chart.table.header[:3]
+    ('policy', 'wrong', 'simulated tests')
+    """
+    if not found or not all(isinstance(one, Results) for one in found):
+        raise InvalidInputError(
+            f"results is {found!r}; give a list of what sa.simulate() returned, at least one."
+        )
+    ends = np.array([one.interval() for one in found])
+    names = tuple(f"{one.policy}: {percent(one.error_rate)}" for one in found)
+    rates = np.array([one.error_rate for one in found])
+    most = float(ends.max())
+    series = Series("wrong verdicts", names, rates, ends[:, 0], ends[:, 1], kind="points")
+    trials = sorted({one.trials for one in found})
+    often = f"{trials[0]:,}" if len(trials) == 1 else f"{trials[0]:,} to {trials[-1]:,}"
+    return Chart(
+        "results",
+        title or "How often each policy was wrong",
+        _results_summary(found),
+        (
+            Panel(
+                Axis("", "label"),
+                Axis("wrong verdicts", percent=True),
+                (series,),
+                sideways=True,
+                y_range=(-0.02 * most, 1.04 * most),
+            ),
+        ),
+        _results_table(found, ends),
+        f"{often} simulated tests of each policy. Lines: exact 95 % intervals.",
+    )
+
+
+def _results_summary(found: Sequence[Results]) -> str:
+    best, worst = (pick(found, key=lambda one: one.error_rate) for pick in (min, max))
+    return (
+        f"Of {counted(len(found), 'policy', 'policies')} {best.policy} was wrong least often "
+        f"({percent(best.error_rate)} of {best.trials:,} tests), {worst.policy} most often "
+        f"({percent(worst.error_rate)} of {worst.trials:,})."
+    )
+
+
+def _results_table(
+    found: Sequence[Results], ends: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+) -> Table:
+    rows = tuple(
+        (one.policy, one.errors, one.trials, one.error_rate, float(low), float(high))
+        for one, (low, high) in zip(found, ends, strict=True)
+    )
+    return Table(("policy", "wrong", "simulated tests", "share wrong", "low", "high"), rows)

@@ -1,0 +1,292 @@
+"""Estimates of each day or period by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, time
+
+import numpy as np
+import scipy
+
+from steadyarm.inference import DriftReport
+from steadyarm.live.scorecard import Waiting
+from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
+from steadyarm.plot.charts.common import (
+    MOST,
+    colours,
+    few_visits,
+    hollow_note,
+    known,
+    others,
+    period_axis,
+    rivals,
+    shown,
+    wanted,
+)
+from steadyarm.wording import counted, labels_of, number, percent
+
+__all__ = ["daily", "drift", "waiting"]
+
+# Estimates of each day or period by itself.
+
+
+FEW, BARS = 4, 3  # variants that all have error bars; else how many of them do
+
+
+def daily(report: DriftReport, picked: Sequence[int] | None = None) -> Chart:
+    """What each period said on its own; `picked` are drawn in colour."""
+    K = len(report.names)
+    chosen = wanted(picked, rivals(report, MOST))
+    tint, best = colours(chosen), report.names.index(report.best)
+    barred = {best, *chosen[: len(chosen) if len(chosen) <= FEW else BARS]}
+    x, axis = period_axis(report)
+    few, labels = few_visits(report), labels_of(report.names)
+    left = [k for k in range(K) if k not in tint]
+    quiet = others(x, report.estimates, left, counted(len(left), "other"), few)
+    points = [
+        Series(
+            labels[k],
+            x,
+            report.estimates[:, k],
+            report.intervals[:, k, 0] if k in barred else None,
+            report.intervals[:, k, 1] if k in barred else None,
+            kind="points",
+            color=tint[k],
+            weak=few,
+        )
+        for k in sorted(tint)
+    ]
+    days = axis.kind == "time"
+    return Chart(
+        "daily",
+        f"Estimated reward {'on each day' if days else 'in each part of the test'}, by itself",
+        _summary(report, labels[best], "days" if days else "parts"),
+        (Panel(axis, Axis("estimated reward"), (*quiet, *points)),),
+        _table(report),
+        f"Bars: {percent(report.level)} intervals that hold for all variants and "
+        f"{'days' if days else 'parts'} at once.{hollow_note(few, axis)}",
+    )
+
+
+def _summary(report: DriftReport, label: str, unit: str) -> str:
+    best = report.names.index(report.best)
+    ahead = sum(leader == report.best for leader in report.leaders)
+    values = report.estimates[:, best]
+    seen = values[np.isfinite(values)]
+    span = f" between {number(seen.min())} and {number(seen.max())}" if seen.size else ""
+    return (
+        f"{shown(label, 60)}, the best over the whole test, was ahead in {ahead:,} of "
+        f"{len(report.periods):,} {unit}; its estimates lie{span or ' nowhere yet'}."
+    )
+
+
+def _table(report: DriftReport) -> Table:
+    header = ("period", "visits", "variant", "estimate", "standard error", "low", "high")
+    rows = tuple(
+        (
+            period,
+            int(report.rounds[p]),
+            name,
+            known(report.estimates[p, k]),
+            known(report.errors[p, k]),
+            known(report.intervals[p, k, 0]),
+            known(report.intervals[p, k, 1]),
+        )
+        for p, period in enumerate(report.periods)
+        for k, name in enumerate(report.names)
+    )
+    return Table(header, rows)
+
+
+# Did the lead move, and did all variants move together?
+
+
+RIVALS = 4
+
+
+def drift(report: DriftReport) -> Chart:
+    """The lead of the best over its strongest rivals, and the level common to all, by period."""
+    x, axis = period_axis(report)
+    best, *rest = rivals(report, RIVALS + 1)
+    tint, few, labels = colours((best, *rest)), few_visits(report), labels_of(report.names)
+    reach = scipy.stats.norm.isf((1 - report.level) / 2) * _gap_errors(report)
+    leads = tuple(
+        Series(
+            f"ahead of {labels[k]}",
+            x,
+            report.gaps[:, k],
+            report.gaps[:, k] - reach[:, k],
+            report.gaps[:, k] + reach[:, k],
+            kind="points",
+            color=tint[k],
+            weak=few,
+        )
+        for k in rest
+    )
+    common = Series(
+        "average of all variants", x, _common(report), kind="points", color=tint[best], weak=few
+    )
+    title = f"Lead of {shown(labels[best], 36)}"
+    return Chart(
+        "drift",
+        "Did the lead change over time?",
+        _drift_summary(report, labels[best]),
+        (
+            Panel(axis, Axis("lead"), leads, title, level=0.0),
+            Panel(axis, Axis("average reward"), (common,), "Level common to all variants"),
+        ),
+        _drift_table(report, reach),
+        f"Bars: {percent(report.level)} intervals, each by itself. Below zero the rival was "
+        "ahead. A common shift is harmless: every variant gains or loses alike."
+        f"{hollow_note(few, axis)}",
+    )
+
+
+def _gap_errors(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Infinite where a period has too little to tell."""
+    unknown = ~np.isfinite(report.errors) | ~np.isfinite(report.gap_errors)
+    return np.where(unknown, np.inf, report.gap_errors)
+
+
+def _common(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return report.averages
+
+
+def _drift_summary(report: DriftReport, label: str) -> str:
+    if len(report.periods) < 2:
+        return "There is one period only, so nothing can be said about drift."
+    gaps = "changed" if report.gaps_move else "were not seen to change"
+    level = "moved" if report.level_moves else "was not seen to move"
+    behind = sum(leader != report.best for leader in report.leaders)
+    return (
+        f"Differences between variants {gaps} over time (p = {report.gap_p_value:.2g}); the level "
+        f"common to all {level} (p = {report.level_p_value:.2g}). {shown(label, 60)}, the "
+        f"best on average, was behind in {behind:,} of {len(report.periods):,} periods."
+    )
+
+
+def _drift_table(
+    report: DriftReport, reach: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+) -> Table:
+    header = (
+        "period", "visits", "best variant", "rival", "lead", "low", "high",
+        "average of all variants",
+    )  # fmt: skip  # a table reads better so
+    common = _common(report)
+    rows = tuple(
+        (
+            period,
+            int(report.rounds[p]),
+            report.best,
+            name,
+            known(report.gaps[p, k]),
+            known(report.gaps[p, k] - reach[p, k]),
+            known(report.gaps[p, k] + reach[p, k]),
+            known(common[p]),
+        )
+        for p, period in enumerate(report.periods)
+        for k, name in enumerate(report.names)
+        if name != report.best
+    )
+    return Table(header, rows)
+
+
+# How many rewards have come for what was handed out, and how long they took.
+
+
+NEWEST = 2  # days that count as new
+UNITS = (("days", 24.0), ("hours", 1.0), ("minutes", 1 / 60), ("seconds", 1 / 3600))
+SHORT = 0.1 / 3600  # hours below which no number is worth reading
+
+
+def waiting(waiting: Waiting) -> Chart:
+    """Rewards by the day on which their variants were handed out."""
+    x = tuple(datetime.combine(day, time()) for day in waiting.days)
+    clock = Axis("day handed out (UTC)", "time")
+    counts = [
+        Series("handed out", x, waiting.assigned.astype(float), kind="bars", color=None),
+        Series("reward came", x, waiting.told.astype(float), kind="bars", color=0),
+    ]
+    if waiting.late.any():
+        late = waiting.late.astype(float)
+        counts.append(Series("came too late", x, late, kind="points", color=1))
+    unit, size = _unit(float(np.nanmax(waiting.hours, initial=0.0)))
+    times = waiting.hours / size
+    until = Series(f"mean {unit} until the reward", x, times, kind="points", color=0)
+    return Chart(
+        "waiting",
+        "Have the rewards come?",
+        _waiting_summary(waiting),
+        (
+            Panel(clock, Axis("visits"), tuple(counts), "Handed out, and rewards that came"),
+            Panel(
+                clock,
+                Axis(unit),
+                (until,),
+                f"Mean {unit} until the reward",
+                y_range=(0.0, 1.1 * float(np.nanmax(times, initial=0.0)) or 1.0),
+            ),
+        ),
+        _waiting_table(waiting),
+        _note(waiting),
+    )
+
+
+def _note(waiting: Waiting) -> str:
+    missing = waiting.assigned - waiting.told - waiting.late
+    if not (missing[-NEWEST:] > 0).any():
+        return ""
+    return "The newest days may look worse than they are: rewards of theirs may still come."
+
+
+def _unit(hours: float) -> tuple[str, float]:
+    """A unit for times up to so many hours, and how many hours it has."""
+    if not hours:
+        return "hours", 1.0
+    found = [(unit, size) for unit, size in UNITS if hours >= 2 * size]
+    return found[0] if found else UNITS[-1]
+
+
+def _lasting(hours: float) -> str:
+    """A time in words.
+
+    Examples
+    --------
+    >>> _lasting(4.225), _lasting(0.05), _lasting(100.0), _lasting(2e-6)
+    ('4.225 hours', '3 minutes', '4.167 days', 'less than 0.1 seconds')
+    """
+    if hours < SHORT:
+        return "less than 0.1 seconds"
+    unit, size = _unit(hours)
+    text = number(hours / size)
+    return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
+
+
+def _waiting_summary(waiting: Waiting) -> str:
+    handed, told, late = (int(v.sum()) for v in (waiting.assigned, waiting.told, waiting.late))
+    share = percent(told / handed) if handed else "none"
+    seen = np.isfinite(waiting.hours) & (waiting.told > 0)
+    slow = ""
+    if seen.any():
+        mean = np.average(waiting.hours[seen], weights=waiting.told[seen])
+        slow = f" A reward took {_lasting(float(mean))} on average."
+    refused = f" {counted(late, 'reward')} came too late." if late else ""
+    return (
+        f"Rewards have come for {told:,} of {counted(handed, 'visit')} ({share}) on "
+        f"{counted(len(waiting.days), 'day')}.{slow}{refused}"
+    )
+
+
+def _waiting_table(waiting: Waiting) -> Table:
+    header = ("day", "handed out", "reward came", "came too late", "mean hours until the reward")
+    rows = tuple(
+        (
+            day.isoformat(),
+            int(waiting.assigned[d]),
+            int(waiting.told[d]),
+            int(waiting.late[d]),
+            known(waiting.hours[d]),
+        )
+        for d, day in enumerate(waiting.days)
+    )
+    return Table(header, rows)

@@ -1,0 +1,408 @@
+"""Which share of the visits each variant got as the test went on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.live.scorecard import Course, Shares
+from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
+from steadyarm.plot.charts.common import (
+    MOST,
+    colours,
+    known,
+    listed,
+    nearest,
+    others,
+    shown,
+    thinned,
+    wanted,
+)
+from steadyarm.wording import counted, labels_of, number, percent
+from steadyarm.wording import listed as in_words
+
+__all__ = ["allocation", "clock_axis", "estimates", "likely", "plausible"]
+
+# Which share of the visits each variant got as the test went on.
+
+
+COLUMNS = 120
+MARKS = 8
+CLOSE = 0.04  # of the picture's width: marks nearer than this are one
+LEAST, MOMENT = timedelta(seconds=1), timedelta(minutes=1)  # of the clock; for a single visit
+SLIVER = 0.01  # of the picture's width: a last piece that took no time
+TURN = "policy changed its mind"
+
+Floats = NDArray[np.float64]
+
+
+def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
+    """Shares over time; `picked` get colours, all others are summed up."""
+    groups = _groups(shares.rounds)
+    given = np.add.reduceat(_given(shares), groups, axis=0)
+    part = given / np.maximum(given.sum(axis=1, keepdims=True), 1e-300)
+    x, axis, starts = _clock(shares, groups)
+    by_share = np.lexsort((-given.sum(axis=0), -shares.planned[-1].round(4)))
+    own = [int(k) for k in by_share if k < shares.single][: _room(shares)]
+    tint = colours(wanted(picked, own))
+    left = [k for k in range(len(shares.names)) if k not in tint]
+    labels = labels_of(shares.names)
+    stretched = part[[*range(len(part)), -1]]  # the last piece ends where the picture does
+    areas = [
+        Series(labels[k], x, stretched[:, k], kind="area", color=tint[k]) for k in sorted(tint)
+    ]
+    if left:
+        rest = stretched[:, left].sum(axis=1)
+        count = shares.variants - len(tint)
+        areas.append(Series(counted(count, "other"), x, rest, kind="area", color=None))
+    marks = _marks(shares, starts)
+    panel = Panel(axis, Axis("share of visits", percent=True), tuple(areas), marks=marks)
+    return Chart(
+        "allocation",
+        "Which share of the visits each variant got",
+        _summary(shares, own[0], labels[own[0]], marks),
+        (panel,),
+        _table(shares),
+    )
+
+
+def _room(shares: Shares) -> int:
+    """How many get colours; never a single other."""
+    return MOST if shares.variants <= MOST else MOST - 1
+
+
+def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each column of the picture begins: short pieces are drawn together."""
+    if len(rounds) <= COLUMNS:
+        return np.arange(len(rounds))
+    before = np.cumsum(rounds) - rounds
+    slot = (before * COLUMNS) // max(int(rounds.sum()), 1)
+    return np.flatnonzero(np.diff(slot, prepend=-1))
+
+
+def _given(shares: Shares) -> Floats:
+    """How often each was handed out; as planned where nothing was yet."""
+    empty = shares.given.sum(axis=1, keepdims=True) == 0
+    return np.where(empty, shares.planned * 1e-12, shares.given)
+
+
+def _clock(
+    shares: Shares, groups: NDArray[np.int64]
+) -> tuple[tuple[Any, ...], Axis, tuple[Any, ...]]:
+    """Bounds of the columns, their axis, and where each piece begins."""
+    if shares.starts is not None and shares.ends is not None:
+        begin, end = shares.starts, shares.ends[-1]
+        return (
+            (*(begin[j] for j in groups), _end(begin[0], begin[groups[-1]], end)),
+            Axis("time (UTC)", "time"),
+            begin,
+        )
+    before = np.cumsum(shares.rounds) - shares.rounds
+    places = tuple(float(count) for count in before)
+    end_at = max(float(shares.rounds.sum()), places[-1] + 1)
+    return (*(places[j] for j in groups), end_at), Axis("visits"), places
+
+
+def _end(first: datetime, last: datetime, end: datetime) -> datetime:
+    """Where the data ends, or as much later as it takes to see the last piece."""
+    if end <= first:
+        return first + MOMENT
+    return max(end, last + SLIVER * (end - first), first + LEAST)
+
+
+def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
+    """Turns, the latest first chosen, those close together as one; none at the very beginning."""
+    turns = [int(j) for j in np.flatnonzero(shares.turns) if j]
+    rounds = np.cumsum(shares.rounds)
+    first, last = starts[0], starts[-1]
+    span = last - first
+    kept: list[int] = []
+    for j in reversed(turns):
+        apart = not kept or (starts[kept[-1]] - starts[j]) > CLOSE * span
+        if apart and len(kept) < MARKS and rounds[j - 1]:
+            kept.append(j)
+    return tuple(Mark(starts[j], TURN) for j in reversed(kept))
+
+
+def _summary(shares: Shares, top: int, label: str, marks: tuple[Mark, ...]) -> str:
+    turns = int(np.count_nonzero(shares.turns[1:]))
+    total = int(shares.given.sum())
+    return (
+        f"{counted(total, 'visit')} so far. {_largest(shares, top, label)} The policy changed "
+        f"its mind {counted(turns, 'time')}{_marked(shares, turns, marks)}."
+    )
+
+
+def _largest(shares: Shares, top: int, label: str) -> str:
+    """Who has the largest share; no name where several have."""
+    planned, K = shares.planned[:, : shares.single].round(4), shares.variants
+    first, last = (percent(share) for share in shares.planned[[0, -1], top])
+    tied = int(np.count_nonzero(planned[-1] == planned[-1].max()))
+    if shares.rest and tied == shares.single:
+        return f"Many variants have the largest share at last, {last} each."
+    if tied == 1:
+        return f"{shown(label, 60)} has the largest share at last, {last}, after {first} at first."
+    if tied < K:
+        return f"{tied:,} variants have the largest share at last, {last} each."
+    when = "at last" if np.ptp(planned) else "all the time"
+    return f"All variants have the same share {when}, {last} each."
+
+
+def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...]) -> str:
+    """What to say where fewer marks are drawn than there were turns."""
+    drawn = len(marks)
+    if drawn in (0, turns):
+        return ""
+    if shares.starts is not None:
+        begin: tuple[Any, ...] = shares.starts
+    else:
+        begin = tuple(np.cumsum(shares.rounds) - shares.rounds)
+    newest = [begin[int(j)] for j in np.flatnonzero(shares.turns)[-drawn:]]
+    if newest == [mark.x for mark in marks]:
+        return f"; the last {drawn} are marked" if drawn > 1 else "; the last is marked"
+    which = "the latest have" if drawn == MARKS else "they have"
+    return f"; {which} {counted(drawn, 'mark')}, one for those close together"
+
+
+def _table(shares: Shares) -> Table:
+    header = (
+        "start", "end", "visits", "variant", "given", "share", "planned share",
+        "policy changed its mind",
+    )  # fmt: skip  # a table reads better so
+    J = len(shares.rounds)
+    starts, ends = shares.starts or (None,) * J, shares.ends or (None,) * J
+    totals = shares.given.sum(axis=1)
+    rows = tuple(
+        (
+            starts[j],
+            ends[j],
+            int(totals[j]),
+            name,
+            int(shares.given[j, k]),
+            float(shares.given[j, k] / totals[j]) if totals[j] else None,
+            known(shares.planned[j, k]),
+            bool(shares.turns[j]),
+        )
+        for j in range(J)
+        for k, name in enumerate(shares.names)
+    )
+    return Table(header, rows)
+
+
+# Estimates of all variants as the test went on.
+
+
+BANDS = 2
+EARLY = 0.25  # share of the visits until which estimates and bands may leave the picture
+ESTIMATES_MARKS = 6
+POINTS = 300
+
+
+def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
+    """How the estimate of each variant settled; `picked` are drawn in colour."""
+    K, leader = len(course.names), int(course.leaders[-1])
+    chosen = wanted(picked, likely(course))
+    tint, labels = colours(chosen), labels_of(course.names)
+    x, clock = clock_axis(course)
+    rows, early = thinned(len(x), POINTS), course.rounds < EARLY * course.rounds[-1]
+    thin = tuple(x[j] for j in rows)
+    banded = {leader, *chosen[:BANDS]} if len(chosen) > 1 else {leader}
+    left = [k for k in range(K) if k not in tint]
+    lines = [
+        Series(
+            labels[k],
+            thin,
+            course.estimates[rows, k],
+            course.low[rows, k] if k in banded else None,
+            course.high[rows, k] if k in banded else None,
+            color=tint[k],
+            weak=early[rows],
+        )
+        for k in sorted(tint, key=lambda k: (k != leader, k))
+    ]
+    quiet = others(x, course.estimates, left, counted(len(left), "other"), early)
+    owners = [shown(labels[k], 40) for k in sorted(banded & set(tint), key=chosen.index)]
+    marks = _leader_marks(course, x, labels)
+    panel = Panel(clock, Axis("estimated reward"), (*quiet, *lines), marks=marks)
+    return Chart(
+        "estimates",
+        "Estimated reward of each variant, from the whole test so far",
+        _estimates_summary(course, labels),
+        (panel,),
+        _estimates_table(course),
+        _note(course, owners, bool(early.any())),
+    )
+
+
+def _note(course: Course, owners: Sequence[str], early: bool) -> str:
+    """Whose the bands are: colours so pale are hard to tell apart."""
+    if not owners:
+        return ""
+    some = ""
+    if course.size:
+        some = f"The best {len(course.names):,} of {course.size:,} variants are drawn. "
+    return (
+        f"{some}Bands: {percent(course.level)} intervals of {in_words(owners)} that hold for all "
+        f"variants and at all times at once.{' Early ones may leave the picture.' if early else ''}"
+    )
+
+
+def likely(course: Course) -> list[int]:
+    """The leader and those nearest to it, variants that can still win first."""
+    leader, last = int(course.leaders[-1]), course.estimates[-1]
+    return nearest(last - last[leader], leader, course.plausible[-1])
+
+
+def clock_axis(course: Course) -> tuple[tuple[Any, ...], Axis]:
+    """When each look was, by the clock or by what was judged until then."""
+    if course.times is not None:
+        return course.times, Axis("time (UTC)", "time")
+    return tuple(float(count) for count in course.rounds), Axis("visits judged")
+
+
+def _leader_marks(course: Course, x: tuple[Any, ...], labels: Sequence[str]) -> tuple[Mark, ...]:
+    turns = 1 + np.flatnonzero(np.diff(course.leaders))
+    # Early leads change by luck all the time; who led before the first mark is seen in the line.
+    return tuple(Mark(x[j], f"{labels[course.leaders[j]]} leads") for j in turns[-ESTIMATES_MARKS:])
+
+
+def _estimates_summary(course: Course, labels: Sequence[str]) -> str:
+    k = int(course.leaders[-1])
+    low, high = course.low[-1, k], course.high[-1, k]
+    reach = f", interval {number(low)} to {number(high)}" if np.isfinite(high - low) else ""
+    alive = int(course.possible[-1])
+    changes = int(np.count_nonzero(np.diff(course.leaders)))
+    marked = f"; the last {ESTIMATES_MARKS} are marked" * (changes > ESTIMATES_MARKS)
+    return (
+        f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
+        f"with an estimate of {number(course.estimates[-1, k])}{reach}; not ruled out: "
+        f"{alive:,} of {counted(course.variants, 'variant')}. The leader changed "
+        f"{counted(changes, 'time')}{marked}."
+    )
+
+
+def _estimates_table(course: Course) -> Table:
+    header = ("time", "visits", "variant", "estimate", "low", "high", "not ruled out", "leads")
+    times = course.times or (None,) * len(course.rounds)
+    rows = tuple(
+        (
+            time,
+            int(course.rounds[j]),
+            name,
+            known(course.estimates[j, k]),
+            known(course.low[j, k]),
+            known(course.high[j, k]),
+            bool(course.plausible[j, k]),
+            bool(k == course.leaders[j]),
+        )
+        for j, time in enumerate(times)
+        for k, name in enumerate(course.names)
+    )
+    return Table(header, rows)
+
+
+# How many variants can still win, and when the others were ruled out.
+
+
+ROWS = 12
+
+
+def plausible(course: Course) -> Chart:
+    """The shrinking set of variants that are not ruled out."""
+    x, clock = clock_axis(course)
+    counts = course.possible.astype(float)
+    rows = _with_changes(counts)
+    number_left = Series(
+        "not ruled out", tuple(x[j] for j in rows), counts[rows], kind="steps", color=0
+    )
+    first = Panel(clock, Axis("variants"), (number_left,), "Variants that are not ruled out")
+    return Chart(
+        "plausible",
+        "How many variants are not ruled out",
+        _plausible_summary(course),
+        (first, _race(course)) if not course.plausible[-1].all() else (first,),
+        _plausible_table(course),
+        f"Ruled out: another variant was better at level {percent(course.level)}, all looks and "
+        f"all variants taken together.{_uncounted(course)}",
+    )
+
+
+def _with_changes(counts: NDArray[np.float64]) -> list[int]:
+    changes = [0, *(1 + np.flatnonzero(np.diff(counts)))]
+    return sorted({*thinned(len(counts), POINTS), *(int(j) for j in changes)})
+
+
+def _last_hope(course: Course) -> NDArray[np.int64]:
+    """(K,) the look after which each was ruled out for good; J if it can still win, 0 if never."""
+    J = len(course.rounds)
+    seen = course.plausible[::-1].argmax(axis=0)
+    return np.where(course.plausible.any(axis=0), J - seen, 0)
+
+
+def _ruled_out(course: Course) -> list[int | None]:
+    """Look at which each was ruled out for good; None if it are not ruled out."""
+    J = len(course.rounds)
+    return [None if stop == J else int(stop) for stop in _last_hope(course)]
+
+
+def _race(course: Course) -> Panel:
+    out = _ruled_out(course)
+    leader, last = int(course.leaders[-1]), course.estimates[-1]
+    by_distance = nearest(last - last[leader], leader, course.plausible[-1], len(out))
+    stay = _last_hope(course)
+    order = sorted(by_distance, key=lambda k: -int(stay[k]))
+    hopeful = sum(k is None for k in out)
+    kept = max(ROWS - (len(out) - hopeful), ROWS // 2)  # those ruled out are to be seen too
+    rows = [*order[: min(kept, hopeful)], *order[hopeful:]][:ROWS]
+    labels = labels_of(course.names)
+    names = tuple(labels[k] for k in rows)
+    length = np.array([float(course.rounds[-1 if out[k] is None else out[k]]) for k in rows])
+    alive = np.array([out[k] is None for k in rows])
+    more = len(out) - len(rows)
+    title = "How long each was in" + (f" ({len(rows)} of {len(out):,})" * bool(more))
+    return Panel(
+        Axis("", "label"),
+        Axis("visits judged"),
+        (
+            Series("not ruled out", names, np.where(alive, length, np.nan), kind="bars", color=0),
+            Series("ruled out", names, np.where(alive, np.nan, length), kind="bars", color=None),
+        ),
+        title,
+        sideways=True,
+    )
+
+
+def _plausible_summary(course: Course) -> str:
+    labels = labels_of(course.names)
+    alive = [name for name, may in zip(labels, course.plausible[-1], strict=True) if may]
+    count, rounds = int(course.possible[-1]), int(course.rounds[-1])
+    among = "among them " * (count > len(alive))
+    return (
+        f"After {counted(rounds, 'visit')} not ruled out: {count:,} of "
+        f"{counted(course.variants, 'variant')} ({among}{listed(alive, 5)})."
+    )
+
+
+def _uncounted(course: Course) -> str:
+    if not course.size:
+        return ""
+    if course.others is None:
+        return f" Only the best {len(course.names):,} of {course.size:,} variants are counted here."
+    return f" How long each was in is told of the best {len(course.names):,}."
+
+
+def _plausible_table(course: Course) -> Table:
+    header = ("variant", "not ruled out", "ruled out at", "visits until then", "looks until")
+    rows: list[tuple[str, bool, datetime | None, int | None, int | None]] = []
+    for k, j in enumerate(_ruled_out(course)):
+        name, times = course.names[k], course.times
+        if j is None:
+            rows.append((name, True, None, None, None))
+        else:
+            when = None if times is None else times[j]
+            rows.append((name, False, when, int(course.rounds[j]), j + 1))
+    return Table(header, tuple(rows))

@@ -1,0 +1,403 @@
+"""Where pictures come from: the drawer of the extra `plots`, or a message that names it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Literal, Protocol, cast
+from urllib.parse import quote
+
+from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.files import code_block, markdown_table, plain_text, write_atomically
+from steadyarm.plot.chart import Chart
+from steadyarm.reports.document import (
+    Block,
+    Code,
+    Document,
+    Facts,
+    Heading,
+    Items,
+    Lead,
+    Note,
+    Paragraph,
+    Picture,
+    Table,
+)
+
+__all__ = [
+    "FORMATS",
+    "PAPER",
+    "SCREEN",
+    "Drawer",
+    "Format",
+    "drawer",
+    "format_of",
+    "page",
+    "pictures",
+    "text",
+    "write_report",
+]
+
+# Where pictures come from: the drawer of the extra `plots`, or a message that names it.
+
+
+class Backend(Protocol):
+    """Draws charts as static pictures."""
+
+    def png(self, chart: Chart) -> bytes:
+        """Dots."""
+
+    def svg(self, chart: Chart) -> bytes:
+        """Lines."""
+
+
+@dataclass(frozen=True)
+class Drawer:
+    """Draws without the small print, which stands below as text."""
+
+    backend: Backend
+
+    def png(self, chart: Chart) -> bytes:
+        """As dots."""
+        return self.backend.png(replace(chart, note=""))
+
+    def svg(self, chart: Chart) -> bytes:
+        """As lines."""
+        return self.backend.svg(replace(chart, note=""))
+
+
+def drawer() -> Drawer:
+    """The drawer, found before any work is lost."""
+    try:
+        import matplotlib  # noqa: F401  # a clear message if it is missing
+
+        from steadyarm.plot import matplotlib as found
+    except ImportError as error:
+        raise MissingExtraError(
+            f"pictures in reports need {error.name}; install it with: pip install "
+            "'steadyarm[plots]'"
+        ) from None
+    return Drawer(cast(Backend, found))
+
+
+# How reports look: on screens, light and dark, and on paper.
+
+
+_SHAPES = """
+* { box-sizing: border-box; }
+body { margin: 0 auto; color: var(--ink); background: var(--ground); }
+h1, h2, h3 { line-height: 1.25; overflow-wrap: anywhere; }
+p, li, dd, figcaption { overflow-wrap: anywhere; }
+.lead { font-size: 1.2em; line-height: 1.4; margin: 0.8em 0 1.2em; }
+.facts { display: flex; flex-wrap: wrap; gap: 0.7em 2em; margin: 1em 0; }
+.facts dt { font-size: 0.8em; color: var(--quiet); }
+.facts dd { margin: 0; }
+.note { padding: 0.5em 0.8em; border-left: 4px solid var(--line); background: var(--card); }
+.note.ok { border-color: #1a7f4b; }
+.note.warn { border-color: #b57500; }
+.note.fail { border-color: #c0262d; }
+.small, figcaption, footer { font-size: 0.85em; color: var(--quiet); }
+.table { overflow-x: auto; margin: 1em 0 0.4em; }
+table { border-collapse: collapse; font-size: 0.9em; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: 0.4em; color: var(--quiet); }
+th, td { padding: 0.25em 0.8em 0.25em 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; min-width: 8em; max-width: 30em; }
+th:last-child, td:last-child { padding-right: 0; }
+.r { text-align: right; min-width: 0; }
+.short { min-width: 0; }
+td.r, td.short, tbody .short { white-space: nowrap; }
+thead th { vertical-align: bottom; border-bottom: 2px solid var(--quiet); max-width: 9em;
+  overflow-wrap: break-word; }
+tbody th { font-weight: 500; }
+figure { margin: 1em 0; }
+img { display: block; width: 100%; max-width: 52rem; height: auto; background: #fff; }
+figcaption { margin-top: 0.4em; }
+pre { padding: 0.7em 1em; background: var(--card); white-space: pre-wrap; overflow-wrap: anywhere;
+  font-size: 0.85em; }
+.long { columns: 3; }
+footer { margin-top: 3em; border-top: 1px solid var(--line); }
+"""
+
+_PRINTED = """
+@page { margin: 16mm 15mm 18mm; @bottom-right { content: counter(page) " / " counter(pages);
+  font: 9pt system-ui, sans-serif; color: #555; } }
+"""
+
+_UNCUT = """
+  body { max-width: none; margin: 0; padding: 0; font-size: 10pt; }
+  h2 { margin-top: 1.6em; }
+  h2, h3, caption, .lead { break-after: avoid; }
+  .table { overflow: visible; }
+  table { max-width: 100%; }
+  thead { display: table-header-group; }
+  tr, figure, img, pre:not(.long), .whole, .note, .facts, li { break-inside: avoid; }
+  figure img { max-width: 100%; max-height: 105mm; object-fit: contain; object-position: left; }
+  thead { break-after: avoid; }
+  tbody tr:nth-child(-n+2) { break-before: avoid; }
+  p { orphans: 3; widows: 3; }
+  .appendix { break-before: page; }
+"""
+
+_LIGHT = "--ink: #1b1f24; --ground: #fff; --quiet: #57606a; --line: #d5d9de; --card: #f4f6f8;"
+_DARK = "--ink: #e6e8eb; --ground: #14171a; --quiet: #a3abb4; --line: #3a4149; --card: #1f242a;"
+_BLACK = "--ink: #000; --ground: #fff; --quiet: #444; --line: #bbb; --card: #fff;"
+
+SCREEN = f"""
+:root {{ {_LIGHT} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }}
+  img {{ padding: 0.5em; border-radius: 6px; }} }}
+{_SHAPES}
+body {{ font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; padding: 1.5rem 1rem 3rem; }}
+h2 {{ margin-top: 2.4em; padding-bottom: 0.2em; border-bottom: 1px solid var(--line); }}
+{_PRINTED}
+@media print {{
+  :root {{ {_BLACK} }}
+  img {{ padding: 0; }}
+{_UNCUT}}}
+"""
+
+PAPER = f"""
+:root {{ {_BLACK} }}
+{_SHAPES}
+body {{ font: 10pt/1.45 system-ui, sans-serif; max-width: 180mm; padding: 8mm 0; }}
+h1 {{ font-size: 20pt; }}
+h2 {{ font-size: 13.5pt; margin-top: 1.6em; border-bottom: 0.5pt solid #000; }}
+h3 {{ font-size: 11pt; }}
+.note, pre {{ border: 0.5pt solid #bbb; }}
+.note {{ border-left-width: 3pt; }}
+{_PRINTED}
+@media print {{
+{_UNCUT}}}
+"""
+
+
+# A document as one HTML page that can be mailed: styles and pictures inside, no script.
+
+
+HEAVY = 400_000  # bytes of a drawing from which on dots are lighter than lines
+FEW = 16  # rows of a table that is not cut at the end of a page
+LONG, NARROW = 60, 40  # lines and letters of code that is set in columns
+SHORT = 22  # letters that stay in one line
+WORDS = {"ok": "All right.", "warn": "Look at this.", "fail": "Wrong.", "none": ""}
+
+
+def page(document: Document, paper: bool = False) -> str:
+    """The whole page; laid out for paper, black on white, if `paper`."""
+    draw = drawer() if any(isinstance(block, Picture) for block in document.blocks) else None
+    body = "\n".join(_block(block, draw) for block in document.blocks)
+    foot = f"<footer><p>{escape(document.foot)}</p></footer>\n" if document.foot else ""
+    return _PAGE.format(
+        title=escape(document.title),
+        scheme="light" if paper else "light dark",
+        style=PAPER if paper else SCREEN,
+        body=body,
+        foot=foot,
+    )
+
+
+def _block(block: Block, draw: Drawer | None) -> str:
+    match block:
+        case Heading(words, level, appendix):
+            new = ' class="appendix"' if appendix else ""
+            return f"<h{level}{new}>{escape(words)}</h{level}>"
+        case Lead(words):
+            return f'<p class="lead">{escape(words)}</p>'
+        case Paragraph(words):
+            return f"<p>{escape(words)}</p>"
+        case Note(words, status):
+            word = f"<strong>{WORDS[status]}</strong> " if WORDS[status] else ""
+            return f'<p class="note {status}">{word}{escape(words)}</p>'
+        case Facts(pairs):
+            cells = (
+                f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+                for name, value in pairs
+            )
+            return f'<dl class="facts">{"".join(cells)}</dl>'
+        case Items(texts):
+            return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in texts)}</ul>"
+        case Code(words):
+            return f"<pre{_length(words)}><code>{escape(words)}</code></pre>"
+        case Table():
+            return _table(block)
+        case Picture(chart):
+            assert draw is not None
+            return _picture(chart, draw)
+
+
+def _length(text: str) -> str:
+    """Many short lines stand in columns."""
+    lines = text.split("\n")
+    return ' class="long"' if len(lines) > LONG and max(map(len, lines)) < NARROW else ""
+
+
+def _table(table: Table) -> str:
+    sides = [_side(side, column) for side, column in zip(table.align, _columns(table), strict=True)]
+    header = "".join(
+        f'<th scope="col"{side}>{escape(cell)}</th>'
+        for cell, side in zip(table.header, sides, strict=True)
+    )
+    rows = []
+    for first, *others in table.rows:
+        cells = (
+            f"<td{side}>{escape(cell)}</td>" for cell, side in zip(others, sides[1:], strict=True)
+        )
+        rows.append(f'<tr><th scope="row"{sides[0]}>{escape(first)}</th>{"".join(cells)}</tr>')
+    note = f'<p class="small">{escape(table.note)}</p>' if table.note else ""
+    whole = " whole" if len(rows) <= FEW else ""
+    body = "\n".join(rows)
+    return (
+        f'<div class="table{whole}" role="region" aria-label="{escape(table.caption)}" '
+        f'tabindex="0"><table>\n<caption>{escape(table.caption)}</caption>\n'
+        f"<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
+    )
+
+
+def _columns(table: Table) -> list[list[str]]:
+    return [[row[i] for row in table.rows] for i in range(len(table.header))]
+
+
+def _side(side: str, column: list[str]) -> str:
+    """Numbers on the right; short texts in one line."""
+    if side == "r":
+        return ' class="r"'
+    return ' class="short"' if max(map(len, column), default=0) <= SHORT else ""
+
+
+def _picture(chart: Chart, draw: Drawer) -> str:
+    drawn, kind = draw.svg(chart), "svg+xml"
+    if len(drawn) > HEAVY:
+        drawn, kind = draw.png(chart), "png"
+    inside = f"data:image/{kind};base64,{base64.b64encode(drawn).decode()}"
+    note = f"<figcaption>{escape(chart.note)}</figcaption>" if chart.note else ""
+    return f'<figure><img src="{inside}" alt="{escape(chart.summary)}">{note}</figure>'
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="{scheme}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{body}
+</main>
+{foot}</body>
+</html>
+"""
+
+
+# A document as Markdown, with its pictures as PNG files in a folder beside it.
+
+
+MARKDOWN_WORDS = {"ok": "All right: ", "warn": "Look at this: ", "fail": "Wrong: ", "none": ""}
+
+
+def text(document: Document, folder: str = "pictures") -> str:
+    """The whole document; links to pictures go to the folder."""
+    blocks = [f"# {plain_text(document.title)}"]
+    blocks += [_markdown_block(block, folder) for block in document.blocks]
+    if document.foot:
+        blocks.append(f"*{plain_text(document.foot)}*")
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def pictures(document: Document) -> dict[str, bytes]:
+    """The pictures by the names of their files."""
+    charts = [block.chart for block in document.blocks if isinstance(block, Picture)]
+    if not charts:
+        return {}
+    draw = drawer()
+    return {f"{chart.name}.png": draw.png(chart) for chart in charts}
+
+
+def _markdown_block(block: Block, folder: str) -> str:
+    match block:
+        case Heading(words, level):
+            return f"{'#' * level} {plain_text(words)}"
+        case Lead(words):
+            return f"**{plain_text(words)}**"
+        case Paragraph(words):
+            return plain_text(words)
+        case Note(words, status):
+            return f"> {MARKDOWN_WORDS[status]}{plain_text(words)}"
+        case Facts(pairs):
+            return " · ".join(f"{plain_text(name)}: {plain_text(value)}" for name, value in pairs)
+        case Items(texts):
+            return "\n".join(f"- {plain_text(line)}" for line in texts)
+        case Code(words, language):
+            return code_block(words, language)
+        case Table():
+            return _markdown_table(block)
+        case Picture(chart):
+            link = f"{quote(folder)}/{quote(chart.name)}.png"
+            picture = f"![{plain_text(chart.summary)}]({link})"
+            return f"{picture}\n\n{plain_text(chart.note)}" if chart.note else picture
+
+
+def _markdown_table(table: Table) -> str:
+    header = [plain_text(cell) for cell in table.header]
+    rows = [[plain_text(cell) for cell in row] for row in table.rows]
+    parts = [plain_text(table.caption), markdown_table(header, table.align, rows)]
+    return "\n\n".join([*parts, plain_text(table.note)] if table.note else parts)
+
+
+# Reports as files: which format, which name, never half-written.
+
+
+Format = Literal["html", "md", "print"]
+FORMATS: dict[Format, tuple[str, ...]] = {
+    "html": (".html", ".htm"),
+    "md": (".md", ".markdown"),
+    "print": (".html", ".htm"),
+}
+
+
+def format_of(path: Path, wanted: str | None = None) -> Format:
+    """How to write the file: as its ending says, or as wanted if that fits the ending.
+
+    Refuses what cannot be written, and says so before any work is done.
+
+    Examples
+    --------
+    >>> format_of(Path("report.md")), format_of(Path("report.html"), "print")
+    ('md', 'print')
+    """
+    ending = path.suffix.lower()
+    if wanted is None:
+        fits = [name for name, endings in FORMATS.items() if ending in endings]
+        if not fits:
+            raise InvalidInputError(
+                f"the report is {path.name}; expected a name in .md or .html. To get PDF write "
+                ".html and print it."
+            )
+        wanted = fits[0]
+    elif ending not in FORMATS[cast(Format, wanted)]:
+        raise InvalidInputError(
+            f"the report is {path.name} and its format {wanted}; expected a name that ends with "
+            f"{FORMATS[cast(Format, wanted)][0]}."
+        )
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder; give the name of a file.")
+    drawer()
+    return cast(Format, wanted)
+
+
+def write_report(document: Document, path: Path, form: str | None = None) -> Path:
+    """Write a document; pictures of Markdown go into a folder beside it, NAME-pictures."""
+    chosen = format_of(path, form)
+    try:
+        if chosen != "md":
+            return write_atomically(path, page(document, chosen == "print").encode())
+        folder = path.with_name(f"{path.stem}-pictures")
+        for name, picture in pictures(document).items():
+            write_atomically(folder / name, picture)
+        return write_atomically(path, text(document, folder.name).encode())
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error}") from None

@@ -1,0 +1,279 @@
+"""Many independent runs of a policy in an environment, and how often it was wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from steadyarm.environments import RewardSource
+from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.policies import Policy
+from steadyarm.validation import check_fraction, whole_number
+
+__all__ = [
+    "CHUNK",
+    "DaskEngine",
+    "Engine",
+    "LocalEngine",
+    "Results",
+    "chunk_count",
+    "chunk_size",
+    "clopper_pearson",
+    "run_chunk",
+    "simulate",
+]
+
+# Results: how often a policy was wrong, with exact intervals.
+
+
+def clopper_pearson(errors: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact interval for a probability of which `errors` of `trials` were seen.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(0, 1000)
+    >>> round(low, 4), round(high, 4)
+    (0.0, 0.0037)
+    """
+    check_fraction(level, "level")
+    if not 0 <= errors <= trials or trials < 1:
+        raise InvalidInputError(
+            f"there are {errors} errors in {trials} trials; expected 0 <= errors <= trials."
+        )
+    tail = (1 - level) / 2
+    low = 0.0 if errors == 0 else float(scipy.stats.beta.ppf(tail, errors, trials - errors + 1))
+    high = (
+        1.0
+        if errors == trials
+        else float(scipy.stats.beta.ppf(1 - tail, errors + 1, trials - errors))
+    )
+    return low, high
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Results:
+    """What `simulate` found.
+
+    Attributes
+    ----------
+    policy : name of the policy
+    recommended : (trials,) arm recommended in each trial
+    best_arm : the arm that should have been
+    """
+
+    policy: str
+    recommended: NDArray[np.int64]
+    best_arm: int
+
+    @property
+    def trials(self) -> int:
+        """Number of independent runs."""
+        return len(self.recommended)
+
+    @property
+    def errors(self) -> int:
+        """In how many of them another arm was recommended."""
+        return int((self.recommended != self.best_arm).sum())
+
+    @property
+    def error_rate(self) -> float:
+        """Share of wrong recommendations."""
+        return self.errors / self.trials
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Clopper-Pearson interval for the probability of error; holds for any sample size."""
+        return clopper_pearson(self.errors, self.trials, level)
+
+    def __repr__(self) -> str:
+        return f"Results({self.policy}: {self.errors} errors in {self.trials} trials)"
+
+
+# Where many small simulations run: threads of this machine, or a Dask cluster.
+
+
+WINDOW = 32  # calls in the hands of the threads at a time; waiting costs as many locks
+
+
+class Engine(Protocol):
+    """Something that runs calls."""
+
+    def run(
+        self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Any]]:
+        """(position in calls, result) of every call, in the order they finish."""
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Threads; the compiled kernels run in parallel. None is one thread per core."""
+
+    jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise InvalidInputError(f"jobs is {self.jobs}; expected at least 1.")
+
+    def run(
+        self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Any]]:
+        """(position in calls, result) of every call, in the order they finish."""
+        pool = ThreadPoolExecutor(self.jobs or os.cpu_count() or 1)
+        places: dict[Future[Any], int] = {}
+        try:
+            for i, call in enumerate(calls):
+                places[pool.submit(function, *call)] = i
+                if len(places) >= WINDOW:  # a long list of calls is not held all at once
+                    yield from self._finished(places)
+            while places:
+                yield from self._finished(places)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    @staticmethod
+    def _finished(places: dict[Future[Any], int]) -> Iterator[tuple[int, Any]]:
+        for future in wait(places, return_when=FIRST_COMPLETED).done:
+            yield places.pop(future), future.result()
+
+
+@dataclass(frozen=True)
+class DaskEngine:
+    """Workers of a Dask cluster; a call whose worker is lost is tried again elsewhere.
+
+    Attributes
+    ----------
+    scheduler : its address, such as tcp://host:8786; None starts a cluster of processes here
+    jobs : how many processes that cluster has; one per core by default
+    retries : how often a call is tried again
+    timeout : seconds to wait for the scheduler to answer
+    """
+
+    scheduler: str | None = None
+    jobs: int | None = None
+    retries: int = 5
+    timeout: float = 10
+
+    def run(
+        self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Any]]:
+        """(position in calls, result) of every call, in the order they finish."""
+        try:
+            from distributed import Client, as_completed
+        except ImportError:
+            raise MissingExtraError(
+                "the Dask engine needs dask and distributed; "
+                "install them with: pip install 'steadyarm[cluster]'"
+            ) from None
+        try:
+            if self.scheduler is None:
+                workers = {"n_workers": self.jobs or os.cpu_count(), "threads_per_worker": 1}
+                client = Client(**workers, dashboard_address=None, timeout=self.timeout)
+            else:
+                client = Client(self.scheduler, timeout=self.timeout)
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(
+                f"no Dask scheduler answers at {self.scheduler} ({error}); start one with "
+                "'dask scheduler' or leave the address out to start a local cluster."
+            ) from None
+        with client:
+            futures = [
+                client.submit(function, *call, pure=False, retries=self.retries) for call in calls
+            ]
+            places = {future.key: i for i, future in enumerate(futures)}
+            for future, result in as_completed(futures, with_results=True):
+                yield places[future.key], result
+
+
+# simulate: run a policy many times, a batch of trials at once, segment by segment.
+
+
+CHUNK = 256  # trials with one random stream; part of what a seed means, so it never changes
+
+
+def simulate(
+    policy: Policy[Any],
+    environment: RewardSource,
+    trials: int = 1000,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Results:
+    """Run `policy` in `environment` many times and count the wrong recommendations.
+
+    Parameters
+    ----------
+    trials : number of independent runs
+    seed : the same seed gives the same result, whatever the number of jobs
+    jobs : threads; by default one per core. The compiled kernels run in parallel.
+    progress : called with the number of trials whenever some are done, from any of the threads
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    >>> world = sa.Environment.from_parameters(arms, [0.3, 0.2, 0.0], budget=300)
+    >>> sa.simulate(sa.GBAI(), world, trials=1000, seed=1)
+    Results(G-BAI: 246 errors in 1000 trials)
+    """
+    if not isinstance(policy, Policy):
+        raise InvalidInputError(
+            f"policy is {policy!r}; expected an instance of a policy, such as P1RAGE()."
+        )
+    if not hasattr(environment, "play"):
+        raise InvalidInputError(
+            f"environment is {environment!r}; expected a world, such as "
+            "Environment.from_means(arms, means, budget=1000)."
+        )
+    trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
+    jobs = None if jobs is None else whole_number(jobs, "jobs", least=1)
+
+    def run(chunk: int) -> NDArray[np.int64]:
+        arms = run_chunk(policy, environment, seed, chunk, chunk_size(trials, chunk))
+        if progress is not None:
+            progress(len(arms))
+        return arms
+
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        recommended = np.concatenate(list(pool.map(run, range(chunk_count(trials)))))
+    return Results(policy.name, recommended, environment.best_arm)
+
+
+def chunk_count(trials: int) -> int:
+    """Into how many random streams the trials are cut."""
+    return -(-trials // CHUNK)
+
+
+def chunk_size(trials: int, chunk: int) -> int:
+    """How many trials one of them makes."""
+    return min(CHUNK, trials - chunk * CHUNK)
+
+
+def run_chunk(
+    policy: Policy[Any], environment: RewardSource, seed: int, chunk: int, trials: int
+) -> NDArray[np.int64]:
+    """(trials,) arms recommended in one chunk: a pure function, wherever it runs."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
+    if policy.scales and environment.arms.large:  # one at a time
+        runs = [_recommended(policy, environment, 1, rng) for _ in range(trials)]
+        return np.concatenate(runs)
+    return _recommended(policy, environment, trials, rng)
+
+
+def _recommended(
+    policy: Policy[Any], environment: RewardSource, trials: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    state = policy.start(
+        environment.arms, environment.budget, trials, seed=int(rng.integers(2**63))
+    )
+    while (segment := policy.next_segment(state)) is not None:
+        stats = environment.play(segment.checked(environment.arms.size), state.played, rng)
+        if environment.direction == "minimize":
+            stats = stats.negated()
+        state = policy.observe(state, segment, stats)
+    return policy.recommend(state).arm

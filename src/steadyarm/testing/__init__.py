@@ -1,0 +1,1 @@
+"""What every policy and storage must satisfy, to run on your own."""

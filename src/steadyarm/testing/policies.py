@@ -1,0 +1,223 @@
+"""What every policy must satisfy, as functions to run on any of them, your own included.
+
+    from steadyarm.testing.policies import CHECKS
+    for check in CHECKS:
+        check(MyPolicy())
+
+Each check raises an AssertionError that says what was broken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from steadyarm.arms import ArmSet
+from steadyarm.policies.base import Policy, State
+from steadyarm.segments import Segment, SegmentStats
+
+__all__ = ["CHECKS", "check_arm_sets"]
+
+AnyPolicy = Policy[Any]
+
+
+def check_arm_sets() -> dict[str, ArmSet]:
+    """Small arm sets of different shapes, on which the checks run."""
+    rng = np.random.default_rng(20)
+    angle = 0.3
+    return {
+        "two one-hot": ArmSet.one_hot(["A", "B"]),
+        "six one-hot": ArmSet.one_hot(list("ABCDEF")),
+        "soare": ArmSet.from_features(
+            np.vstack([np.eye(4), [np.cos(angle), np.sin(angle), 0.0, 0.0]])
+        ),
+        "factorial": ArmSet.factorial({"a": ["0", "1"], "b": ["0", "1"], "c": ["0", "1"]}),
+        "gaussian": ArmSet.from_features(rng.normal(size=(9, 3))),
+        "one feature": ArmSet.from_features([[1.0], [1.1], [0.5]]),
+        "dependent features": ArmSet.bundles(list("wxyz"), size=2),
+    }
+
+
+def check_probabilities(policy: AnyPolicy) -> None:
+    """Allocations are probabilities, and a shuffled one plays whole numbers."""
+    for arms, budget in _cases():
+        for _, segment, _ in _run(policy, arms, budget, trials=3, seed=1):
+            playing = segment.rounds > 0
+            assert (segment.weights >= 0).all(), "a probability is negative"
+            total = segment.weights[playing].sum(axis=1)
+            assert np.allclose(total, 1.0, atol=1e-9), f"probabilities sum to {total}"
+            if segment.order == "shuffled":
+                whole = segment.weights * segment.rounds[:, None]
+                assert np.allclose(whole, np.rint(whole), atol=1e-6), "not a whole number of plays"
+
+
+def check_same_seed_same_run(policy: AnyPolicy) -> None:
+    """The same seeds give the same run to the last bit."""
+    for arms, budget in _cases():
+        runs = [_history(policy, arms, budget) for _ in range(2)]
+        assert runs[0] == runs[1], "two runs with the same seed differ"
+
+
+def check_batch_equals_members(policy: AnyPolicy) -> None:
+    """A trial goes the same way in a batch and alone, to the last bit."""
+    for arms, budget in _cases():
+        for state, segment, stats in _run(policy, arms, budget, trials=4, seed=2):
+            after = policy.observe(state, segment, stats)
+            for i in range(4):
+                alone = policy.next_segment(state.trial(i))
+                if segment.rounds[i] == 0:
+                    assert alone is None, "a trial has ended in the batch but not alone"
+                    continue
+                assert alone is not None, "a trial has ended alone but not in the batch"
+                assert np.array_equal(alone.weights, segment.weights[i : i + 1])
+                assert np.array_equal(alone.rounds, segment.rounds[i : i + 1])
+                one = policy.observe(state.trial(i), alone, _row(stats, i))
+                _assert_same_state(one, after.trial(i))
+                batched = policy.recommend(after)
+                assert policy.recommend(one).arm[0] == batched.arm[i]
+
+
+def check_state_survives_json(policy: AnyPolicy) -> None:
+    """A state written as JSON and read back goes on identically."""
+    for arms, budget in _cases():
+        for state, segment, stats in _run(policy, arms, budget, trials=2, seed=3):
+            text = json.dumps(state.to_dict())
+            copy = type(state).from_dict(json.loads(text), arms)
+            _assert_same_state(copy, state)
+            again = policy.next_segment(copy)
+            assert again is not None, "a state read back has ended"
+            assert np.array_equal(again.weights, segment.weights)
+            _assert_same_state(
+                policy.observe(copy, again, stats), policy.observe(state, segment, stats)
+            )
+
+
+def check_methods_are_pure(policy: AnyPolicy) -> None:
+    """No method changes the state or the statistics it is given."""
+    for arms, budget in _cases():
+        for state, segment, stats in _run(policy, arms, budget, trials=2, seed=4):
+            before = json.dumps(state.to_dict())
+            sums = stats.sums.copy()
+            policy.next_segment(state)
+            policy.observe(state, segment, stats)
+            policy.recommend(state)
+            assert json.dumps(state.to_dict()) == before, "a method changed the state"
+            assert np.array_equal(stats.sums, sums), "observe changed the statistics"
+
+
+def check_budget_is_kept(policy: AnyPolicy) -> None:
+    """No trial plays more than its budget, every run ends, and an arm is recommended."""
+    for arms in check_arm_sets().values():
+        for budget in (*range(1, 21), 29, 37, 50):
+            played = np.zeros(2, dtype=np.int64)
+            state = policy.start(arms, budget, trials=2, seed=5)
+            for before, segment, stats in _run(policy, arms, budget, trials=2, seed=5):
+                assert (segment.rounds >= 0).all()
+                assert segment.rounds.any(), "a segment without any round"
+                played += segment.rounds
+                state = policy.observe(before, segment, stats)
+            assert (played <= budget).all(), f"played {played} of {budget} rounds"
+            arm = policy.recommend(state).arm
+            assert ((arm >= 0) & (arm < arms.size)).all()
+
+
+def check_easy_instance(policy: AnyPolicy) -> None:
+    """Where the best arm is far ahead and noise is low, the policy recommends it.
+
+    Every arm is the best in turn, of four that share nothing and of four layouts, and leads by at
+    least half of the range of the means; noise has a tenth of that range. A policy that errs in 5 %
+    of tests passes all but once in 10⁹; one that guesses fails as surely.
+    """
+    trials = 50
+    for arms in _easy_arm_sets():
+        wrong = 0
+        for best in range(arms.size):
+            rng = np.random.default_rng(best)
+            shared = arms.coordinates @ arms.coordinates[best]
+            means = (shared - shared.min()) / (shared.max() - shared.min())
+            state: State = policy.start(arms, 200, trials=trials, seed=best)
+            while (segment := policy.next_segment(state)) is not None:
+                state = policy.observe(state, segment, _draw(segment, means, rng, sd=0.1))
+            wrong += int((policy.recommend(state).arm != best).sum())
+        limit = int(scipy.stats.binom.isf(1e-9, arms.size * trials, 0.05))
+        assert wrong <= limit, (
+            f"{wrong} of {arms.size * trials} recommendations were wrong in an easy world, where a "
+            f"sound policy is wrong in at most {limit}; does recommend() name the arm with the "
+            "highest estimate, and among the arms that are left?"
+        )
+
+
+CHECKS: tuple[Callable[[AnyPolicy], None], ...] = (
+    check_probabilities,
+    check_same_seed_same_run,
+    check_batch_equals_members,
+    check_state_survives_json,
+    check_methods_are_pure,
+    check_budget_is_kept,
+    check_easy_instance,
+)
+
+
+def _easy_arm_sets() -> tuple[ArmSet, ...]:
+    factors = {"a": ["0", "1"], "b": ["0", "1"]}
+    return ArmSet.one_hot(list("ABCD")), ArmSet.factorial(factors, interactions=1)
+
+
+def _cases() -> Iterator[tuple[ArmSet, int]]:
+    for arms in check_arm_sets().values():
+        for budget in (1, 7, 60):
+            yield arms, budget
+
+
+def _run(
+    policy: AnyPolicy, arms: ArmSet, budget: int, trials: int, seed: int
+) -> Iterator[tuple[State, Segment, SegmentStats]]:
+    """Each state, the segment that followed and what it brought, in a drifting noisy world."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=arms.rank)
+    state: State = policy.start(arms, budget, trials=trials, seed=seed)
+    while (segment := policy.next_segment(state)) is not None:
+        means = arms.coordinates @ (theta + 0.3 * rng.normal(size=arms.rank))
+        stats = _draw(segment, means, rng)
+        yield state, segment, stats
+        state = policy.observe(state, segment, stats)
+
+
+def _draw(
+    segment: Segment, means: NDArray[np.float64], rng: np.random.Generator, sd: float = 1.0
+) -> SegmentStats:
+    if segment.order == "shuffled":
+        counts = segment.counts
+    else:
+        counts = rng.multinomial(segment.rounds, segment.weights)
+    noise = rng.normal(size=counts.shape)
+    squares = counts * (means**2 + sd**2)
+    return SegmentStats(counts, counts * means + sd * np.sqrt(counts) * noise, squares)
+
+
+def _row(stats: SegmentStats, i: int) -> SegmentStats:
+    assert stats.squares is not None
+    return SegmentStats(stats.counts[i : i + 1], stats.sums[i : i + 1], stats.squares[i : i + 1])
+
+
+def _history(policy: AnyPolicy, arms: ArmSet, budget: int) -> list[str]:
+    run = _run(policy, arms, budget, trials=2, seed=6)
+    return [
+        json.dumps([state.to_dict(), segment.weights.tolist(), segment.rounds.tolist()])
+        for state, segment, _ in run
+    ]
+
+
+def _assert_same_state(one: State, other: State) -> None:
+    assert type(one) is type(other)
+    for f in fields(one):
+        a, b = getattr(one, f.name), getattr(other, f.name)
+        arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+        same = np.array_equal(a, b, equal_nan=True) if arrays else a == b
+        assert same, f"{f.name} differs: {a} and {b}"

@@ -1,0 +1,333 @@
+"""Checks of many threads at once, on several openings of one storage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from steadyarm.errors import ExperimentExistsError, UnknownExperimentError
+from steadyarm.storages.records import (
+    Assigned,
+    Decision,
+    Lease,
+    Outcome,
+    SegmentRecord,
+    Target,
+)
+from steadyarm.testing.storages.bench import (
+    DAY,
+    HOUR,
+    NOW,
+    Check,
+    Open,
+    accounted,
+    assign,
+    busy,
+    decided,
+    every,
+    everything,
+    gathered,
+    leased,
+    new_experiment,
+    new_segment,
+    numbers_given,
+    numbers_of,
+    refused,
+    running,
+    tallied,
+    together,
+)
+
+__all__ = ["CHECKS"]
+
+# Checks of many threads at once, on several openings of one storage.
+
+
+def check_threads_create(open_storage: Open) -> None:
+    """Of many who create the same experiment one does, the others learn of it."""
+    storages = [open_storage() for _ in range(3)]
+
+    def create(name: str, i: int) -> bool:
+        try:
+            new_experiment(storages[i % 3], name)
+        except ExperimentExistsError:
+            return False
+        return True
+
+    for turn in range(3):
+        made = together(partial(create, f"e{turn}"), 6)
+        assert sum(made) == 1, f"{sum(made)} of 6 created the same experiment"
+    assert len(storages[0].experiments()) == 3
+
+
+def check_threads_sticky(open_storage: Open) -> None:
+    """However requests race, a unit has one assignment and a place one unit."""
+    storages = [open_storage() for _ in range(3)]
+    key = running(storages[0], 100)
+    units = [f"u{i}" for i in range(60)]
+
+    def work(i: int) -> list[Assigned]:
+        mine = np.random.default_rng(i).permutation(units).tolist()
+        found: list[Assigned] = []
+        held: tuple[Lease, ...] = ()
+        for start in range(0, 60, 4):
+            # Some hold leases, others do not.
+            handed = assign(storages[i % 3], key, mine[start : start + 4], held, ahead=3 * (i % 2))
+            held = handed.leases
+            found += every(handed)
+        return found
+
+    given = gathered(work, 8)
+    places = {(a.unit, a.number) for a in given}
+    assert len(places) == 60, f"60 units have {len(places)} assignments"
+    new = Counter(a.unit for a in given if a.new)
+    assert new == Counter(units), "an assignment is not new exactly once"
+    assert len({a.arm for a in given if a.number == 0}) == 1
+    rows = accounted(storages[0], key)
+    assert {(r.unit, r.number) for r in rows} == places, "the log does not say what was given"
+    storage = open_storage()
+    storage.release(key, [x.id for x in storage.leases(key)])
+    rest = numbers_given(assign(storage, key, [f"n{i}" for i in range(50)]))
+    numbers = sorted([*(n for _, n in places), *rest])
+    assert numbers == [*range(100)], "positions were lost or used twice"
+
+
+def check_threads_exhaust(open_storage: Open) -> None:
+    """However requests race, each position is used exactly once, and none is lost."""
+    storages = [open_storage() for _ in range(3)]
+    key = running(storages[0], 120, sticky=False)
+
+    def work(i: int) -> list[int]:
+        mine: list[int] = []
+        held: tuple[Lease, ...] = ()
+        while True:
+            handed = assign(storages[i % 3], key, ["u"] * (1 + i % 3), held, ahead=i % 4)
+            held = handed.leases
+            mine += numbers_given(handed)
+            if None in handed.assigned:
+                return mine
+
+    numbers = gathered(work, 8)
+    assert sorted(numbers) == [*range(120)], "positions were lost or used twice"
+    accounted(storages[0], key)
+
+
+def check_threads_reclaim(open_storage: Open) -> None:
+    """When holders report on expired leases while others take them, nothing is used twice."""
+    storages = [open_storage() for _ in range(3)]
+    key = running(storages[0], 120, sticky=False)
+    leases = [leased(storages[0], key, 20, expires=NOW + 10)[0] for _ in range(4)]
+
+    def report(i: int) -> list[int]:
+        lease, mine = leases[i], []
+        for p in range(lease.start, lease.stop):
+            (said,) = storages[i % 3].report(key, lease.id, [(p, f"r{i}", NOW)], NOW + 20)
+            if said is not None:
+                assert said.number == p, "another position than reported"
+                mine.append(p)
+        return mine
+
+    def take(i: int) -> list[int]:
+        mine: list[int] = []
+        for _ in range(12):
+            mine += numbers_given(assign(storages[i % 3], key, ["t", "t"], now=NOW + 20))
+        return mine
+
+    def work(i: int) -> list[int]:
+        return report(i) if i < 4 else take(i)
+
+    taken = gathered(work, 8)
+    assert len(taken) == len(set(taken)), "a position was used twice"
+    rows = accounted(storages[0], key)
+    assert sorted(taken) == [r.number for r in rows], "the log does not say what was given"
+    storage = storages[0]
+    storage.release(key, [lease.id for lease in leases])
+    taken += numbers_given(assign(storage, key, ["e"] * 120))
+    assert sorted(taken) == [*range(120)], "positions were lost"
+
+
+def check_threads_rewards(open_storage: Open) -> None:
+    """However often and in whatever order the same rewards come, they count once."""
+    storages = [open_storage() for _ in range(3)]
+    key = running(storages[0], 60)
+    units = [f"u{i}" for i in range(60)]
+    for day in range(3):
+        assign(storages[0], key, units[20 * day : 20 * day + 20], now=NOW + day * DAY)
+    told: list[tuple[Target, float]] = [(unit, 0.1 * i) for i, unit in enumerate(units)]
+
+    def work(i: int) -> list[Outcome]:
+        order = np.random.default_rng(i).permutation(60)
+        said: list[Outcome] = []
+        for part in np.array_split(order, 10):
+            said += storages[i % 3].reward(key, [told[j] for j in part], None, NOW + 3 * DAY)
+        return said
+
+    said = gathered(work, 8)
+    stored = Counter(o.number for o in said if o.status == "stored")
+    assert stored == Counter(range(60)), "a reward was not stored exactly once"
+    assert {o.status for o in said} == {"stored", "repeated"}, "some were refused"
+    (tally,) = tallied(storages[0], key)
+    assert tally.told == 60, "a reward was counted twice or not at all"
+    total = sum(tally.sums, Fraction(0))
+    assert total == sum(Fraction(0.1 * i) for i in range(60)), "the sums are not exact"
+
+
+def check_threads_decide(open_storage: Open) -> None:
+    """Of many who decide on the same version one does, so each segment is closed once."""
+    storages = [open_storage() for _ in range(3)]
+    key = running(storages[0], 2)
+
+    def decide(version: int, made: list[Decision], i: int) -> bool:
+        return storages[i % 3].decide(key, version, made[i], NOW)
+
+    for turn in range(6):
+        assign(storages[0], key, [f"a{turn}", f"b{turn}"])
+        snapshot = storages[0].snapshot(key)
+        (record, tally), version = snapshot.segments[-1], snapshot.experiment.version
+        opened = SegmentRecord(turn + 1, new_segment(2), False, False, turn + 1, NOW)
+        made = [Decision({"by": i}, ((record.index, tally),), None, opened) for i in range(4)]
+        stored = together(partial(decide, version, made), 4)
+        assert sum(stored) == 1, f"{sum(stored)} of 4 decisions on one version were stored"
+        found = storages[1].find("e")
+        assert found.policy_state == {"by": stored.index(True)}, "another one's state is there"
+        assert (found.version, found.observed) == (version + 1, turn + 1), "counted twice"
+    closed = [r.closed for r, _ in storages[2].snapshot(key, everything=True).segments]
+    assert closed == [1, 2, 3, 4, 5, 6, None], "segments are not closed once each"
+
+
+def check_threads_close_and_reward(open_storage: Open) -> None:
+    """A reward is in the tally its segment was closed with, or is refused."""
+    storages = [open_storage() for _ in range(3)]
+
+    def tell(key: int, i: int) -> list[str]:
+        return [
+            storages[i].reward(key, [(f"u{j}", 0.1)], None, NOW)[0].status for j in range(i, 40, 3)
+        ]
+
+    def close(key: int, least: int) -> list[str]:
+        while True:
+            snapshot = storages[1].snapshot(key)
+            ((_, tally),) = snapshot.segments
+            decision = Decision({"told": tally.told}, ((0, tally),))
+            if tally.told < least:
+                continue
+            if storages[1].decide(key, snapshot.experiment.version, decision, NOW):
+                return []
+
+    def work(key: int, least: int, i: int) -> list[str]:
+        return tell(key, i) if i < 3 else close(key, least)
+
+    for turn in range(3):
+        name = f"e{turn}"
+        key = running(storages[0], 40, name=name)
+        assign(storages[0], key, [f"u{i}" for i in range(40)])
+        said = Counter(gathered(partial(work, key, 8 * turn), 4))
+        (tally,) = tallied(storages[2], key)
+        told = storages[0].find(name).policy_state["told"]
+        assert tally.told == told, "a reward was counted after its segment was closed"
+        assert said["stored"] == told, "a stored reward is missing in the tally, or is refused"
+        assert said["closed"] == 40 - told, "a reward is neither stored nor refused"
+        late = sum(sum(sums.late) for sums in storages[2].days(key))
+        assert late == said["closed"], "rewards that came too late are not counted once each"
+
+
+# Checks of the storage as a whole: large requests, several views of it.
+
+
+def check_many_at_once(open_storage: Open) -> None:
+    """Large requests are answered like small ones."""
+    storage = open_storage()
+    key = running(storage, 5000)
+    units = [f"unit {i}" for i in range(3000)]
+    given = every(assign(storage, key, units))
+    assert [a.number for a in given] == [*range(3000)], "not one place each, in order"
+    again = every(assign(storage, key, units[::-1]))
+    assert [a.number for a in again] == [*range(2999, -1, -1)], "units were not recognised"
+    assert not any(a.new for a in again)
+    told: list[tuple[Target, float]] = [(i if i % 2 else units[i], float(i)) for i in range(3000)]
+    assert {o.status for o in storage.reward(key, told, None, NOW)} == {"stored"}
+    assert numbers_of(storage.find_assignments(key, units)) == [*range(3000)]
+    (lease,) = leased(storage, key, 1500)
+    said = storage.report(key, lease.id, [(3000 + i, f"l{i}", NOW) for i in range(1500)], NOW)
+    assert numbers_of(said) == [*range(3000, 4500)], "not what was reported"
+    tallied(storage, key)
+
+
+def check_reopened(open_storage: Open) -> None:
+    """Whoever opens the storage sees the same, at once."""
+    storage = open_storage()
+    key = busy(storage, "e")
+    other = open_storage()
+    assert everything(other, key) == everything(storage, key), "opened again, it is different"
+    handed = assign(other, key, ["new"], ahead=2)
+    assert storage.find_assignments(key, ["new"])[0] is not None, "the other's work is not seen"
+    assert {x.id for x in handed.leases} <= {x.id for x in storage.leases(key)}
+    assert everything(other, key) == everything(storage, key), "two views of one storage differ"
+
+
+def check_experiments_apart(open_storage: Open) -> None:
+    """Experiments do not touch each other."""
+    storage = open_storage()
+    one, two = busy(storage, "one"), busy(storage, "two")
+    before = everything(storage, one)
+    assert before[1:] == everything(storage, two)[1:], "the same steps gave another experiment"
+    assign(storage, two, ["x"], ahead=3)
+    storage.reward(two, [("x", 3.0)], None, NOW)
+    storage.release(two, [lease.id for lease in storage.leases(two)])
+    assert decided(storage, two, Decision({"other": 1})), "decide refused"
+    storage.move(two, "stopped")
+    assert everything(storage, one) == before, "work on one experiment changed another"
+
+
+def check_pruned(open_storage: Open) -> None:
+    """`prune` gives expired leases back and deletes archived experiments; others stay."""
+    storage = open_storage()
+    one, two, three = busy(storage, "one"), busy(storage, "two"), busy(storage, "three")
+    before = everything(storage, one)[:4]
+    for key in (two, three):
+        storage.move(key, "stopped", now=NOW)
+        storage.move(key, "archived", now=NOW)
+    later, ended = NOW + HOUR, NOW + 2 * HOUR
+    assert storage.prune(NOW, later, dry=True).experiments == ("two", "three"), "not both"
+    assert storage.prune(NOW, NOW).experiments == (), "deleted what was in use after that time"
+    assert len(storage.experiments()) == 3, "a dry run deletes"
+    out = sum(map(len, storage.leases(one)))
+    assert 0 < storage.prune(ended - 1).positions < out, "not only the expired went back"
+    pruned = storage.prune(ended, later)
+    assert pruned.experiments == ("two", "three"), "not what the dry run said"
+    assert pruned.positions > 0, "an expired lease did not go back"
+    assert storage.leases(one) == (), "expired leases are still out"
+    assert everything(storage, one)[:4] == before, "pruning changed more than leases"
+    assert [e.name for e in storage.experiments()] == ["one"], "not those were deleted"
+    for key in (two, three):
+        refused(UnknownExperimentError, "reading what was deleted", storage.log, key)
+    assert busy(storage, "two") not in (one, two, three), "a key is used again"
+    again = storage.prune(NOW, later)
+    assert (again.positions, again.leases, again.experiments) == (0, 0, ()), "pruned twice"
+
+
+def check_answers(open_storage: Open) -> None:
+    """`check` returns on a storage that works, as often as it is asked."""
+    storage = open_storage()
+    for _ in range(3):
+        storage.check()
+    open_storage().check()
+
+
+CHECKS: tuple[Check, ...] = (
+    check_threads_create,
+    check_threads_sticky,
+    check_threads_exhaust,
+    check_threads_reclaim,
+    check_threads_rewards,
+    check_threads_decide,
+    check_threads_close_and_reward,
+    check_many_at_once,
+    check_reopened,
+    check_experiments_apart,
+    check_pruned,
+    check_answers,
+)

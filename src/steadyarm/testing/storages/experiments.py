@@ -1,0 +1,457 @@
+"""Checks of experiments: created, found, listed, moved through their states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from steadyarm.errors import ExperimentExistsError, UnknownExperimentError, WrongStateError
+from steadyarm.segments import Segment
+from steadyarm.storages.base import Storage
+from steadyarm.storages.records import (
+    MOVES,
+    Decision,
+    ExperimentState,
+    LogRow,
+    Progress,
+    SegmentRecord,
+    Snapshot,
+    Summary,
+    Tally,
+    Target,
+    number_of,
+)
+from steadyarm.testing.storages.bench import (
+    DAY,
+    FLOATS,
+    NAMES,
+    NOW,
+    SEED,
+    Check,
+    Open,
+    accounted,
+    assign,
+    busy,
+    decided,
+    every,
+    everything,
+    has_arms_of,
+    leased,
+    new_experiment,
+    new_segment,
+    open_segment,
+    refused,
+    running,
+    same,
+    shape_of,
+    tallied,
+    text_of,
+    those_given,
+    whole_log,
+)
+
+__all__ = ["CHECKS"]
+
+# Checks of experiments: created, found, listed, moved through their states.
+
+
+STATES: tuple[ExperimentState, ...] = get_args(ExperimentState)
+
+
+def check_create_and_find(open_storage: Open) -> None:
+    """What was created is found again, under any name, as it was given."""
+    storage = open_storage()
+    config = {"seed": SEED, "arms": ["a", "ü"], "none": None, "yes": True, "floats": list(FLOATS)}
+    state = {"theta": [list(FLOATS)], "whole": 2**60 + 1, "text": "'\"\\ 試験"}
+    for i, name in enumerate(NAMES):
+        made = storage.create(name, f"tag{i}", "draft", config, state, NOW + i)
+        assert made.name == name, f"the name {name!r} became {made.name!r}"
+        assert (made.tag, made.state, made.created) == (f"tag{i}", "draft", NOW + i)
+        assert (made.version, made.observed) == (0, 0), "a new experiment has had decisions"
+        assert text_of(made.config) == text_of(config), "the config is not kept to the last bit"
+        assert text_of(made.policy_state) == text_of(state), (
+            "the policy's state is not kept exactly"
+        )
+        for found in (storage.find(name), open_storage().find(name)):
+            assert same(found, made), "find gives another record than create"
+        assert storage.snapshot(made.key, everything=True).segments == (), "it has segments"
+        assert (storage.log(made.key), storage.leases(made.key)) == ([], ()), "it has assignments"
+    keys = [storage.find(name).key for name in NAMES]
+    assert len(set(keys)) == len(NAMES), "two experiments share a key"
+
+
+def check_what_is_stored_is_a_copy(open_storage: Open) -> None:
+    """Changing a config or state after it was given changes nothing in the storage."""
+    storage = open_storage()
+    config: dict[str, Any] = {"seed": 1, "arms": ["a", "b"]}
+    state: dict[str, Any] = {"list": [1.5]}
+    storage.create("e", "t", "draft", config, state, NOW)
+    config["arms"].append("c")
+    state["list"][0] = 2.5
+    found = storage.find("e")
+    assert found.config["arms"] == ["a", "b"], "the config follows the caller's later changes"
+    assert found.policy_state["list"] == [1.5], "the state follows the caller's later changes"
+
+
+def check_unknown_experiment(open_storage: Open) -> None:
+    """Names are exact; an unknown one is refused, and similar ones are named."""
+    storage = open_storage()
+    refused(UnknownExperimentError, "find in an empty storage", storage.find, "x")
+    new_experiment(storage, "checkout-button")
+    new_experiment(storage, "unrelated")
+    for near in ("checkout-buton", "Checkout-button", "checkout-button "):
+        said = refused(UnknownExperimentError, f"find({near!r})", storage.find, near)
+        assert "checkout-button" in said, f"the error does not name the similar one: {said}"
+    assert "unrelated" not in said, "the error names one that is not similar"
+
+
+def check_taken_name(open_storage: Open) -> None:
+    """A name is taken once, and the one who has it is left alone."""
+    storage = open_storage()
+    made = new_experiment(storage, "e")
+    refused(ExperimentExistsError, "create with a taken name", new_experiment, storage, "e")
+    assert same(storage.find("e"), made), "a refused create changed the experiment"
+    assert len(storage.experiments()) == 1, "a refused create left something"
+
+
+def check_list_in_order(open_storage: Open) -> None:
+    """All experiments are listed, in the order of their creation."""
+    storage = open_storage()
+    assert storage.experiments() == [], "a fresh storage is not empty"
+    names = ["m", "z", "a", "k", "B"]
+    made = [new_experiment(storage, name) for name in names]
+    storage.move(made[1].key, "paused")
+    for listed in (storage.experiments(), open_storage().experiments()):
+        assert [e.name for e in listed] == names, "experiments are not in order of creation"
+        assert same(listed[2], made[2]), "experiments() gives another record than create"
+
+
+def check_moves(open_storage: Open) -> None:
+    """Of all pairs of states, those in MOVES are allowed, and staying is."""
+    storage = open_storage()
+    for begin in STATES:
+        for to in STATES:
+            made = new_experiment(storage, f"{begin} to {to}", state=begin)
+            if to == begin or begin in MOVES[to]:
+                moved = storage.move(made.key, to)
+                assert same(moved, replace(made, state=to)), f"{begin} to {to} changed more"
+            else:
+                promise = f"moving from {begin} to {to}"
+                refused(WrongStateError, promise, storage.move, made.key, to)
+                moved = made
+            found = open_storage().find(made.name)
+            assert same(found, moved), f"after {begin} to {to} the state is {found.state}"
+
+
+# Checks of reading: segments, snapshots, progress and the log.
+
+
+def check_segments_are_kept(open_storage: Open) -> None:
+    """A segment is read as it was opened, to the last bit."""
+    storage = open_storage()
+    key = new_experiment(storage).key
+    third = np.array([[1 / 3, 5e-324, 1 - 1 / 3]])
+    opened = [
+        SegmentRecord(0, new_segment(10), False, False, 0, NOW),
+        SegmentRecord(1, Segment(third, np.array([2**31]), "blocks", 7), True, False, 3, NOW + 1),
+        SegmentRecord(2, Segment.shuffled(np.array([[1, 2, 3]])), False, False, 4, NOW + 2),
+        SegmentRecord(
+            3, replace(new_segment(4), reference=np.array([list(FLOATS)])), True, False, 4, NOW + 3
+        ),
+    ]
+    for version, record in enumerate(opened):
+        assert storage.decide(key, version, Decision({}, opened=record), NOW), "decide refused"
+    for again in (storage, open_storage()):
+        read = again.segments(key, [3, 1, 0, 2])
+        seen = again.snapshot(key, everything=True).segments
+        for index, record in enumerate(opened):
+            assert shape_of(read[index]) == shape_of(record), "segments() gives another segment"
+            assert shape_of(seen[index][0]) == shape_of(record), "snapshot gives another segment"
+            assert seen[index][1] == Tally.empty(3), "a new segment's tally is not empty"
+    assert list(storage.segments(key, [2])) == [2], "segments() gives others than asked for"
+    assert storage.segments(key, []) == {}, "segments() of nothing gives something"
+
+
+def check_snapshot(open_storage: Open) -> None:
+    """A snapshot has the open segments and the last one; or all, in order."""
+    storage = open_storage()
+    key = running(storage, 1)
+    for i in range(4):
+        assign(storage, key, [f"u{i}"])
+        open_segment(storage, key, new_segment(1))
+    assign(storage, key, ["u4"])
+
+    def close(*indices: int) -> list[int]:
+        tallies = tallied(storage, key)
+        closed = tuple((i, tallies[i]) for i in indices)
+        assert decided(storage, key, Decision({}, closed)), "a decision on facts was refused"
+        whole = storage.snapshot(key, everything=True)
+        assert [r.index for r, _ in whole.segments] == [*range(5)], "not everything, in order"
+        return [r.index for r, _ in open_storage().snapshot(key).segments]
+
+    assert close() == [0, 1, 2, 3, 4], "open segments are missing"
+    assert close(1) == [0, 2, 3, 4], "a closed segment is there, or an open one is not"
+    assert close(0, 3) == [2, 4], "a closed segment is there, or an open one is not"
+    assert close(2, 4) == [4], "the last one is always there"
+
+
+def check_progress(open_storage: Open) -> None:
+    """Progress says of the open segments, and only of them, what a snapshot does."""
+    storage = open_storage()
+    key = new_experiment(storage).key
+    assert storage.progress(key) == (), "without segments there is no progress"
+    open_segment(storage, key, new_segment(2))
+    assert storage.progress(key) == (Progress(0, 2, 0, 0, None),), "a new segment has progress"
+    assign(storage, key, ["a", "b"], now=NOW + 1)
+    open_segment(storage, key, new_segment(9, "blocks", 3))
+    assign(storage, key, ["c", "d"], now=NOW + 2)
+    leased(storage, key, 3)
+    storage.reward(key, [("a", 1.0), ("d", 1.0), ("c", 0.0)], None, NOW + 3)
+    expected = (Progress(0, 2, 2, 1, NOW + 1), Progress(1, 9, 2, 2, NOW + 2))
+    assert storage.progress(key) == expected, "another progress than there is"
+    assert storage.progress(key, exhausted=True) == expected[:1], "not those at their end"
+    closed = ((0, tallied(storage, key)[0]),)
+    assert decided(storage, key, Decision({}, closed, supersede=1)), "decide refused"
+    left = Progress(1, 6, 2, 2, NOW + 2)
+    assert open_storage().progress(key) == (left,), "closing or superseding is not seen"
+    assert storage.progress(key, exhausted=True) == (), "not at its end, but called so"
+    assign(storage, key, ["e"])  # the last of the block, after what is leased
+    assert storage.progress(key, exhausted=True) == (replace(left, assigned=3),), "at its end"
+    open_segment(storage, key, new_segment(1))
+    left = replace(left, assigned=3)
+    assert storage.progress(key) == (left, Progress(2, 1, 0, 0, None)), "opening is not seen"
+    assign(storage, key, ["f"], now=NOW + 4)
+    closed = ((2, tallied(storage, key)[2]),)
+    assert decided(storage, key, Decision({}, closed)), "decide refused"
+    assert storage.progress(key) == (left,), "the last one is closed, but has progress"
+
+
+def check_log(open_storage: Open) -> None:
+    """The log has all assignments in the order of numbers, page by page."""
+    storage = open_storage()
+    key = running(storage, 40)
+    other = running(storage, 10, name="other")
+    assign(storage, other, ["foreign"])
+    handed = assign(storage, key, ["a"], ahead=3)
+    given = every(assign(storage, key, ["b", "c"], now=NOW + 1))
+    given += every(assign(storage, key, ["d", "e"], handed.leases, now=NOW + 2))
+    open_segment(storage, key, new_segment(10))
+    given += every(assign(storage, key, ["f", "g"], now=NOW + 3))
+    given += those_given(handed)
+    storage.reward(key, [("e", 0.1), ("f", -1.0)], None, NOW + 4)
+    rewards = {"e": (0.1, NOW + 4), "f": (-1.0, NOW + 4)}
+    expected = [
+        LogRow(a.number, a.unit, a.arm, a.probability, a.created, *rewards.get(a.unit, (None,) * 2))
+        for a in sorted(given, key=lambda a: a.number)
+    ]
+    assert [r.unit for r in expected] == list("adebcfg")
+    assert storage.log(key) == expected, "the log is not all assignments in order"
+    for size in (1, 2, 3, 7, 100):
+        assert whole_log(open_storage(), key, size) == expected, f"pages of {size} are not the log"
+    assert storage.log(key, after=expected[-1].number) == [], "after the end is something"
+    assert len(storage.log(key, after=0, most=2)) == 2, "a page is not full, or too long"
+
+
+def check_find_assignments(open_storage: Open) -> None:
+    """Assignments are found by number or by unit, one answer for each target."""
+    storage = open_storage()
+    key = running(storage, 10)
+    assign(storage, key, ["a", "b", NAMES[2], "7"])
+    assign(storage, running(storage, 10, name="other"), ["foreign"])
+    storage.reward(key, [("b", 2.5)], None, NOW + 1)
+    rows = storage.log(key)
+    targets: list[Target] = [
+        "b",
+        0,
+        "nobody",
+        7,
+        "7",
+        NAMES[2],
+        1,
+        "foreign",
+        number_of(5, 0),
+        "b",
+    ]
+    expected = [rows[1], rows[0], None, None, rows[3], rows[2], rows[1], None, None, rows[1]]
+    assert storage.find_assignments(key, targets) == expected, "not the assignments asked for"
+    assert storage.find_assignments(key, []) == []
+
+
+# Checks of summaries: all experiments in short.
+
+
+def check_summaries(open_storage: Open) -> None:
+    """Every experiment is there in the order of creation, and as its snapshot has it."""
+    storage = open_storage()
+    assert storage.summaries() == [], "a fresh storage is not empty"
+    for name in NAMES:
+        new_experiment(storage, name, state="draft")
+    busy(storage, "z")
+    running(storage, 9, name="a")
+    for view in (storage, open_storage()):
+        found = _compared(view)
+        assert [each.name for each in found] == [*NAMES, "z", "a"], "not in order of creation"
+        draft, full, started = found[0], found[-2], found[-1]
+        assert (draft.started, draft.last, draft.assigned) == (None, None, 0), "a draft has begun"
+        assert (full.started, full.last) == (NOW, NOW + 7), "not when it began and was last used"
+        assert (full.assigned, full.rewarded) == (12, 6), "not all segments are counted"
+        assert {each.late for each in found} == {0}, "late although nothing was refused"
+        assert (started.started, started.last) == (NOW, None), "it has opened, and was not used"
+
+
+def check_summaries_follow(open_storage: Open) -> None:
+    """Summaries say at once what has changed, whoever did it."""
+    storage, other = open_storage(), open_storage()
+    key = running(storage, 4)
+    _compared(other)
+    for day in range(2):
+        assign(storage, key, [f"{day}.0", f"{day}.1"], now=NOW + day * DAY)
+        storage.reward(key, [(f"{day}.0", 0.5)], None, NOW + 5 * DAY)
+        (found,) = _compared(other)
+        assert (found.assigned, found.rewarded) == (2 * day + 2, day + 1), "days are not summed"
+        assert found.last == NOW + day * DAY, "not the last assignment"
+    open_segment(storage, key, new_segment(3), closed=[0])
+    (found,) = _compared(other)
+    assert (found.version, found.observed, found.assigned) == (2, 1, 4), "a decision is not seen"
+    storage.reward(key, [("0.1", 1.0)], None, NOW + 6 * DAY)
+    found = replace(found, late=1)
+    assert _compared(other) == [found], "a reward that came too late counts, or is not noticed"
+    storage.reward(key, [("0.1", 1.0), ("1.1", 1.0)], None, NOW + 6 * DAY)
+    assert _compared(other)[0].late == 3, "not every telling that came too late is noticed"
+    for state in ("paused", "stopped", "archived"):
+        storage.move(key, state)
+        assert _compared(other)[0].state == state, f"it is {state}, and not called so"
+    copy = storage.restore("copy", storage.snapshot(key, everything=True), [storage.log(key)])
+    found, restored = _compared(other)
+    assert (restored.key, restored.assigned, restored.last) == (copy.key, 4, found.last), (
+        "a restored experiment is not listed as it stands"
+    )
+
+
+def _compared(storage: Storage) -> list[Summary]:
+    """All summaries, after comparing them with records, snapshots and logs."""
+    found = storage.summaries()
+    records = storage.experiments()
+    for summary, record in zip(found, records, strict=True):
+        for name in ("key", "name", "tag", "state", "created", "version", "observed"):
+            assert getattr(summary, name) == getattr(record, name), f"a summary has another {name}"
+        assert text_of(summary.config) == text_of(record.config), "a summary has another config"
+        segments = storage.snapshot(summary.key, everything=True).segments
+        rows = whole_log(storage, summary.key)
+        assert summary.assigned == len(rows), "a summary miscounts assignments"
+        assert summary.assigned == sum(tally.handed_out for _, tally in segments)
+        told = sum(row.reward is not None for row in rows)
+        assert summary.rewarded == told, "a summary miscounts rewards"
+        assert summary.rewarded == sum(tally.told for _, tally in segments)
+        late = sum(sum(sums.late) for sums in storage.days(summary.key))
+        assert summary.late == late, "a summary miscounts rewards that came too late"
+        assert summary.started == (segments[0][0].opened if segments else None), "another start"
+        last = max((row.created for row in rows), default=None)
+        assert summary.last == last, "another last assignment"
+        assert storage.summaries(summary.key) == [summary], "asked for by its key it is another"
+    assert storage.summaries(max((one.key for one in found), default=0) + 1) == [], "one too many"
+    return found
+
+
+# Checks of restoring: an experiment as it stood elsewhere.
+
+
+def check_restore(open_storage: Open) -> None:
+    """A restored experiment is as it stood, with tallies counted from its rows."""
+    storage = open_storage()
+    key = busy(storage, "e")
+    snapshot = storage.snapshot(key, everything=True)
+    rows = storage.log(key)
+    # What the snapshot says of tallies is not read.
+    blank = tuple((r, Tally.empty(3)) for r, _ in snapshot.segments)
+    pages = [rows[start : start + 4] for start in range(0, len(rows), 4)]
+    made = storage.restore("copy", replace(snapshot, segments=blank), iter(pages))
+    assert made.key != key, "the key is not new"
+    assert same(made, replace(snapshot.experiment, key=made.key, name="copy")), "another record"
+    for again in (storage, open_storage()):
+        assert same(again.find("copy"), made), "find gives another record"
+        copy = again.snapshot(made.key, everything=True)
+        for (a, x), (b, y) in zip(copy.segments, snapshot.segments, strict=True):
+            assert shape_of(a) == shape_of(b), "a segment is not as it stood"
+            assert x == y, "a tally is not that of the rows"
+        assert again.log(made.key) == rows, "the log is not as it stood"
+        assert again.leases(made.key) == (), "leases of elsewhere are out"
+    used = {r.number for r in rows}
+    free = [
+        number_of(r.index, p)
+        for r, _ in snapshot.segments
+        for p in range(r.handed)
+        if number_of(r.index, p) not in used
+    ]
+    assert free, "the check is not worth much"
+    given = every(assign(storage, made.key, [rows[0].unit, *(f"n{i}" for i in range(len(free)))]))
+    assert (given[0].number, given[0].new) == (rows[0].number, False), "a unit was forgotten"
+    numbers = sorted(a.number for a in given[1:])
+    assert numbers == free, "positions that no row uses are not handed out first"
+    reward = next(r for r in rows if r.reward is not None)
+    assert reward.reward is not None
+    (outcome,) = storage.reward(made.key, [(reward.unit, reward.reward)], None, NOW)
+    assert outcome.status == "repeated", "a restored reward was forgotten"
+    version = snapshot.experiment.version
+    assert storage.decide(made.key, version, Decision({}), NOW), "the version is not as it stood"
+    accounted(storage, made.key)
+    tallied(storage, made.key)
+    empty = storage.restore("empty", Snapshot(replace(made, state="draft"), ()), [])
+    assert storage.snapshot(empty.key).segments == (), "restored segments out of nothing"
+
+
+def check_restored_places(open_storage: Open) -> None:
+    """What is handed out after restoring has the arms of its places."""
+    storage = open_storage()
+    key = new_experiment(storage, sticky=False).key
+    segment = new_segment(50, "blocks", 9)
+    open_segment(storage, key, segment)
+    assign(storage, key, ["u"] * 3, ahead=4)
+    snapshot = storage.snapshot(key, everything=True)
+    made = storage.restore("copy", snapshot, [storage.log(key)])
+    given = those_given(assign(open_storage(), made.key, ["u"] * 50))
+    assert sorted(a.number for a in given) == [*range(3, 50)], "positions were lost or twice given"
+    has_arms_of(given, segment)
+
+
+def check_restore_refused(open_storage: Open) -> None:
+    """A taken name is refused; rows that break off leave nothing."""
+    storage = open_storage()
+    key = busy(storage, "e")
+    before = everything(storage, key)
+    snapshot = storage.snapshot(key, everything=True)
+    rows = storage.log(key)
+    promise = "restore under a taken name"
+    refused(ExperimentExistsError, promise, storage.restore, "e", snapshot, [rows])
+
+    def broken() -> Iterator[Sequence[LogRow]]:
+        yield rows[:3]
+        raise EOFError("the file ends here")
+
+    refused(EOFError, "rows that break off", storage.restore, "b", snapshot, broken())
+    assert [e.name for e in open_storage().experiments()] == ["e"], "something was left behind"
+    assert everything(storage, key) == before, "a refused restore changed the experiment"
+    assert storage.restore("b", snapshot, [rows]).name == "b", "the name is not free any more"
+
+
+CHECKS: tuple[Check, ...] = (
+    check_create_and_find,
+    check_what_is_stored_is_a_copy,
+    check_unknown_experiment,
+    check_taken_name,
+    check_list_in_order,
+    check_moves,
+    check_segments_are_kept,
+    check_snapshot,
+    check_progress,
+    check_log,
+    check_find_assignments,
+    check_summaries,
+    check_summaries_follow,
+    check_restore,
+    check_restored_places,
+    check_restore_refused,
+)
