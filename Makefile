@@ -23,7 +23,7 @@ docs: $(VENV)/dev.stamp ## build the documentation site, strictly, into build/si
 	@echo "The site is in build/site; $(BIN)/mkdocs serve shows it."
 
 browser: | $(VENV)/bin/python ## chromium and axe-core, for tests in a real browser
-	@tests/browser/install.sh $(VENV)/browser
+	@tests/e2e/browser/install.sh $(VENV)/browser
 
 lint: $(VENV)/dev.stamp ## ruff, mypy --strict and the import order
 	$(BIN)/ruff check .

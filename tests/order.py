@@ -11,12 +11,12 @@ __all__ = ["LONGEST", "longest_first"]
 LONGEST = (
     "tests/test_fingerprint.py::test_code_for_the_oldest_processor_gives_the_same_bits",
     "tests/test_fingerprint.py::test_whole_tests_come_out_as_stored",
-    "tests/figures/test_run.py::test_a_killed_run_goes_on_where_it_was",
+    "tests/paper/test_run.py::test_a_killed_run_goes_on_where_it_was",
     "tests/test_fingerprint.py::test_another_blas_gives_the_same_bits",
     "tests/test_fingerprint.py::test_numpy_and_the_c_library_without_vectors_give_the_same_bits",
-    "tests/live/test_disasters.py",
-    "tests/browser/test_screenshots.py",
-    "tests/browser/test_story.py",
+    "tests/e2e/test_disasters.py",
+    "tests/e2e/browser/test_screenshots.py",
+    "tests/e2e/browser/test_story.py",
 )
 
 

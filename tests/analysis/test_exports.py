@@ -15,7 +15,7 @@ from steadyarm.cli.main import main
 from steadyarm.inference import Evidence
 from steadyarm.live.scoring import look_at
 from steadyarm.storages.memory import MemoryStorage
-from tests.looks.worlds import ARMS, played
+from tests.live.scorecards import ARMS, played
 
 PLAIN = sa.ArmSet.one_hot(["Z", "Y", "X", "C", "B", "A"])
 KINDS = {

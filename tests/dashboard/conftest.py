@@ -11,7 +11,7 @@ from steadyarm.live.scorecard import Look
 from steadyarm.live.scoring import look_at
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
-from tests.looks.worlds import played
+from tests.live.scorecards import played
 from tests.service.clients import SHOP
 
 

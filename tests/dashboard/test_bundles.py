@@ -9,7 +9,7 @@ import steadyarm as sa
 from steadyarm.live.scoring import look_at
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Elements, dashboard, stored
-from tests.looks.worlds import played
+from tests.live.scorecards import played
 
 ITEMS = ["news", "sport", "<b>food</b>", "games"]
 

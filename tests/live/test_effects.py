@@ -1,0 +1,185 @@
+"""Main effects and interactions against closed forms."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy
+from hypothesis import given
+from hypothesis import strategies as st
+
+import steadyarm as sa
+from steadyarm.inference import Evidence
+from steadyarm.live.effects import effects_of
+from steadyarm.live.scorecard import Effects
+from steadyarm.segments import Segment, SegmentStats
+from steadyarm.wording import factors_of, labels_of
+from tests.live.scorecards import NAMES, RATES, played
+
+FACTORS = {"headline": ("short", "long"), "image": ("cat", "dog", "none")}
+
+
+def _evidence(arms: sa.ArmSet, means: np.ndarray, each: int, spread: float = 0.25) -> Evidence:
+    """Every variant as often, with these mean rewards and a variance of rewards."""
+    K = arms.size
+    segment = Segment(np.full((1, K), 1 / K), np.array([K * each]))
+    counts = np.full((1, K), each)
+    stats = SegmentStats(counts, each * means[None], each * (spread + means[None] ** 2))
+    return Evidence.from_segments(arms, [(segment, stats)])
+
+
+def test_factors_are_told_from_names() -> None:
+    assert factors_of(NAMES) == FACTORS
+    assert factors_of(sa.ArmSet.factorial({"a": ["x=y", "b"], "c": ["1", "2"]}).names) == {
+        "a": ("x=y", "b"),
+        "c": ("1", "2"),
+    }
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["A", "B", "C", "D"],
+        ["a=1, b=1", "a=1, b=2", "a=2, b=1", "b=2, a=2"],  # not in order
+        ["a=1, b=1", "a=1, b=2", "a=2, b=1"],  # one is missing
+        ["a=1", "a=2"],  # a single factor is a plain test
+        ["a=1, b=1", "a=1, b=2"],  # a factor has two levels
+        [],
+    ],
+)
+def test_other_names_are_no_factors(names: list[str]) -> None:
+    assert factors_of(names) is None
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {"text": ("short, sweet", "long"), "hat": ("no", "yes, please", "a=b, c")},
+        {"text": ("long", "short, sweet"), "hat": ("yes, please", "no")},
+        {"size, in cm": ("1", "2, 3"), "hat": ("no", "yes")},
+        {"a": ("1, b=2", "3"), "c": ("1", "2")},
+        {"a": ("x, b", "y"), "b": ("1", "2"), "c": ("x, c", "y, b, c", "z")},
+    ],
+)
+def test_commas_in_names_and_levels(factors: dict[str, tuple[str, ...]]) -> None:
+    assert factors_of(sa.ArmSet.factorial(factors).names) == factors
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {"size": ("S", "L"), "hat, colour": ("no", "yes")},  # or sizes "S, hat" and "L, hat"
+        {"text": ("a, x=1", "b, x=1"), "hat": ("no", "yes")},  # or x is "1, hat=no"
+        {"a": ("x, b=1", "y"), "b": ("1", "2")},  # b twice in one name
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_not_guessed_at(
+    factors: dict[str, tuple[str, ...]],
+) -> None:
+    assert factors_of(sa.ArmSet.factorial(factors).names) is None
+
+
+@given(
+    st.dictionaries(
+        st.text("ab,= ", min_size=1, max_size=6).filter(str.strip),
+        st.lists(
+            st.text("ab,= ", min_size=1, max_size=6).filter(str.strip),
+            min_size=2,
+            max_size=3,
+            unique=True,
+        ),
+        min_size=2,
+        max_size=3,
+    )
+)
+def test_factors_found_always_make_the_names_again(factors: dict[str, list[str]]) -> None:
+    names = tuple(
+        ", ".join(f"{factor}={level}" for factor, level in zip(factors, row, strict=True))
+        for row in product(*factors.values())
+    )
+    found = factors_of(names)
+    if found is not None:
+        assert len(found) >= 2
+        assert all(len(levels) >= 2 for levels in found.values())
+        assert names == tuple(
+            ", ".join(f"{factor}={level}" for factor, level in zip(found, row, strict=True))
+            for row in product(*found.values())
+        )
+
+
+def test_means_are_averages_over_the_other_factors() -> None:
+    arms = sa.ArmSet.factorial(FACTORS)
+    found = effects_of(_evidence(arms, RATES, each=500), FACTORS)
+    table = RATES.reshape(2, 3)
+    means = {(e.factor, e.level): e.mean for e in found.main}
+    for i, level in enumerate(FACTORS["headline"]):
+        assert means["headline", level] == pytest.approx(table[i].mean())
+    for j, level in enumerate(FACTORS["image"]):
+        assert means["image", level] == pytest.approx(table[:, j].mean())
+    for effect in found.main:
+        assert effect.difference == pytest.approx(effect.mean - table.mean())
+    (pair,) = found.pairs
+    np.testing.assert_allclose(pair.means, table, rtol=1e-9)
+    apart = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    assert pair.strength == pytest.approx(np.abs(apart).max())
+
+
+def test_intervals_are_those_of_a_mean_of_independent_rounds() -> None:
+    """One factor of two levels in a 2 by 3 test: the difference is half of that of two means."""
+    arms, each, spread = sa.ArmSet.factorial(FACTORS), 400, 0.25
+    means = np.zeros(6)
+    found = effects_of(_evidence(arms, means, each, spread), FACTORS)
+    long = next(e for e in found.main if e.level == "long")
+    n = 6 * each
+    # A round's score for this effect is ±reward, with variance `spread`.
+    error = np.sqrt(spread / (n - 1))
+    z = scipy.stats.t.isf(0.05 / 2 / 5, n - 1)  # five levels in all
+    assert long.high - long.difference == pytest.approx(z * error, rel=1e-6)
+
+
+def test_no_interaction_is_seen_where_the_model_has_none() -> None:
+    arms = sa.ArmSet.factorial(FACTORS, interactions=1)
+    assert effects_of(_evidence(arms, RATES, 100), FACTORS).pairs == ()
+
+
+def test_p_values_of_interactions_are_uniform_if_there_are_none() -> None:
+    """400 tests of rewards that only add up; the share below 0.2 lies within 4 standard errors."""
+    arms, rng = sa.ArmSet.factorial(FACTORS), np.random.default_rng(7)
+    rates = np.add.outer([0.3, 0.4], [0.0, 0.1, 0.2]).ravel()
+    each, found = 200, []
+    for _ in range(400):
+        hits = rng.binomial(each, rates)[None].astype(float)
+        segment = Segment(np.full((1, 6), 1 / 6), np.array([6 * each]), order="shuffled")
+        stats = SegmentStats(np.full((1, 6), each), hits, hits)
+        evidence = Evidence.from_segments(arms, [(segment, stats)])
+        found.append(effects_of(evidence, FACTORS).pairs[0].p_value)
+    below = np.mean(np.array(found) < 0.2)
+    assert abs(below - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 400)
+
+
+def test_pairs_come_from_the_clearest_on() -> None:
+    factors = {"a": ("0", "1"), "b": ("0", "1"), "c": ("0", "1")}
+    arms = sa.ArmSet.factorial(factors)
+    signs = np.array(list(product([-1, 1], repeat=3)))
+    means = 0.5 + 0.1 * signs[:, 0] * signs[:, 2] + 0.02 * signs[:, 0] * signs[:, 1]
+    found = effects_of(_evidence(arms, means, each=300), factors)
+    assert [(p.first, p.second) for p in found.pairs[:2]] == [("a", "c"), ("a", "b")]
+    assert found.pairs[0].p_value < 1e-10
+
+
+def test_true_effects_lie_inside_their_intervals() -> None:
+    test = played(budget=2400, visits=2400)
+    evidence = test.evidence()
+    found: Effects = effects_of(evidence, FACTORS)
+    true = RATES.reshape(2, 3)
+    means = {"headline": true.mean(axis=1), "image": true.mean(axis=0)}
+    for effect in found.main:
+        k = FACTORS[effect.factor].index(effect.level)
+        assert effect.low < means[effect.factor][k] - true.mean() < effect.high
+
+
+def test_labels_are_levels_where_that_is_clear() -> None:
+    assert labels_of(NAMES)[1] == "short + dog"
+    assert labels_of(["B", "A"]) == ("B", "A")
+    unclear = sa.ArmSet.factorial({"a": ["x", "x + y"], "b": ["y + z", "z"]}).names
+    assert labels_of(unclear) == unclear  # x + y + z twice

@@ -1,0 +1,167 @@
+"""What each item of bundles brings, against closed forms and all bundles."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import scipy
+
+import steadyarm as sa
+from steadyarm.dashboard.views import sections_of, what_is_tested
+from steadyarm.inference import Evidence
+from steadyarm.live.effects import effects_of
+from steadyarm.live.scorecard import Effects
+from steadyarm.live.scoring import look_at
+from steadyarm.segments import Direction, Segment, SegmentStats
+from tests.live.scorecards import RATES, played
+
+ITEMS = ("news", "sport", "salt + pepper", "games", "food")
+
+
+def _evidence(
+    arms: sa.ArmSet,
+    means: np.ndarray,
+    each: int = 400,
+    spread: float = 0.25,
+    direction: Direction = "maximize",
+) -> Evidence:
+    """Every bundle as often, with these mean rewards and a variance of rewards."""
+    K = arms.size
+    segment = Segment(np.full((1, K), 1 / K), np.array([K * each]))
+    counts = np.full((1, K), each)
+    stats = SegmentStats(counts, each * means[None], each * (spread + means[None] ** 2))
+    return Evidence.from_segments(arms, [(segment, stats)], direction)
+
+
+def _found(effects: Effects) -> dict[str, float]:
+    return {effect.level: effect.difference for effect in effects.main}
+
+
+def test_without_pairs_an_item_is_compared_with_the_mean_of_the_others() -> None:
+    worth = np.array([0.1, 0.3, -0.2, 0.0, 0.05])
+    arms = sa.ArmSet.bundles(ITEMS, size=2, interactions=1)
+    means = 1 + np.array([worth[list(pair)].sum() for pair in combinations(range(5), 2)])
+    found = effects_of(_evidence(arms, means), arm=arms.size - 1)
+    differences = _found(found)
+    for i, item in enumerate(ITEMS):
+        others = np.delete(worth, i)
+        assert differences[item] == pytest.approx(worth[i] - others.mean())
+    assert [effect.level for effect in found.main] == [ITEMS[i] for i in np.argsort(-worth)]
+    assert (found.kind, found.pairs, found.factors) == ("items", (), {"item": ITEMS})
+    assert found.chosen == ("games", "food")
+    assert {effect.factor for effect in found.main} == {"item"}
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_with_pairs_company_is_averaged_over(size: int) -> None:
+    arms = sa.ArmSet.bundles(ITEMS, size)
+    means = np.random.default_rng(1).random(arms.size)
+    values = arms.coordinates @ np.linalg.lstsq(arms.coordinates, means, rcond=None)[0]
+    found = effects_of(_evidence(arms, values))
+    inside = np.array([[i in b for i in range(5)] for b in combinations(range(5), size)])
+    for effect in found.main:
+        here = inside[:, ITEMS.index(effect.level)]
+        assert effect.mean == pytest.approx(values[here].mean())
+        assert effect.difference == pytest.approx(values[here].mean() - values[~here].mean())
+    assert sum(effect.difference for effect in found.main) == pytest.approx(0)
+    assert found.chosen == ()
+
+
+def test_small_rewards_may_be_good() -> None:
+    arms = sa.ArmSet.bundles(ITEMS, 2)
+    means = np.linspace(0.2, 0.6, arms.size)
+    up, down = (
+        [e.level for e in effects_of(_evidence(arms, means, direction=way)).main]
+        for way in ("maximize", "minimize")
+    )
+    assert up == down[::-1] == list(ITEMS[::-1])
+
+
+def test_intervals_are_those_of_a_mean_of_independent_rounds() -> None:
+    """Bundles of one of two items: the difference of two means of independent rounds."""
+    arms, each, spread = sa.ArmSet.bundles(["A", "B"], size=1), 400, 0.25
+    found = effects_of(_evidence(arms, np.zeros(2), each, spread), level=0.9)
+    n = 2 * each
+    error = np.sqrt(4 * spread / (n - 1))  # a round's score is ±2 times its reward
+    z = scipy.stats.t.isf(0.1 / 2 / 2, n - 1)
+    for effect in found.main:
+        assert effect.high - effect.difference == pytest.approx(z * error, rel=1e-6)
+        assert effect.difference - effect.low == pytest.approx(z * error, rel=1e-6)
+
+
+def test_intervals_hold_for_all_items_at_once() -> None:
+    """400 tests: one of five intervals misses in at most 5 %, up to 4 standard errors."""
+    arms, rng, each, missed = sa.ArmSet.bundles(ITEMS, 2), np.random.default_rng(5), 60, 0
+    rates = rng.uniform(0.2, 0.6, arms.size)
+    truth = _found(effects_of(_evidence(arms, rates)))
+    segment = Segment(np.full((1, arms.size), 0.1), np.array([10 * each]), order="shuffled")
+    for _ in range(400):
+        hits = rng.binomial(each, rates)[None].astype(float)
+        stats = SegmentStats(np.full((1, arms.size), each), hits, hits)
+        found = effects_of(Evidence.from_segments(arms, [(segment, stats)]))
+        missed += any(not e.low < truth[e.level] < e.high for e in found.main)
+    assert missed / 400 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
+    assert missed
+
+
+def test_a_single_round_has_no_intervals() -> None:
+    arms = sa.ArmSet.bundles(ITEMS, 2, interactions=1)
+    segment = Segment(np.full((1, 10), 0.1), np.array([1]))
+    counts = np.eye(10, dtype=int)[:1]
+    stats = SegmentStats(counts, counts * 1.0, counts * 1.0)
+    found = effects_of(Evidence.from_segments(arms, [(segment, stats)]))
+    assert all(e.low == -np.inf and e.high == np.inf for e in found.main)
+
+
+def test_effects_of_a_large_set_are_those_of_its_table() -> None:
+    items = [f"i{k}" for k in range(16)]
+    arms = sa.ArmSet.bundles(items, size=6)
+    assert arms.large
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(arms.rank, arms.rank))
+    squares = np.tile(root @ root.T * 1000, (1, 4, 1, 1))
+    scores = rng.normal(size=(1, 4, arms.rank)) * 100
+    evidence = Evidence(arms, np.full((1, 4), 1000), scores, squares)
+    found = effects_of(evidence, arm=17)
+    values = arms.values(evidence.theta[0])
+    for effect in found.main:
+        i = items.index(effect.level)
+        here = np.array([i in bundle for bundle in combinations(range(16), 6)])
+        assert effect.difference == pytest.approx(values[here].mean() - values[~here].mean())
+        assert effect.low < effect.difference < effect.high
+    assert " + ".join(found.chosen) == arms.names[17]
+
+
+def test_factors_are_found_in_the_arms() -> None:
+    arms = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]})
+    found = effects_of(_evidence(arms, RATES))
+    assert found.kind == "factors"
+    assert [(e.factor, e.level) for e in found.main[:2]] == [
+        ("headline", "short"), ("headline", "long"),
+    ]  # fmt: skip  # a table reads better so
+    with pytest.raises(sa.InvalidInputError, match="3 variants are made neither of factors nor"):
+        effects_of(_evidence(sa.ArmSet.one_hot(["A", "B", "C"]), np.zeros(3)))
+
+
+def test_a_look_has_them_with_those_of_the_verdict() -> None:
+    arms = sa.ArmSet.bundles(ITEMS, 2)
+    look = look_at(played(arms, budget=1200, visits=1200, days=2))
+    assert look.effects is not None
+    assert look.verdict is not None
+    assert " + ".join(look.effects.chosen) == look.verdict.name
+    assert what_is_tested(look).startswith(
+        "10 bundles of 2 of 5 items: news, sport, salt + pepper, games and food."
+    )
+    sections = {section.name: (section, chart) for section, chart in sections_of(look)}
+    assert not {"effects", "interactions"} & set(sections)
+    section, chart = sections["items"]
+    assert section.title == "What each item brings"
+    assert chart.name == section.name
+    assert [row[0] for row in chart.table.rows] == [e.level for e in look.effects.main]
+    assert {row[0] for row in chart.table.rows if row[5]} == set(look.effects.chosen)
+    factorial = look_at(played(budget=1200, visits=600, days=2))
+    names = {section.name for section, _ in sections_of(factorial)}
+    assert {"effects", "interactions"} <= names
+    assert "items" not in names

@@ -1,0 +1,249 @@
+"""Asking and telling: segments, late rewards, budgets, threads, refusals."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from tests.live.rewards import ARMS, reward
+
+
+def test_a_session_is_the_simulators_batch_of_one() -> None:
+    """The same segments and sums through `Session` and through the policy by hand."""
+    policy = sa.P1RAGE(ties="first")
+    session = sa.Session(policy, ARMS, budget=400, seed=9)
+    state = policy.start(ARMS, 400)
+    while (segment := policy.next_segment(state)) is not None:
+        parts = -(-segment.rounds[0] // 10)  # as a session cuts long ones
+        segment = segment.lasting(-(-segment.rounds[0] // parts))
+        counts = np.zeros((1, ARMS.size), dtype=np.int64)
+        sums, squares = np.zeros((1, ARMS.size)), np.zeros((1, ARMS.size))
+        for _ in range(segment.rounds[0]):
+            a = session.ask()
+            assert a.probability == segment.weights[0, a.arm]
+            assert a.name == ARMS.names[a.arm]
+            counts[0, a.arm] += 1
+            sums[0, a.arm] += reward(a)
+            squares[0, a.arm] += reward(a) ** 2
+            session.tell(a, reward(a))
+        from steadyarm.segments import SegmentStats
+
+        state = policy.observe(state, segment, SegmentStats(counts, sums, squares))
+    assert np.array_equal(session.recommend().estimates, policy.recommend(state).estimates[0])
+
+
+def test_rewards_may_come_late_and_in_any_order() -> None:
+    """All asked first, told backwards: one allocation throughout, and the estimate of G-BAI."""
+    session = sa.Session(sa.P1RAGE(), ARMS, budget=300, seed=3)
+    assignments = [session.ask() for _ in range(300)]
+    assert len(session.pending) == 300
+    for a in reversed(assignments):
+        session.tell(a, reward(a))
+    assert session.pending == ()
+    design = sa.g_optimal(ARMS).weights
+    A = (ARMS.features * design[:, None]).T @ ARMS.features
+    scores = [np.linalg.solve(A, ARMS.features[a.arm]) * reward(a) for a in assignments]
+    verdict = session.recommend()
+    assert np.allclose(verdict.estimates, ARMS.features @ np.mean(scores, axis=0))
+    assert verdict.rewards == 300
+
+
+def test_a_late_reward_is_counted_where_its_assignment_was_drawn() -> None:
+    """The estimate is the mean of scores, each with its own segment's allocation."""
+    session = sa.Session(sa.P1RAGE(), ARMS, budget=500, seed=4)
+    late: list[sa.Assignment] = []
+    scores = []
+    for i in range(500):
+        a = session.ask()
+        opened = session._books.current
+        assert opened is not None
+        w = opened.segment.weights[0]
+        A = (ARMS.features * w[:, None]).T @ ARMS.features
+        scores.append(np.linalg.solve(A, ARMS.features[a.arm]) * reward(a))
+        late.append(a)
+        while len(late) > 20:
+            chosen = late.pop(i * 7 % len(late))
+            session.tell(chosen, reward(chosen))
+    for a in late:
+        session.tell(a, reward(a))
+    assert len({round(score[0], 9) for score in scores}) > 12  # several allocations were used
+    assert np.allclose(session.recommend().estimates, ARMS.features @ np.mean(scores, axis=0))
+
+
+def test_policies_that_must_wait_say_for_what() -> None:
+    session = sa.Session(sa.Peace(), ARMS, budget=60, seed=1)
+    first = session.ask()
+    while not (opened := session._books.current) or not opened.exhausted:
+        session.ask()
+    with pytest.raises(sa.RewardsPendingError, match=r"Peace decides only .*assignment 0, 1"):
+        session.ask()
+    asked = session.asked
+    session.tell(first, 1.0)
+    for number in session.pending[1:]:
+        session.tell(number, 0.5)
+    with pytest.raises(sa.RewardsPendingError, match=r"missing: 1 \(of assignment \d+\)"):
+        session.ask()
+    session.forget(session.pending[0])
+    assert session.ask().number == asked
+
+
+def test_forgotten_assignments_are_left_out_of_the_estimate() -> None:
+    whole = sa.Session(sa.GBAI(), ARMS, budget=100, seed=6)
+    holed = sa.Session(sa.GBAI(), ARMS, budget=100, seed=6)
+    kept = []
+    for i in range(100):
+        a = whole.ask()
+        holed.ask()
+        if i % 10 == 0:
+            holed.forget(a)
+        else:
+            kept.append(a)
+            holed.tell(a, reward(a))
+    for a in kept:
+        whole.tell(a, reward(a))
+    whole.finish()
+    assert whole.pending == ()
+    assert holed.recommend().rewards == 90
+    assert np.allclose(holed.recommend().estimates, whole.recommend().estimates)
+
+
+def test_a_repeated_or_unknown_number_is_refused_and_nothing_changes() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=10)
+    a = session.ask()
+    session.tell(a, 0.3)
+    before = session.to_json()
+    with pytest.raises(sa.RepeatedRewardError, match="assignment 0 has its reward already"):
+        session.tell(a, 0.3)
+    with pytest.raises(sa.RepeatedRewardError):
+        session.forget(0)
+    for number in (1, -1, 10**9):
+        with pytest.raises(sa.UnknownAssignmentError, match=f"assignment {number} was never"):
+            session.tell(number, 0.3)
+    with pytest.raises(sa.InvalidInputError, match="give what ask"):
+        session.tell("0", 0.3)  # type: ignore[arg-type]  # the point of the test
+    b = session.ask()
+    for bad in (math.nan, math.inf, "x", None):
+        with pytest.raises(sa.InvalidInputError, match="expected a finite number"):
+            session.tell(b, bad)  # type: ignore[arg-type]  # the point of the test
+    assert session.pending == (1,)
+    session.tell(b, 0.1)
+    assert before != session.to_json()
+
+
+def test_the_budget_is_an_end() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=3)
+    for _ in range(3):
+        session.tell(session.ask(), 0.0)
+    with pytest.raises(sa.BudgetSpentError, match="all 3 assignments"):
+        session.ask()
+
+
+@pytest.mark.parametrize("delay", [1, 2, 30])
+def test_slow_rewards_do_not_cut_epochs_into_pieces(delay: int) -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C", "D"])
+    session = sa.Session(sa.P1RAGE(), arms, budget=400, seed=1)
+    late: list[sa.Assignment] = []
+    for _ in range(400):
+        late.append(session.ask())
+        if len(late) > delay:
+            session.tell(late.pop(0), 0.5)
+    # rounds 1, 1 + R, 1 + 2R, 1 + 3R and parts of 10; each may need one to carry on with
+    assert 40 <= session._books.opened <= 90
+
+
+def test_a_forgotten_reward_costs_no_more_than_itself() -> None:
+    X = np.vstack([np.outer([1.0, 1.1, 1.2], [1, 0, 0]), np.eye(3)[1:]])
+    for forgotten in (0, 1, 7):
+        session = sa.Session(sa.Peace(), sa.ArmSet.from_features(X), budget=400, seed=1)
+        rng = np.random.default_rng(0)
+        with contextlib.suppress(sa.BudgetSpentError):
+            while True:
+                a = session.ask()
+                if a.number < forgotten:
+                    session.forget(a)
+                else:
+                    session.tell(a, 0.01 * a.arm + rng.standard_normal())
+        told = session.asked - forgotten
+        assert session.recommend().rewards == told
+        assert not session._books.open
+
+
+def test_an_assignment_of_another_session_is_refused() -> None:
+    one, two = (sa.Session(sa.GBAI(), ARMS, budget=50, seed=seed) for seed in (1, 2))
+    pairs = [(one.ask(), two.ask()) for _ in range(50)]
+    mine, foreign = next(pair for pair in pairs if pair[0].arm != pair[1].arm)
+    with pytest.raises(sa.UnknownAssignmentError, match="belongs to another session"):
+        one.tell(foreign, 1.0)
+    one.tell(mine, 1.0)
+
+
+def test_many_threads_lose_nothing() -> None:
+    session = sa.Session(sa.P1RAGE(), ARMS, budget=4000, seed=1)
+
+    def visit(_: int) -> None:
+        for _ in range(500):
+            a = session.ask()
+            session.tell(a, reward(a))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(visit, range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert session.recommend().rewards == 4000
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": 0}, "budget is 0"),
+        ({"budget": 2.5}, "budget is 2.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"direction": "up"}, "direction is 'up'"),
+        ({"policy": sa.GBAI}, "expected an instance of a policy"),
+        ({"arms": ["A", "B"]}, "expected an ArmSet"),
+    ],
+)
+def test_bad_sessions_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.Session(**{"policy": sa.GBAI(), "arms": ARMS, "budget": 5, **settings})
+
+
+@pytest.mark.parametrize("delay", [0, 5, 40, 700])
+def test_slow_rewards_leave_blocks_whole(delay: int) -> None:
+    """However late rewards are, every block but the last holds the whole list."""
+    policy, T = sa.Steady(), 1500
+    session = sa.Session(policy, ARMS, budget=T, seed=4)
+    late: list[sa.Assignment] = []
+    for _ in range(T):
+        late.append(session.ask())
+        if len(late) > delay:
+            a = late.pop(0)
+            session.tell(a, reward(a))
+    for a in late:
+        session.tell(a, reward(a))
+    pieces = session._books.pieces()
+    assert sum(piece.handed for piece in pieces) == T
+    for piece in pieces[:-1]:
+        blocks, rest = divmod(piece.handed, piece.segment.block)
+        assert rest == 0
+        planned = np.rint(piece.segment.weights * piece.segment.block) * blocks
+        np.testing.assert_array_equal(piece.stats.counts, planned)
+
+
+def test_strings_are_no_rewards() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=30)
+    a = session.ask()
+    with pytest.raises(sa.InvalidInputError, match="the reward is '1'; expected a finite number"):
+        session.tell(a, "1")  # type: ignore[arg-type]  # the point of the test
+    assert session.pending == (a.number,)
+    assert "1 of 30 handed out, 1 rewards pending" in repr(session)

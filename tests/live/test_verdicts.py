@@ -1,0 +1,402 @@
+"""What sessions conclude: intervals under drift, missing rewards, health."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import steadyarm as sa
+from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.results import Judgement
+from steadyarm.planning.candidates import EqualSplit
+from steadyarm.segments import Direction
+from tests.live.rewards import ARMS, reward
+
+
+def test_nothing_is_recommended_from_nothing() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=3)
+    session.ask()
+    with pytest.raises(sa.RewardsPendingError, match="no reward has been reported"):
+        session.recommend()
+
+
+@pytest.mark.parametrize("delay", [0, 25])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        sa.GBAI(),
+        sa.P1RAGE(),
+        sa.Uniform(),
+        sa.P1(),
+        sa.P1RAGE(updates="rounds"),
+        sa.MixedPeace(),
+        sa.Steady(order="iid"),
+        sa.Steady(),
+    ],
+    ids=[
+        "G-BAI",
+        "P1-RAGE",
+        "Uniform",
+        "P1",
+        "P1-RAGE by rounds",
+        "Mixed-Peace",
+        "Steady iid",
+        "Steady",
+    ],
+)
+def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any], delay: int) -> None:
+    """Many tests in a drifting, noisy world, with rewards that come `delay` assignments late."""
+    every_round = isinstance(policy, sa.P1) or policy.to_dict().get("updates") == "rounds"
+    T, runs, level = 200, 15 if every_round else 40, 0.9
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    t = np.arange(T)[:, None]
+    means = np.array([0.3, 0.2, 0.1]) + 0.5 * np.sin(2 * np.pi * t / 75 + np.array([0, 1, 2]))
+    truth = means.mean(axis=0)
+    covered = 0
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        session = sa.Session(policy, arms, budget=T, seed=run)
+        late: list[tuple[sa.Assignment, float]] = []
+        for i in range(T):
+            a = session.ask()
+            late.append((a, means[i, a.arm] + 0.5 * rng.standard_normal()))
+            if len(late) > delay:
+                session.tell(*late.pop(0))
+        for pair in late:
+            session.tell(*pair)
+        low, high = session.recommend(level).intervals.T
+        covered += bool(((low <= truth) & (truth <= high)).all())
+    assert binom.cdf(covered, runs, level) > 1e-3, f"covered {covered} of {runs}"
+
+
+def test_arms_that_were_dropped_are_not_said_to_be_known() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C", "D"])
+    session = sa.Session(sa.ODLinBAI(), arms, budget=200, seed=1)
+    rng = np.random.default_rng(0)
+    with contextlib.suppress(sa.BudgetSpentError):
+        while True:
+            a = session.ask()
+            session.tell(a, 0.2 * a.arm + 0.1 * rng.standard_normal())
+    verdict = session.recommend()
+    assert verdict.name == "D"
+    dropped = np.isnan(verdict.estimates)
+    assert dropped.tolist() == [True, True, False, False]
+    assert np.isnan(verdict.standard_errors[dropped]).all()
+    assert np.isinf(verdict.intervals[dropped]).all()
+    assert np.isfinite(verdict.intervals[~dropped]).all()
+
+
+def test_a_policy_that_waits_recommends_from_whole_epochs() -> None:
+    session = sa.Session(sa.Peace(), sa.ArmSet.one_hot(list("ABCDEFGH")), budget=400, seed=2)
+    epoch = [session.ask() for _ in range(100)]
+    for a in epoch:
+        session.tell(a, a.arm / 10 + 0.1 * math.sin(a.number))
+    before = session.recommend()
+    session.tell(session.ask(), 9.0)
+    after = session.recommend()
+    assert np.array_equal(before.estimates, after.estimates)
+    assert before.rewards == after.rewards == 100
+
+
+def test_od_linbai_with_too_small_a_budget_still_recommends() -> None:
+    session = sa.Session(sa.ODLinBAI(), sa.ArmSet.one_hot(list("ABCD")), budget=4)
+    with pytest.raises(sa.BudgetSpentError, match="has ended after 0 of 4"):
+        session.ask()
+    verdict = session.recommend()
+    assert verdict.name in "ABCD"
+    assert np.isinf(verdict.intervals).all()
+
+
+def test_nothing_is_recommended_when_everything_was_forgotten() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=5)
+    for _ in range(3):
+        session.forget(session.ask())
+    with pytest.raises(sa.RewardsPendingError, match="no reward has been reported"):
+        session.recommend()
+
+
+def test_a_verdict_says_how_sure_it_is() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=600, seed=1)
+    for _ in range(600):
+        a = session.ask()
+        session.tell(a, reward(a))
+    verdict = session.recommend()
+    assert verdict.name in verdict.plausible
+    assert verdict.gaps[verdict.arm] == 0
+    np.testing.assert_array_equal(verdict.gap_intervals[verdict.arm], [0, 0])
+    assert (verdict.intervals[:, 0] < verdict.estimates).all()
+    assert (verdict.gap_intervals[:, 0] <= verdict.gaps).all()
+    assert verdict.assumption.endswith("react to assignments.")
+    assert verdict.name in str(verdict)
+    always = session.recommend(anytime=True, reward_range=(-2.0, 3.0))
+    assert always.anytime
+    assert (np.diff(always.intervals) > np.diff(verdict.intervals)).all()
+    assert set(verdict.plausible) <= set(always.plausible)
+
+
+def test_names_that_have_commas_are_told_apart() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=60, seed=1)
+    for _ in range(60):
+        a = session.ask()
+        session.tell(a, reward(a))
+    verdict = session.recommend()
+    others = [name for name in verdict.plausible if name != verdict.name]
+    assert len(others) > 1
+    assert str(verdict).endswith(f"Not ruled out at 95%: {'; '.join(others)}.")
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.SequentialHalving()])
+def test_a_verdict_tells_of_one_variant(policy: sa.Policy[Any]) -> None:
+    session = sa.Session(policy, ARMS, budget=300, seed=1)
+    with contextlib.suppress(sa.BudgetSpentError):
+        while True:
+            a = session.ask()
+            session.tell(a, reward(a))
+    verdict = session.recommend()
+    for k, name in enumerate(ARMS.names):
+        one = verdict.of(name)
+        assert repr(one) == repr(verdict.of(k)) == repr(verdict.of(np.int64(k)))  # nan is not nan
+        assert (one.arm, one.name, one.plausible) == (k, name, name in verdict.plausible)
+        found = [one.estimate, one.standard_error, *one.interval, one.gap, *one.gap_interval]
+        arrays = (verdict.intervals[k], [verdict.gaps[k]], verdict.gap_intervals[k])
+        wanted = [verdict.estimates[k], verdict.standard_errors[k], *np.concatenate(arrays)]
+        np.testing.assert_array_equal(found, wanted)
+    for wrong in ("cat", 6, -1, True, 1.0):
+        with pytest.raises(sa.InvalidInputError, match=r"expected the name or .* 6 variants: head"):
+            verdict.of(wrong)  # type: ignore[arg-type]  # the point of the test
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.P1(), sa.Uniform()])
+def test_minimizing_is_maximizing_the_negative(policy: sa.Policy[Any]) -> None:
+    """All that a session says of costs is what it says of their negative, turned."""
+    high = sa.Session(policy, ARMS, budget=500, seed=8)
+    low = sa.Session(policy, ARMS, budget=500, seed=8, direction="minimize")
+    for _ in range(500):
+        a, b = high.ask(), low.ask()
+        assert a == b
+        high.tell(a, reward(a))
+        low.tell(b, -reward(b))
+    up, down = high.recommend(), low.recommend()
+    assert up.arm == down.arm
+    assert up.plausible == down.plausible
+    np.testing.assert_allclose(down.estimates, -up.estimates)
+    np.testing.assert_allclose(down.intervals, -up.intervals[:, ::-1])
+    np.testing.assert_allclose(down.gap_intervals, up.gap_intervals, atol=1e-12)
+    np.testing.assert_allclose(low.drift().estimates, -high.drift().estimates)
+    assert low.drift().gap_p_value == pytest.approx(high.drift().gap_p_value)
+    assert low.otherwise().best == high.otherwise().best == up.name
+    assert low.otherwise().early == high.otherwise().early
+
+
+def test_health_names_the_variant_that_loses_its_rewards() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=1200, seed=3)
+    for _ in range(1200):
+        a = session.ask()
+        if a.arm == 1 and a.number % 3 == 0:
+            session.forget(a)
+        elif a.number % 50 != 7:  # those are slow, whatever the variant
+            session.tell(a, reward(a))
+    assert session.health().status == "ok"  # what is slow is not lost: nothing can be judged yet
+    session.finish()
+    report = session.health()
+    assert report.status == "fail"
+    (missing,) = [found for found in report.findings if found.name == "missing rewards"]
+    assert ARMS.names[1] in missing.explanation
+    assert [found.status for found in report.findings if found is not missing] == ["ok", "ok"]
+    again = sa.Session.from_json(session.to_json())
+    assert again.health() == report
+    assert str(again.drift()) == str(session.drift())
+
+
+def test_policies_that_leave_variants_out_promise_less() -> None:
+    session = sa.Session(sa.Peace(), ARMS, budget=300, seed=1)
+    with contextlib.suppress(sa.BudgetSpentError):
+        while True:
+            a = session.ask()
+            session.tell(a, reward(a))
+    verdict = session.recommend()
+    assert "Nothing drifts" in verdict.assumption
+    assert verdict.name in verdict.plausible
+    for refused in (session.evidence, session.drift, session.otherwise):
+        with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
+            refused()
+    with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
+        session.recommend(anytime=True)
+
+
+def test_nothing_told_nothing_reported() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=30)
+    for ask in (session.health, session.evidence, session.drift, session.recommend):
+        with pytest.raises(sa.RewardsPendingError):
+            ask()
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI(), sa.P1RAGE()])
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_variant_that_loses_rewards_by_chance_is_not_taken_for_worse(
+    policy: sa.Policy[Any], forgotten: bool
+) -> None:
+    """Two fifths of B's rewards never come; B is best by 0.3 of noise 0.3 and stays it."""
+    arms, T = sa.ArmSet.one_hot(["A", "B", "C"]), 1500
+    session, rng = sa.Session(policy, arms, budget=T, seed=2), np.random.default_rng(2)
+    told = 0
+    for _ in range(T):
+        a = session.ask()
+        if a.name == "B" and rng.random() < 0.4:
+            if forgotten:
+                session.forget(a)
+        else:
+            told += 1
+            session.tell(a, 1.0 + (0.3 if a.name == "B" else 0.0) + 0.3 * rng.standard_normal())
+    if not forgotten:
+        assert len(session.pending) == T - told
+        session.finish()
+    verdict = session.recommend()
+    assert verdict.name == "B"
+    assert not verdict.sure  # it may be true, but one variant loses its rewards
+    assert verdict.unhealthy.startswith("Not healthy: do not decide yet. B misses")
+    assert (verdict.intervals[:, 0] < [1.0, 1.3, 1.0]).all()
+    assert (verdict.intervals[:, 1] > [1.0, 1.3, 1.0]).all()
+    assert (verdict.rewards, verdict.missing) == (told, T - told)
+    assert f"{T - told} missing" in str(verdict)
+    report = session.health()
+    assert report.status == "fail"
+    assert "B misses" in str(report)
+    assert session.pending == ()
+
+
+def test_rewards_that_are_late_because_they_are_low_do_not_raise_estimates() -> None:
+    """Clicks are told at once, their absence 300 rounds later; the look comes midway."""
+    arms, T = sa.ArmSet.one_hot(["A", "B"]), 3000
+    missed = 0
+    for seed in range(20):
+        session, rng = (
+            sa.Session(sa.Steady(), arms, budget=T, seed=seed),
+            np.random.default_rng(seed),
+        )
+        late: list[tuple[int, sa.Assignment]] = []
+        for i in range(1500):
+            a = session.ask()
+            if rng.random() < 0.1:
+                session.tell(a, 1.0)
+            else:
+                late.append((i + 300, a))
+            while late and late[0][0] <= i:
+                session.tell(late.pop(0)[1], 0.0)
+        low, high = session.recommend().intervals.T
+        missed += bool(((low > 0.1) | (high < 0.1)).any())
+    assert missed <= 4  # binom.ppf(0.999, 20, 0.05)
+
+
+def test_the_range_of_rewards_is_checked() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=300, seed=1, direction="minimize")
+    for _ in range(300):
+        a = session.ask()
+        session.tell(a, reward(a))
+    with pytest.raises(sa.InvalidInputError, match="hold at all looks only"):
+        session.recommend(anytime=False, reward_range=(0, 1))
+    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were told"):
+        session.recommend(anytime=True, reward_range=(0.4, 0.5))
+    assert session.recommend(anytime=True, reward_range=(-2, 3)).anytime
+    again = sa.Session.from_json(session.to_json())
+    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were told"):
+        again.recommend(anytime=True, reward_range=(0.4, 0.5))
+
+
+@pytest.mark.parametrize("policy", [sa.P1(), sa.P1RAGE(updates="rounds")])
+def test_attrition_is_seen_in_segments_of_one_round(policy: sa.Policy[Any]) -> None:
+    session = sa.Session(policy, sa.ArmSet.one_hot(["A", "B"]), budget=400, seed=1)
+    for _ in range(400):
+        a = session.ask()
+        if a.name == "A" and a.number % 2:
+            session.forget(a)
+        else:
+            session.tell(a, 0.5 + a.arm)
+    assert session.health().status == "fail"
+
+
+def test_unmeasured_variants_have_unknown_gaps() -> None:
+    arms = sa.ArmSet.one_hot([str(k) for k in range(8)])
+    session = sa.Session(sa.SequentialHalving(), arms, budget=400, seed=1)
+    with contextlib.suppress(sa.BudgetSpentError):
+        while True:
+            a = session.ask()
+            session.tell(a, 10 + a.arm + math.sin(a.number))
+    verdict = session.recommend()
+    unknown = np.isnan(verdict.estimates)
+    assert unknown.any()
+    assert np.isnan(verdict.gaps[unknown]).all()
+    assert np.isinf(verdict.gap_intervals[unknown]).all()
+
+
+def test_a_judgement_is_of_the_moment() -> None:
+    session = sa.Session(sa.Steady(), ARMS, budget=300, seed=1)
+    for _ in range(137):
+        a = session.ask()
+        session.tell(a, reward(a))
+    judgement, before = session.judgement(), session.recommend()
+    for _ in range(163):
+        a = session.ask()
+        session.tell(a, -reward(a))
+    assert judgement.handed == 137
+    assert before.judged + before.waiting == 137
+    assert before.rewards == before.judged > 100
+    assert np.array_equal(judgement.recommend().intervals, before.intervals)
+    assert session.recommend().rewards == 300
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.GBAI()])
+@pytest.mark.parametrize("ended", [True, False])
+def test_records_of_segments_are_judged_as_the_session_is(
+    policy: sa.Policy[Any], ended: bool
+) -> None:
+    """What a policy has not observed yet is observed for the verdict, each piece once."""
+    session = sa.Session(policy, ARMS, budget=240, seed=1, direction="minimize")
+    for _ in range(240 if ended else 200):
+        a = session.ask()
+        if a.number % 9 == 4:
+            session.forget(a)
+        elif a.number < 190:  # the last ones are late
+            session.tell(a, reward(a))
+    if ended:
+        session.finish()
+    pieces = [OpenSegment.from_dict(piece.to_dict()) for piece in session._books.pieces()]
+    state = policy.start(ARMS, 240, seed=1)
+    judged = Judgement(policy, ARMS, "minimize", state, tuple(pieces), ended, spent=ended)
+    mine, theirs = session.recommend(), judged.recommend()
+    assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
+    assert np.array_equal(mine.intervals, theirs.intervals)
+    assert mine.arm == theirs.arm
+    assert judged.health() == session.health()
+    assert str(judged.drift()) == str(session.drift())
+    assert str(judged.otherwise()) == str(session.otherwise())
+
+
+def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> None:
+    directions: tuple[tuple[Direction, str], ...] = (("maximize", "B"), ("minimize", "A"))
+    for direction, best in directions:
+        arms = sa.ArmSet.one_hot(["A", "B"])
+        session = sa.Session(EqualSplit(), arms, budget=40, seed=1, direction=direction)
+        for _ in range(40):
+            a = session.ask()
+            session.tell(a, 0.25 + 0.5 * a.arm)
+        verdict = session.recommend()
+        assert verdict.name == best
+        assert verdict.estimates.tolist() == [0.25, 0.75]
+        assert np.isnan(verdict.standard_errors).all()
+        assert verdict.intervals.tolist() == [[-math.inf, math.inf]] * 2
+        assert verdict.plausible == ("A", "B")
+        assert not verdict.sure
+        assert verdict.of("A").gap == (0.0 if best == "A" else 0.5)
+        assert "no standard errors" in verdict.method
+        assert verdict.assumption.startswith("A/B-test gives no standard errors")
+        assert "(no interval, since the policy gives no standard errors)" in str(verdict)
+        with pytest.raises(sa.InvalidInputError, match=r"'A/B-test', a policy of your own; give"):
+            sa.Session.from_json(session.to_json())
+        again = sa.Session.from_json(session.to_json(), policy=EqualSplit())
+        assert again.recommend().name == best
