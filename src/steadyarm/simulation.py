@@ -17,19 +17,6 @@ from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.policies import Policy
 from steadyarm.validation import check_fraction, whole_number
 
-__all__ = [
-    "CHUNK",
-    "DaskEngine",
-    "Engine",
-    "LocalEngine",
-    "Results",
-    "chunk_count",
-    "chunk_size",
-    "clopper_pearson",
-    "run_chunk",
-    "simulate",
-]
-
 # Results: how often a policy was wrong, with exact intervals.
 
 

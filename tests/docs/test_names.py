@@ -49,25 +49,22 @@ def api() -> dict[str, str]:
 
 
 def test_every_name_that_a_module_offers_is_there() -> None:
-    checked = 0
     for module in map(import_module, ["steadyarm", *MODULES]):
-        names = module.__all__
+        names = getattr(module, "__all__", [])
         assert len(set(names)) == len(names), f"{module.__name__} lists a name twice"
         for name in names:
             assert hasattr(module, name), f"{module.__name__} has no {name}"
-        checked += len(names)
-    assert checked > 800
 
 
 def test_modules_import_only_what_others_offer() -> None:
-    checked = 0
+    """A module offers the names in its `__all__`, or else those without an underscore."""
     for name in ["steadyarm", *MODULES]:
         for module, asked in imports_of(name):
-            offered = {*import_module(module).__all__, "__version__"}
+            listed = getattr(import_module(module), "__all__", None)
+            offered = not asked.startswith("_") if listed is None else asked in listed
             inner = f"{module}.{asked}"
-            assert asked in offered or inner in MODULES, f"{name} imports {inner}, not in __all__"
-            checked += 1
-    assert checked > 1000
+            if asked != "__version__" and inner not in MODULES:
+                assert offered, f"{name} imports {inner}, which is private"
 
 
 def test_every_public_name_is_in_the_reference_and_explained(api: dict[str, str]) -> None:

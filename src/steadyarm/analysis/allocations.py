@@ -20,24 +20,6 @@ from steadyarm.inference.health import Finding, Status
 from steadyarm.inference.srm import ALARM, NOTICE, srm_from_sums
 from steadyarm.segments import Direction, Order, Segment, SegmentStats
 
-__all__ = [
-    "KNOWN_ORDER",
-    "UNKNOWN_ORDER",
-    "Piece",
-    "ReferenceFit",
-    "Tally",
-    "allocation_evidence",
-    "allocation_pieces",
-    "assignment_finding",
-    "check_vector",
-    "logged_segments",
-    "piece_labels",
-    "tally_evidence",
-    "tally_rows",
-    "vector_arms",
-    "vector_of",
-]
-
 # Evidence from sums by period and arm, for separate arms: a row needs only its own probability.
 
 

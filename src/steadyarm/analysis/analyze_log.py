@@ -64,8 +64,6 @@ from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number
 from steadyarm.wording import counted
 
-__all__ = ["Missing", "analyze"]
-
 Missing = Literal["fail", "drop", "zero"]
 Rows = list[dict[str, Any]]
 Cells = dict[Any, tuple[int, NDArray[np.float64]]]

@@ -14,20 +14,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference.health import Finding
 from steadyarm.wording import strung
 
-__all__ = [
-    "SHOWN",
-    "Fault",
-    "as_number",
-    "as_time",
-    "find",
-    "is_excluded",
-    "order_finding",
-    "readable",
-    "refuse",
-    "unordered",
-    "unordered_groups",
-]
-
 # Columns as numbers, names and times, the same on every database; what cannot be read is null.
 
 

@@ -17,8 +17,6 @@ from steadyarm.inference.health import HealthReport
 from steadyarm.inference.intervals import Intervals
 from steadyarm.wording import strung
 
-__all__ = ["Analysis"]
-
 MOST_LINES = 30
 
 

@@ -20,8 +20,6 @@ from steadyarm.files import GUARDED
 from steadyarm.live.transfer import description_beside
 from steadyarm.segments import Direction
 
-__all__ = ["COLUMNS", "PREFIX", "Described", "Log", "Part", "described", "fetch", "open_log"]
-
 # What an exported log's description says of the test, so that nobody needs to say it again.
 
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["FEW", "SAMPLE", "Plan", "allocation_sums", "plan_periods", "propensity_sums"]
-
 # Periods of a log: calendar units or equal shares, made of buckets that a database can make.
 
 

@@ -26,21 +26,6 @@ from steadyarm.inference.srm import ALARM, NOTICE, attrition_test
 from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
-__all__ = [
-    "Units",
-    "count_units",
-    "duplicate_finding",
-    "each_with_unit",
-    "first_rows",
-    "missing_finding",
-    "unit_evidence",
-    "unit_finding",
-    "unit_sums",
-    "visits_finding",
-    "with_first_probabilities",
-    "with_units",
-]
-
 Floats = NDArray[np.float64]
 Rows = list[dict[str, Any]]
 

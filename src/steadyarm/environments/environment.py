@@ -26,8 +26,6 @@ from steadyarm.linalg import matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = ["Averaged", "Environment", "RewardSource", "checked_table", "hash_of"]
-
 # Averaged: what the worlds here share. The best arm is that of the time-averaged means.
 
 

@@ -17,23 +17,6 @@ from steadyarm.environments.noise import GaussianNoise, Noise
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, finite_number, whole_number
 
-__all__ = [
-    "check_period",
-    "layouts",
-    "malicious_switch",
-    "multivariate",
-    "published_multivariate",
-    "random_walk",
-    "repeating",
-    "shock",
-    "soare_arms",
-    "soare_oscillating",
-    "soare_stationary",
-    "switching",
-    "trend",
-    "weekday_weekend",
-]
-
 # Soare's arm set and the paper's worlds on it: still, oscillating, malicious.
 
 

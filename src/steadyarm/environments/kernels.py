@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel, standard_normal
 
-__all__ = ["BERNOULLI", "BOUNDED", "EXACT", "GAUSSIAN", "play_pools", "play_table"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -31,8 +31,6 @@ from steadyarm.wording import did_you_mean
 
 T = TypeVar("T")
 
-__all__ = ["WORLDS", "arms_from_settings", "world_from_settings"]
-
 
 def table(
     arms: ArmSet,

@@ -9,8 +9,6 @@ from steadyarm.environments import kernels
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import finite_number
 
-__all__ = ["BernoulliReward", "BoundedNoise", "GaussianNoise", "Noise", "check_noise"]
-
 
 @dataclass(frozen=True)
 class GaussianNoise:

@@ -23,8 +23,6 @@ from steadyarm.linalg import matmul, row_dots
 from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice
 
-__all__ = ["ParametricEnvironment"]
-
 ROUNDS = 2**18  # numbers of features looked at together
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,6 @@ from steadyarm.linalg import matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = ["Replay"]
-
 
 @dataclass(frozen=True, eq=False)
 class Replay(Averaged):

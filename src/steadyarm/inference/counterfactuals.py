@@ -19,8 +19,6 @@ from steadyarm.inference.periods import group_pieces
 from steadyarm.validation import check_fraction
 from steadyarm.wording import counted, strung
 
-__all__ = ["Dropped", "Early", "Otherwise", "RawMeans", "what_otherwise"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -18,8 +18,6 @@ from steadyarm.inference.periods import Periods, allocations_of, by_pieces, grou
 from steadyarm.validation import check_fraction, whole_number
 from steadyarm.wording import listed, strung
 
-__all__ = ["DriftReport", "drift_p_values", "drift_report"]
-
 Floats = NDArray[np.float64]
 
 PRINTED = 3  # arms of a large set beside each other

@@ -21,8 +21,6 @@ from steadyarm.estimators import arm_values, ips, ips_squares
 from steadyarm.linalg import gram, inverse_root, matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 
-__all__ = ["Evidence", "LoggedSegment", "Scorer", "names_of", "plain"]
-
 # Results as plain values that JSON can hold.
 
 

@@ -23,8 +23,6 @@ from steadyarm.inference.health import Finding, status_of
 from steadyarm.inference.periods import box_test
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = ["LackOfFit", "lack_of_fit", "lack_of_fit_p_values"]
-
 Floats = NDArray[np.float64]
 
 MOST = 256  # arms; of more nothing is said

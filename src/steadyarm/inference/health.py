@@ -11,16 +11,6 @@ from steadyarm.inference.evidence import LoggedSegment, plain
 from steadyarm.inference.srm import ALARM, NOTICE, attrition_test, srm_test
 from steadyarm.validation import checked_range, whole_number
 
-__all__ = [
-    "Finding",
-    "HealthReport",
-    "Status",
-    "health_report",
-    "late_finding",
-    "reward_findings",
-    "status_of",
-]
-
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
 LOSS = 0.005  # share of lost or missing rows from which on they are worth a look

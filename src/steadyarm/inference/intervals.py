@@ -28,18 +28,6 @@ from steadyarm.inference.limits import (
 from steadyarm.inference.variance import Scatter, inverse_weights, plain_thirds, score_scatter
 from steadyarm.validation import check_fraction
 
-__all__ = [
-    "MOST_PAIRED",
-    "Intervals",
-    "critical_values",
-    "fixed_budget",
-    "gap_directions",
-    "pairwise_value",
-    "recommended_arms",
-    "refused",
-    "settled",
-]
-
 # Critical values for many comparisons at once, from the covariance they share.
 
 

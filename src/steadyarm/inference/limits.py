@@ -16,29 +16,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import LEAST_FREEDOM, LEAST_ROUNDS, Scatter, third_moments
 
-__all__ = [
-    "MOMENTS",
-    "SHORT",
-    "SOME",
-    "TINY",
-    "RareEvents",
-    "best_of_all",
-    "click_limits",
-    "error_and_skew",
-    "gap_forms",
-    "gap_limits",
-    "in_passes",
-    "linear_forms",
-    "moments",
-    "others_than",
-    "quadratic",
-    "rare_events",
-    "shortlisted",
-    "skewed_limits",
-    "spread_of",
-    "value_limits",
-]
-
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 

@@ -14,17 +14,6 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import gathered, list_freedom
 from steadyarm.validation import whole_number
 
-__all__ = [
-    "Allocations",
-    "Periods",
-    "Variation",
-    "allocations_of",
-    "box_test",
-    "by_pieces",
-    "group_pieces",
-    "variation",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

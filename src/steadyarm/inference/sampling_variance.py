@@ -17,23 +17,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import LoggedSegment
 from steadyarm.segments import Segment
 
-__all__ = [
-    "NEGLIGIBLE",
-    "NORMAL",
-    "NO_REWARDS",
-    "STRATUM",
-    "WHOLE",
-    "Balance",
-    "assignment_balance",
-    "attrition_balance",
-    "bennett",
-    "binomial_tails",
-    "impossible_counts",
-    "normalised",
-    "standardised",
-    "surprise",
-]
-
 # Balance: counts against what they should be, and how surprising the difference is.
 
 

@@ -46,8 +46,6 @@ from steadyarm.inference.variance import (
 )
 from steadyarm.validation import check_fraction, whole_number
 
-__all__ = ["bernstein_reach", "confidence_path", "confidence_sequence", "normal_factor"]
-
 # How far a martingale may ever stray: time-uniform boundaries.
 
 

@@ -27,18 +27,6 @@ from steadyarm.inference.sampling_variance import (
 from steadyarm.inference.srm_many_arms import Found, assignment_crowd, attrition_crowd, columns_of
 from steadyarm.wording import counted, strung
 
-__all__ = [
-    "ALARM",
-    "NOTICE",
-    "CountTest",
-    "attrition_test",
-    "got_visits",
-    "srm_from_propensities",
-    "srm_from_sums",
-    "srm_p_values",
-    "srm_test",
-]
-
 Floats = NDArray[np.float64]
 Says = Callable[[float, float], str]
 ALARM = 0.001  # below this a test has failed

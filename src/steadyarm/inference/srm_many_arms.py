@@ -21,16 +21,6 @@ from steadyarm.inference.sampling_variance import (
     standardised,
 )
 
-__all__ = [
-    "Crowd",
-    "Found",
-    "Trait",
-    "assignment_crowd",
-    "attrition_crowd",
-    "columns_of",
-    "traits_of",
-]
-
 # Ways to take many arms together: by the levels of a factor, by an item, by their place.
 
 

@@ -22,22 +22,6 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
 from steadyarm.validation import checked_range
 
-__all__ = [
-    "LEAST_FREEDOM",
-    "LEAST_ROUNDS",
-    "FarScales",
-    "Scatter",
-    "bounded_terms",
-    "far_scales",
-    "gathered",
-    "inverse_weights",
-    "list_freedom",
-    "plain_thirds",
-    "running_variance",
-    "score_scatter",
-    "third_moments",
-]
-
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", np.int64, np.float64)
 

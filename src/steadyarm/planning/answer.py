@@ -9,8 +9,6 @@ from typing import Any
 
 from steadyarm.simulation import clopper_pearson
 
-__all__ = ["ALIKE", "Curve", "Line", "Need", "Plan", "Point", "Theory"]
-
 ALIKE = 1.1  # budgets within this ratio are about the same
 
 

@@ -37,15 +37,6 @@ from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import did_you_mean
 
-__all__ = [
-    "AB_TEST",
-    "SEEN",
-    "Candidate",
-    "EqualSplit",
-    "candidate_from_settings",
-    "default_candidates",
-]
-
 # EqualSplit: the A/B/n test as it is usually run, to compare with.
 
 

@@ -21,8 +21,6 @@ from steadyarm.linalg import gram, matmul, svd
 from steadyarm.validation import finite_number
 from steadyarm.wording import counted, listed
 
-__all__ = ["Effects", "LogSummary", "flattest", "has_constant", "read_log"]
-
 # What last quarter's log says: a small reader of CSV files with an arm and a reward a row.
 
 

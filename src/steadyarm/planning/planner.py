@@ -24,8 +24,6 @@ from steadyarm.simulation import LocalEngine
 from steadyarm.theory import g_bai_error_bound, p1_rage_drift_error_bound, rho_star_of_means
 from steadyarm.validation import whole_number
 
-__all__ = ["LEAST_TRIALS", "Progress", "guarantee", "plan", "seconds_for", "theory_of"]
-
 # Theory beside the simulation: what an oracle needs, and what theorems promise.
 
 

@@ -22,8 +22,6 @@ from steadyarm.planning.worlds import BatchWorld
 from steadyarm.validation import check_fraction, finite_number, whole_number
 from steadyarm.wording import did_you_mean, strung
 
-__all__ = ["Question"]
-
 TOP = ("error", "traffic_per_day", "most_days", "policies")
 TABLES = {
     "arms": None,  # checked where arms are built

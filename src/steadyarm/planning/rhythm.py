@@ -14,8 +14,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.validation import finite_number, whole_number
 from steadyarm.wording import did_you_mean
 
-__all__ = ["CALM", "KINDS", "Pieces", "Rhythm", "check_word"]
-
 # Words that settings are made of: a value that is none of them is refused.
 
 

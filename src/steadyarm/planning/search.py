@@ -21,8 +21,6 @@ from steadyarm.planning.question import Question
 from steadyarm.planning.rhythm import Rhythm
 from steadyarm.simulation import CHUNK, clopper_pearson, run_chunk
 
-__all__ = ["STEPS", "first_guess", "least_budget", "measure", "search", "tidy"]
-
 STEPS = 9  # measurements of a search, about: what a progress bar counts
 MOST_STEPS = 16  # of bracketing
 CHECKS = 8  # budgets that are checked before the best of them is taken as it is

@@ -6,8 +6,6 @@ from math import inf, log10
 
 from steadyarm.planning.answer import ALIKE, Curve, Line, Plan, Point
 
-__all__ = ["text_of"]
-
 COUNTED = 10**12  # numbers from here on are said by their order alone
 
 

@@ -15,8 +15,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.planning.rhythm import Pieces
 from steadyarm.segments import Direction, Segment, SegmentStats
 
-__all__ = ["BatchWorld", "hypergeometric", "play_pieces"]
-
 # Compiled draws of whole segments where means stay put for whole pieces of the test.
 
 

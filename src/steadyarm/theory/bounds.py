@@ -21,19 +21,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.theory.complexities import TOLERANCE, Instance, halvings, whole_halvings
 from steadyarm.validation import check_choice, finite_number, whole_number
 
-__all__ = [
-    "Reading",
-    "exact_complexity",
-    "g_bai_error_bound",
-    "h_p1_rage",
-    "h_p1_rage_ceiling",
-    "h_p1_rage_exact",
-    "p1_rage_drift_error_bound",
-    "p1_rage_error_bound",
-    "phases_for",
-    "positive",
-]
-
 # What P1-RAGE needs in a world that stands still: Theorems 2 to 4 and Corollary 2.
 
 

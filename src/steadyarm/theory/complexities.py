@@ -17,19 +17,6 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs import adjacent_optimal, transductive
 from steadyarm.errors import InvalidInputError
 
-__all__ = [
-    "TOLERANCE",
-    "Instance",
-    "h_adjacent",
-    "h_bob",
-    "h_g_bai",
-    "h_unif",
-    "halvings",
-    "rho_star",
-    "rho_star_of_means",
-    "whole_halvings",
-]
-
 # Instance: arms with their true means, one of which is best; where all of the theory starts.
 
 
