@@ -80,7 +80,7 @@ def measure(backend: str, workers: int, budget: int, minutes: float, shoppers: i
                 for client in clients:
                     client.wait(60)
         with sa.load_experiment("shop", url) as live:
-            handed = live.status().handed
+            handed = live.status().total_assigned
     table = np.array(noted)
     flat = True
     print(f"{backend}, {workers} workers, budget {budget:,}, {minutes:g} min: {handed:,} visits")

@@ -57,13 +57,13 @@ class Seen:
 
     def look(self, test: sa.Session | sa.Experiment, means: Floats, last: bool) -> None:
         """One look, as somebody who comes by takes it."""
-        judgement = test.judgement()
+        results = test.results()
         try:
-            verdict = judgement.recommend()
+            verdict = results.recommend()
         except sa.RewardsPendingError:
             return
         if last:  # an alarm that was raised at any look stays
-            report = judgement.drift()
+            report = results.drift()
             self.drift = report.gaps_move or report.level_moves
         settings = test if isinstance(test, sa.Session) else test.settings
         sign = 1.0 if settings.direction == "maximize" else -1.0

@@ -37,7 +37,7 @@ print("Drift:", session.drift(periods=2).verdict)
 print(session.health())
 
 # The same visitors, judged in other ways: by plain averages, at an early look, by elimination.
-print(session.otherwise())
+print(session.counterfactuals())
 
 # Luck? The same test a thousand times: with Steady, with an equal split, with the better half of
 # the pages kept for week two, and with Thompson sampling, which follows whoever sells now.

@@ -16,7 +16,7 @@ from pathlib import Path
 import steadyarm as sa
 from benchmarks.traffic.servers import Postgres, Service
 from benchmarks.traffic.shopper import reward_of
-from steadyarm.live.assignments import ticket_in
+from steadyarm.live.assignments import parse_assignment_id
 from steadyarm.live.replay import pages
 from steadyarm.storages.records import LogRow, place_of
 
@@ -147,7 +147,7 @@ def _faults(
     others: list[str] = []
 
     def stored(name: str) -> LogRow | None:
-        ticket = ticket_in(name, live.tag)
+        ticket = parse_assignment_id(name, live.tag)
         return None if ticket is None else rows.get(ticket[0])
 
     for what, status, *rest in said:

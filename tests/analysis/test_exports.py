@@ -13,7 +13,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.inference import Evidence
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages.memory import MemoryStorage
 from tests.live.scorecards import ARMS, played
 
@@ -30,7 +30,7 @@ def unequal(arms: sa.ArmSet, **settings: Any) -> sa.Experiment:
 
 
 def without_references(test: sa.Experiment) -> Evidence:
-    pieces = [piece for piece in test.judgement().pieces if piece.told]
+    pieces = [piece for piece in test.results().pieces if piece.told]
     segments = [
         (replace(piece.segment.lasting(piece.told), reference=None), piece.stats)
         for piece in pieces
@@ -148,7 +148,7 @@ def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_pa
         assert "interactions=2" in fit.advice
         assert report.unhealthy.startswith("Not healthy: do not decide yet.")
     assert not live.recommend().sure
-    assert "not healthy, do not decide yet" in look_at(live).headline
+    assert "not healthy, do not decide yet" in scorecard_of(live).headline
     assert found.verdict.startswith("Not healthy: do not decide yet.")
 
 

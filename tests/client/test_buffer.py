@@ -78,7 +78,7 @@ def test_an_outage_longer_than_the_window_loses_no_reward(
         proxy.up()
         other.flush()
         assert (other.pending, other.rejected) == (0, 0)
-    assert stored(name).status().told == 20
+    assert stored(name).status().total_rewarded == 20
 
 
 def test_rewards_wait_for_the_service(

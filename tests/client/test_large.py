@@ -66,7 +66,11 @@ def test_status_has_totals_of_all(live: sa.Experiment, bridge: tuple[Bridge, Cli
     assert here.arms is not None
     assert there.arms is not None
     assert len(here.arms) > len(there.arms) == 500
-    assert (there.handed, there.told) == (here.handed, here.told) == (1500, 1000)
+    assert (
+        (there.total_assigned, there.total_rewarded)
+        == (here.total_assigned, here.total_rewarded)
+        == (1500, 1000)
+    )
     assert there.others[0] == 1500 - sum(there.assigned) > 0
     counts = dict(zip(here.arms, zip(here.assigned, here.rewarded, strict=True), strict=True))
     for arm, *numbers in zip(there.arms, there.assigned, there.rewarded, strict=True):

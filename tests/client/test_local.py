@@ -17,7 +17,7 @@ import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, is_default
 from steadyarm.client.worker import Places
 from steadyarm.live.assigner import LocalLease
-from steadyarm.live.assignments import ticket_in
+from steadyarm.live.assignments import parse_assignment_id
 from tests.client.servers import Proxy, Scripted
 
 Stored = Callable[[str], sa.Experiment]
@@ -80,7 +80,7 @@ def test_variants_are_those_that_the_service_stores(
     rows = {row.number: row for row in here.storage.log(here.key)}
     assert len(rows) == 150
     for i, one in enumerate(given):
-        ticket = ticket_in(one.id, here.tag)
+        ticket = parse_assignment_id(one.id, here.tag)
         assert ticket is not None
         row = rows[ticket[0]]
         assert (row.unit, row.arm, row.probability) == (one.unit, one.arm, one.probability)

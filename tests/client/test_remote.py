@@ -279,7 +279,7 @@ def test_corrections_over_http(client: Client, name: str, stored: Stored) -> Non
     shop.correct("c", 0.25, reason="wrong")
     out = shop.exclude(unit="d", reason="a bot")
     status = shop.status()
-    assert (status.handed, status.told, status.excluded) == (4, 2, 1)
+    assert (status.total_assigned, status.total_rewarded, status.excluded) == (4, 2, 1)
     shop.include(out.entry, reason="no bot")
     past: dict[str, Any] = {
         "since": given[0].created,

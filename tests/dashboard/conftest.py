@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Look
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
 from tests.live.scorecards import played
@@ -41,9 +41,9 @@ def test() -> sa.Experiment:
 
 
 @pytest.fixture
-def shown(test: sa.Experiment) -> Iterator[tuple[Browser, Look]]:
+def shown(test: sa.Experiment) -> Iterator[tuple[Browser, Scorecard]]:
     """A browser at a service that has the test, and the look at it."""
     storage = open_storage("memory")
     stored(test, storage, "layouts")
     with dashboard(storage) as browser:
-        yield browser, look_at(sa.load_experiment("layouts", storage))
+        yield browser, scorecard_of(sa.load_experiment("layouts", storage))

@@ -6,7 +6,7 @@ import csv
 import io
 
 import steadyarm as sa
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Elements, dashboard, stored
 from tests.live.scorecards import played
@@ -17,7 +17,7 @@ ITEMS = ["news", "sport", "<b>food</b>", "games"]
 def test_the_page_of_bundles_shows_what_each_item_brings() -> None:
     storage = open_storage("memory")
     stored(played(sa.ArmSet.bundles(ITEMS, 2), budget=1200, visits=600, days=2), storage, "pairs")
-    effects = look_at(sa.load_experiment("pairs", storage)).effects
+    effects = scorecard_of(sa.load_experiment("pairs", storage)).effects
     assert effects is not None
     with dashboard(storage) as browser:
         page = Elements(browser.get("/experiments/pairs").text)

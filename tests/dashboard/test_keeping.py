@@ -8,8 +8,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.dashboard import cache
-from steadyarm.live.scorecard import Look
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scoring import scorecard_of
 from tests.dashboard.clients import Browser, Guarded
 
 
@@ -18,16 +18,16 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the experiments that are looked at from now on."""
     seen: list[str] = []
 
-    def counted(experiment: sa.Experiment) -> Look:
+    def counted(experiment: sa.Experiment) -> Scorecard:
         seen.append(experiment.name)
-        return look_at(experiment)
+        return scorecard_of(experiment)
 
     monkeypatch.setattr(cache, "look_at", counted)
     return seen
 
 
 def test_a_page_that_did_not_change_is_not_sent_again(
-    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+    shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
     monkeypatch.setattr(cache, "STALE", 0.0)
@@ -45,7 +45,7 @@ def test_a_page_that_did_not_change_is_not_sent_again(
 
 
 def test_looks_are_made_once_however_many_watch(
-    shown: tuple[Browser, Look], looked: list[str], monkeypatch: pytest.MonkeyPatch
+    shown: tuple[Browser, Scorecard], looked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
     monkeypatch.setattr(cache, "STALE", 0.0)  # nothing has changed
@@ -56,7 +56,7 @@ def test_looks_are_made_once_however_many_watch(
 
 
 def test_time_alone_makes_a_new_look(
-    shown: tuple[Browser, Look], looked: list[str], monkeypatch: pytest.MonkeyPatch
+    shown: tuple[Browser, Scorecard], looked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
     monkeypatch.setattr(cache, "OLD", 0.0)
@@ -67,12 +67,12 @@ def test_time_alone_makes_a_new_look(
 
 
 def test_a_look_that_fails_is_not_tried_at_every_view(
-    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+    shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
     seen: list[str] = []
 
-    def failing(experiment: sa.Experiment) -> Look:
+    def failing(experiment: sa.Experiment) -> Scorecard:
         seen.append(experiment.name)
         raise sa.InvalidInputError("no such policy here")
 
@@ -88,7 +88,7 @@ def test_a_look_that_fails_is_not_tried_at_every_view(
 
 
 def test_a_stopped_test_is_shown_as_stopped_at_once(
-    shown: tuple[Browser, Look], monkeypatch: pytest.MonkeyPatch
+    shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
     monkeypatch.setattr(cache, "FRESH", 3600.0)

@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.live.scorecard import Look
+from steadyarm.live.scorecard import Scorecard
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Browser, Elements, dashboard
 
@@ -44,16 +44,18 @@ def test_what_the_empty_overview_says_works(
             assert sum(test.status().rewarded) == rewards
 
 
-def test_the_overview_fills_in_leaders_while_it_is_watched(shown: tuple[Browser, Look]) -> None:
-    browser, look = shown
+def test_the_overview_fills_in_leaders_while_it_is_watched(
+    shown: tuple[Browser, Scorecard],
+) -> None:
+    browser, card = shown
     assert "being computed" in browser.get("/").text
     for _ in range(100):
         page = Elements(browser.get("/").text).text
         if "being computed" not in page:
             break
         time.sleep(0.05)
-    assert look.verdict is not None
-    assert look.labels[look.verdict.arm] in page
+    assert card.verdict is not None
+    assert card.labels[card.verdict.arm] in page
     assert "2,400 of 4,000" in page
 
 

@@ -13,8 +13,8 @@ import steadyarm as sa
 from steadyarm.dashboard import cache
 from steadyarm.dashboard.responses import amount
 from steadyarm.dashboard.views import SECTIONS, leaderboard, sections_of
-from steadyarm.live.scorecard import Look
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.plot.plotly import spec_of
 from steadyarm.reports.experiment import labelled
 from steadyarm.storages import open_storage
@@ -24,31 +24,31 @@ from tests.live.scorecards import NAMES, played
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
 
 
-def test_the_page_shows_what_the_look_says(shown: tuple[Browser, Look]) -> None:
-    browser, look = shown
+def test_the_page_shows_what_the_look_says(shown: tuple[Browser, Scorecard]) -> None:
+    browser, card = shown
     page = Elements(browser.get("/experiments/layouts").text)
-    assert look.headline in page.text
-    verdict = look.verdict
+    assert card.headline in page.text
+    verdict = card.verdict
     assert verdict is not None
-    for k, label in enumerate(look.labels):
+    for k, label in enumerate(card.labels):
         assert label in page.text
         assert amount(float(verdict.estimates[k]), shares=True) in page.text
         low, high = (amount(float(end), shares=True) for end in verdict.intervals[k])
         assert f"{low} to {high}" in page.text
-    assert look.drift is not None
-    assert labelled(look).drift.verdict in page.text  # type: ignore[union-attr]  # it is there
-    assert look.health is not None
-    for finding in look.health.findings:
+    assert card.drift is not None
+    assert labelled(card).drift.verdict in page.text  # type: ignore[union-attr]  # it is there
+    assert card.health is not None
+    for finding in card.health.findings:
         assert finding.explanation in page.text
-    for section, chart in sections_of(look):
+    for section, chart in sections_of(card):
         assert section.title in page.text
         assert chart.summary in page.text
     assert page.tags.count("h1") == 1
 
 
-def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, Look]) -> None:
-    _, look = shown
-    rows = leaderboard(look)
+def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, Scorecard]) -> None:
+    _, card = shown
+    rows = leaderboard(card)
     assert [row.estimate for row in rows] == sorted((r.estimate for r in rows), reverse=True)
     assert {row.name for row in rows} == set(NAMES)
     assert rows[0].standing == "leads"
@@ -63,16 +63,16 @@ def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, L
 
 def test_minimizing_puts_the_lowest_first() -> None:
     test = played(budget=1200, visits=1200, days=2, direction="minimize")
-    rows = leaderboard(look_at(test))
+    rows = leaderboard(scorecard_of(test))
     assert [row.estimate for row in rows] == sorted(row.estimate for row in rows)
 
 
 @pytest.mark.parametrize("name", [name for name in SECTIONS if name != "items"])  # of bundles
 def test_every_chart_has_its_figure_its_table_and_its_file(
-    shown: tuple[Browser, Look], name: str
+    shown: tuple[Browser, Scorecard], name: str
 ) -> None:
-    browser, look = shown
-    chart = SECTIONS[name].chart(look)
+    browser, card = shown
+    chart = SECTIONS[name].chart(card)
     assert chart is not None
     path = f"/experiments/layouts/charts/{name}"
     for dark in (False, True):
@@ -88,7 +88,7 @@ def test_every_chart_has_its_figure_its_table_and_its_file(
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_charts_that_are_not_there_are_not_found(shown: tuple[Browser, Look]) -> None:
+def test_charts_that_are_not_there_are_not_found(shown: tuple[Browser, Scorecard]) -> None:
     browser, _ = shown
     for name in ("absent.json", "absent.csv", "absent", "%2e%2e"):
         assert browser.get(f"/experiments/layouts/charts/{name}").status_code == 404
@@ -130,7 +130,7 @@ def test_every_stage_has_a_page(stage: str) -> None:
             test.tell(shown, float(i % 3 == 0))
     with dashboard(storage) as browser:
         page = Elements(browser.get("/experiments/t").text)
-        assert look_at(test).headline in page.text
+        assert scorecard_of(test).headline in page.text
         assert browser.get("/experiments/t/report.html").status_code == 200
     assert "nan" not in page.text.split()
     assert "inf" not in page.text.split()
@@ -155,17 +155,17 @@ def test_names_full_of_markup_are_text() -> None:
         assert "<i onclick=alert(1)>" in overview.text
 
 
-def test_files_to_take_away(shown: tuple[Browser, Look], test: sa.Experiment) -> None:
-    browser, look = shown
+def test_files_to_take_away(shown: tuple[Browser, Scorecard], test: sa.Experiment) -> None:
+    browser, card = shown
     log = browser.get("/experiments/layouts/log.csv")
     assert len(list(csv.reader(io.StringIO(log.text)))) == 2401
     assert log.headers["content-disposition"] == 'attachment; filename="layouts.csv"'
     file = browser.get("/experiments/layouts/charts/leaderboard.csv").text
     board = list(csv.DictReader(io.StringIO(file)))
-    assert look.verdict is not None
+    assert card.verdict is not None
     assert {row["variant"] for row in board} == set(NAMES)
     report = browser.get("/experiments/layouts/report.html")
-    assert look.headline in Elements(report.text).text
+    assert card.headline in Elements(report.text).text
 
 
 def test_actions_are_for_those_who_may(guarded: Guarded) -> None:
@@ -208,7 +208,7 @@ def test_an_experiment_without_visits_says_how_to_send_the_first() -> None:
     assert sum(test.status().assigned) == 1
 
 
-def test_the_page_says_what_is_tested(shown: tuple[Browser, Look]) -> None:
+def test_the_page_says_what_is_tested(shown: tuple[Browser, Scorecard]) -> None:
     browser, _ = shown
     page = Elements(browser.get("/experiments/layouts").text).text
     assert (

@@ -15,7 +15,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.live.assignments import id_of
 from steadyarm.live.decisions import first_state, observed, state_of
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import LogRow, Snapshot, number_of, place_of
@@ -66,7 +66,7 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
 
 
 def same_verdict(one: sa.Experiment, other: sa.Experiment) -> None:
-    left, right = one.judgement().recommend(), other.judgement().recommend()
+    left, right = one.results().recommend(), other.results().recommend()
     assert (left.name, left.rewards, left.judged) == (right.name, right.rewards, right.judged)
     for name in ("estimates", "standard_errors", "intervals", "gap_intervals"):
         np.testing.assert_array_equal(getattr(left, name), getattr(right, name), name)
@@ -86,8 +86,8 @@ def test_without_the_bot_the_verdict_is_that_of_a_test_without_it(policy: Any) -
     assert verdict.unhealthy == ""
     assert "24 of 240 visits were excluded" in str(live.health())
     status = live.status()
-    assert (status.handed, status.told, status.excluded) == (240, 216, 24)
-    assert look_at(live).verdict.name == "B"  # type: ignore[union-attr]  # there is one
+    assert (status.total_assigned, status.total_rewarded, status.excluded) == (240, 216, 24)
+    assert scorecard_of(live).verdict.name == "B"  # type: ignore[union-attr]  # there is one
     replayed = live.replay()
     assert replayed.agrees, replayed
     assert (replayed.rewards, replayed.corrections) == (216, 1)
@@ -143,7 +143,11 @@ def test_a_period_is_excluded_and_the_test_goes_on() -> None:
     clock.pass_(3 * 3600)
     live.refresh()
     status = live.status()
-    assert (status.handed, status.told, status.observed) == (60, 20, status.segments)
+    assert (status.total_assigned, status.total_rewarded, status.observed) == (
+        60,
+        20,
+        status.segments,
+    )
     verdict = live.recommend()
     assert (verdict.judged, verdict.missing) == (50, 30)  # 30 zeros; excluded ones are none
     assert live.replay().agrees
@@ -205,10 +209,10 @@ def test_a_test_of_which_all_is_excluded_says_so() -> None:
     live = played(visits=30)
     done = live.exclude(since=0, until=live.now(), reason="a rehearsal")
     assert done.assignments == 30
-    for look in (live.recommend, live.health):
+    for card in (live.recommend, live.health):
         with pytest.raises(sa.RewardsPendingError, match="all 30 visits so far were excluded"):
-            look()
-    assert (look_at(live).verdict, look_at(live).shares) == (None, None)
+            card()
+    assert (scorecard_of(live).verdict, scorecard_of(live).shares) == (None, None)
     assert live.replay().agrees
     live.tell(live.ask("the first"), 1.0)
-    assert live.status().told == 1
+    assert live.status().total_rewarded == 1

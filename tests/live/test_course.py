@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Look
-from steadyarm.live.scoring import course_of, date_of, look_at, shares_of
+from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scoring import course_of, date_of, scorecard_of, shares_of
 from tests.live.scorecards import BEGIN, DAY, NAMES, played
 from tests.live.worlds import Clock
 
@@ -19,25 +19,25 @@ def test() -> sa.Experiment:
 
 
 @pytest.fixture(scope="module")
-def look(test: sa.Experiment) -> Look:
-    return look_at(test)
+def card(test: sa.Experiment) -> Scorecard:
+    return scorecard_of(test)
 
 
-def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, look: Look) -> None:
-    assert look.course is not None
+def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, card: Scorecard) -> None:
+    assert card.course is not None
     verdict = test.recommend()
-    assert look.course.rounds[-1] == verdict.judged == verdict.rewards + verdict.missing
-    np.testing.assert_allclose(look.course.estimates[-1], verdict.estimates, rtol=1e-12)
-    np.testing.assert_allclose(look.course.low[-1], verdict.intervals[:, 0])
-    np.testing.assert_allclose(look.course.high[-1], verdict.intervals[:, 1])
-    names = [NAMES[k] for k in np.flatnonzero(look.course.plausible[-1]).tolist()]
+    assert card.course.rounds[-1] == verdict.judged == verdict.rewards + verdict.missing
+    np.testing.assert_allclose(card.course.estimates[-1], verdict.estimates, rtol=1e-12)
+    np.testing.assert_allclose(card.course.low[-1], verdict.intervals[:, 0])
+    np.testing.assert_allclose(card.course.high[-1], verdict.intervals[:, 1])
+    names = [NAMES[k] for k in np.flatnonzero(card.course.plausible[-1]).tolist()]
     assert tuple(names) == verdict.plausible
 
 
 def test_a_course_is_what_one_would_have_seen_at_the_time(test: sa.Experiment) -> None:
-    judgement = test.judgement()
-    course = course_of(judgement, test.budget)
-    evidence = judgement.evidence()
+    results = test.results()
+    course = course_of(results, test.budget)
+    evidence = results.evidence()
     upto = np.cumsum(evidence.rounds[0]).tolist()
     assert course.rounds[-1] == upto[-1]
     for rounds, estimates in zip(course.rounds, course.estimates, strict=True):
@@ -47,27 +47,27 @@ def test_a_course_is_what_one_would_have_seen_at_the_time(test: sa.Experiment) -
     assert course.times is None
 
 
-def test_times_go_on_and_end_with_the_last_visit_that_was_judged(look: Look) -> None:
-    assert look.course is not None
-    times = look.course.times
+def test_times_go_on_and_end_with_the_last_visit_that_was_judged(card: Scorecard) -> None:
+    assert card.course is not None
+    times = card.course.times
     assert times is not None
     assert list(times) == sorted(times)
-    assert look.started is not None
-    assert look.last is not None
-    assert look.started <= times[0] <= times[-1] <= look.last
+    assert card.started is not None
+    assert card.last is not None
+    assert card.started <= times[0] <= times[-1] <= card.last
 
 
 def test_many_variants_get_fewer_looks_and_the_present_is_among_them() -> None:
     arms = sa.ArmSet.one_hot([f"v{k}" for k in range(70)])
     test = played(arms=arms, budget=3000, visits=3000, days=2, policy=sa.GBAI())
-    course = look_at(test).course
+    course = scorecard_of(test).course
     assert course is not None
     assert len(course.rounds) == 16
     assert course.rounds[-1] == 3000
 
 
-def test_shares_are_those_that_were_handed_out(test: sa.Experiment, look: Look) -> None:
-    shares = look.shares
+def test_shares_are_those_that_were_handed_out(test: sa.Experiment, card: Scorecard) -> None:
+    shares = card.shares
     assert shares is not None
     assert shares.given.sum(axis=0).tolist() == list(test.status().assigned)
     assert shares.rounds.sum() == sum(test.status().assigned)
@@ -81,21 +81,21 @@ def test_shares_of_a_session_have_no_times() -> None:
     session = sa.Session(sa.Uniform(), sa.ArmSet.one_hot(["A", "B"]), budget=40, seed=1)
     for _ in range(20):
         session.tell(session.ask(), 1.0)
-    shares = shares_of(session.arms.names, session.judgement().pieces)
+    shares = shares_of(session.arms.names, session.results().pieces)
     assert shares.starts is None
     assert shares.rounds.sum() == 20
 
 
-def test_days_are_days_of_the_log(test: sa.Experiment, look: Look) -> None:
-    assert look.by_day
-    assert look.drift is not None
+def test_days_are_days_of_the_log(test: sa.Experiment, card: Scorecard) -> None:
+    assert card.by_day
+    assert card.drift is not None
     rows = test.storage.log(test.key, most=10_000)
     days = sorted({date_of(row.created // DAY).isoformat() for row in rows})
-    assert list(look.drift.periods) == days[: len(look.drift.periods)]
+    assert list(card.drift.periods) == days[: len(card.drift.periods)]
     counted = dict.fromkeys(days, 0)
     for row in rows:
         counted[date_of(row.created // DAY).isoformat()] += 1
-    for day, rounds in list(zip(look.drift.periods, look.drift.rounds, strict=True))[:-1]:
+    for day, rounds in list(zip(card.drift.periods, card.drift.rounds, strict=True))[:-1]:
         assert rounds == counted[day]
 
 
@@ -103,18 +103,18 @@ def test_estimates_of_a_day_are_unbiased_scores_of_its_rows() -> None:
     """One-hot variants in equal shares: the score estimate is the sum of a day over its share."""
     arms = sa.ArmSet.one_hot(["A", "B"])
     test = played(arms=arms, budget=2000, visits=2000, days=4, policy=sa.GBAI())
-    look = look_at(test)
-    assert look.drift is not None
+    card = scorecard_of(test)
+    assert card.drift is not None
     rows = test.storage.log(test.key, most=10_000)
-    for p, day in enumerate(look.drift.periods):
+    for p, day in enumerate(card.drift.periods):
         there = [row for row in rows if date_of(row.created // DAY).isoformat() == day]
         for k in range(2):
             told = sum(row.reward or 0.0 for row in there if row.arm == k)
-            assert look.drift.estimates[p, k] == pytest.approx(told / (0.5 * len(there)))
+            assert card.drift.estimates[p, k] == pytest.approx(told / (0.5 * len(there)))
 
 
-def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, look: Look) -> None:
-    waiting = look.waiting
+def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, card: Scorecard) -> None:
+    waiting = card.waiting
     assert waiting is not None
     rows = test.storage.log(test.key, most=10_000)
     assert waiting.assigned.sum() == len(rows)
@@ -124,66 +124,73 @@ def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, look: Look) 
     assert waiting.hours[0] == pytest.approx(np.mean(took) / 3.6e9, rel=1e-6)
 
 
-def test_the_expected_end_is_told_from_the_pace(look: Look) -> None:
-    assert look.expected_end is not None
+def test_the_expected_end_is_told_from_the_pace(card: Scorecard) -> None:
+    assert card.expected_end is not None
     left = timedelta(days=6 * 1600 / 2400)
-    assert abs(look.expected_end - (look.seen + left)) < timedelta(hours=12)
+    assert abs(card.expected_end - (card.seen + left)) < timedelta(hours=12)
 
 
 def test_a_few_visits_tell_no_pace() -> None:
-    assert look_at(played(budget=4000, visits=10, days=1, step=5)).expected_end is None
+    assert scorecard_of(played(budget=4000, visits=10, days=1, step=5)).expected_end is None
 
 
 def test_an_early_test_has_periods_of_equal_shares() -> None:
     test = played(budget=4000, visits=900, days=0.4)
-    look = look_at(test)
-    assert not look.by_day
-    assert look.drift is not None
-    assert "%" in look.drift.periods[0]
+    card = scorecard_of(test)
+    assert not card.by_day
+    assert card.drift is not None
+    assert "%" in card.drift.periods[0]
 
 
 def test_a_policy_of_epochs_has_no_course() -> None:
-    look = look_at(played(policy=sa.Peace(), budget=900, visits=900, days=3))
-    assert look.course is None
-    assert look.drift is None
-    assert look.verdict is not None
-    assert look.shares is not None
+    card = scorecard_of(played(policy=sa.Peace(), budget=900, visits=900, days=3))
+    assert card.course is None
+    assert card.drift is None
+    assert card.verdict is not None
+    assert card.shares is not None
 
 
 def test_a_draft_has_nothing_but_a_headline() -> None:
     test = sa.create_experiment(
         "x", ["A", "B"], sa.Steady(), 50, "memory", start=False, missing="drop"
     )
-    look = look_at(test)
-    assert look.headline == "Not started yet: 2 variants, 50 visits."
-    assert look.light == "none"
-    parts = (look.course, look.shares, look.drift, look.health, look.waiting, look.verdict)
+    card = scorecard_of(test)
+    assert card.headline == "Not started yet: 2 variants, 50 visits."
+    assert card.light == "none"
+    parts = (
+        card.course,
+        card.shares,
+        card.drift,
+        card.health,
+        card.waiting,
+        card.verdict,
+    )
     assert parts == (None,) * 6
-    assert not look.ended
+    assert not card.ended
 
 
 def test_stopping_makes_nothing_surer() -> None:
     test = played(budget=4000, visits=1200, days=3)
-    before = look_at(test)
+    before = scorecard_of(test)
     test.stop()
-    look = look_at(test)
-    assert look.ended
-    assert look.expected_end is None
+    card = scorecard_of(test)
+    assert card.ended
+    assert card.expected_end is None
     assert before.verdict is not None
-    assert look.verdict is not None
-    assert look.verdict.anytime
-    assert set(look.verdict.plausible) == set(before.verdict.plausible)
+    assert card.verdict is not None
+    assert card.verdict.anytime
+    assert set(card.verdict.plausible) == set(before.verdict.plausible)
 
 
 def test_a_test_played_to_its_end_is_judged_once_and_its_course_ends_so() -> None:
-    look = look_at(played(budget=2400, visits=2400, days=3))
-    assert look.settled
-    assert look.verdict is not None
-    assert not look.verdict.anytime
-    assert look.course is not None
-    np.testing.assert_array_equal(look.course.low[-1], look.verdict.intervals[:, 0])
-    kept = [name for name, may in zip(NAMES, look.course.plausible[-1], strict=True) if may]
-    assert tuple(kept) == look.verdict.plausible
+    card = scorecard_of(played(budget=2400, visits=2400, days=3))
+    assert card.settled
+    assert card.verdict is not None
+    assert not card.verdict.anytime
+    assert card.course is not None
+    np.testing.assert_array_equal(card.course.low[-1], card.verdict.intervals[:, 0])
+    kept = [name for name, may in zip(NAMES, card.course.plausible[-1], strict=True) if may]
+    assert tuple(kept) == card.verdict.plausible
 
 
 def test_dates() -> None:
@@ -201,19 +208,19 @@ def test_a_verdict_waits_for_rewards_that_may_come() -> None:
     answers = [test.ask(f"{i}") for i in range(600)]
     fast = [(one, float(rng.random() < 0.4)) for one in answers if one.name == "fast"]
     test.tell_many(one for one in fast if one[1])
-    look = look_at(test)
-    assert look.ended
-    assert not look.settled
-    assert look.verdict is None  # nothing pending is counted as zero
-    assert "no visit can be judged yet, since" in look.headline
-    assert "they may come until Friday 10 Oct, 12:00 UTC." in look.headline
+    card = scorecard_of(test)
+    assert card.ended
+    assert not card.settled
+    assert card.verdict is None  # nothing pending is counted as zero
+    assert "no visit can be judged yet, since" in card.headline
+    assert "they may come until Friday 10 Oct, 12:00 UTC." in card.headline
     clock.pass_(20 * 3600)
     test.tell_many((one, 1.0) for one in answers if one.name == "slow" and rng.random() < 0.7)
     clock.pass_(8 * 3600)
-    look = look_at(test)
-    assert look.settled
-    assert look.rewards_until is None
-    assert look.headline == "After all 600 visits, slow is the best; the other one is ruled out."
+    card = scorecard_of(test)
+    assert card.settled
+    assert card.rewards_until is None
+    assert card.headline == "After all 600 visits, slow is the best; the other one is ruled out."
 
 
 def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
@@ -233,14 +240,14 @@ def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
     test.tell_many((one, 1.0) for one in answers if one.name == "A")
     clock.pass_(2 * 3600)
     test.tell_many((one, 1.0) for one in answers if one.name == "B")
-    look = look_at(test)
-    assert look.light == "fail"
-    assert look.health is not None
-    (late,) = (one for one in look.health.findings if one.name == "late rewards")
+    card = scorecard_of(test)
+    assert card.light == "fail"
+    assert card.health is not None
+    (late,) = (one for one in card.health.findings if one.name == "late rewards")
     count = sum(one.name == "B" for one in answers)
     assert late.explanation.startswith(f"{count:,} of 1,000 rewards came too late")
     assert "more of B than of others" in late.explanation
-    assert "not healthy, do not decide yet. 490 of 1,000 rewards" in look.headline
+    assert "not healthy, do not decide yet. 490 of 1,000 rewards" in card.headline
     assert late in test.health().findings
 
 
@@ -249,14 +256,14 @@ def test_too_early_is_said_with_a_range_of_rewards_too() -> None:
         "t", ["A", "B"], sa.Steady(), 500, "memory", seed=1, reward_range=(0, 1), missing="drop"
     )
     test.tell(test.ask("1"), 1.0)
-    look = look_at(test)
-    assert look.headline == "After 1 of 500 visits: the first verdict comes after 8 visits."
+    card = scorecard_of(test)
+    assert card.headline == "After 1 of 500 visits: the first verdict comes after 8 visits."
     for i in range(30):
         test.tell(test.ask(f"more {i}"), 1.0)
-    look = look_at(test)
-    assert "it is too early to tell which is best" in look.headline
-    assert look.course is not None
-    assert not np.isfinite(look.course.high).any()
+    card = scorecard_of(test)
+    assert "it is too early to tell which is best" in card.headline
+    assert card.course is not None
+    assert not np.isfinite(card.course.high).any()
 
 
 def test_a_visit_between_two_reads_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,14 +275,14 @@ def test_a_visit_between_two_reads_is_no_failure(monkeypatch: pytest.MonkeyPatch
         return days(key)
 
     monkeypatch.setattr(test.storage, "days", later)
-    assert look_at(test).verdict is not None
+    assert scorecard_of(test).verdict is not None
 
 
 def test_a_policy_may_choose_before_the_budget_is_spent() -> None:
     """Sequential halving of 6 variants plays the same number of each, so some visits are left."""
     test = played(policy=sa.SequentialHalving(), budget=1000, visits=1000, days=2, step=1)
-    look = look_at(test)
-    assert sum(look.status.assigned) < 1000
-    assert look.settled
-    assert look.headline.startswith(f"After all {sum(look.status.assigned):,} visits, ")
-    assert look.expected_end is None
+    card = scorecard_of(test)
+    assert sum(card.status.assigned) < 1000
+    assert card.settled
+    assert card.headline.startswith(f"After all {sum(card.status.assigned):,} visits, ")
+    assert card.expected_end is None

@@ -13,7 +13,7 @@ from steadyarm.dashboard.views import sections_of, what_is_tested
 from steadyarm.inference import Evidence
 from steadyarm.live.effects import effects_of
 from steadyarm.live.scorecard import Effects
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.segments import Direction, Segment, SegmentStats
 from tests.live.scorecards import RATES, played
 
@@ -147,21 +147,21 @@ def test_factors_are_found_in_the_arms() -> None:
 
 def test_a_look_has_them_with_those_of_the_verdict() -> None:
     arms = sa.ArmSet.bundles(ITEMS, 2)
-    look = look_at(played(arms, budget=1200, visits=1200, days=2))
-    assert look.effects is not None
-    assert look.verdict is not None
-    assert " + ".join(look.effects.chosen) == look.verdict.name
-    assert what_is_tested(look).startswith(
+    card = scorecard_of(played(arms, budget=1200, visits=1200, days=2))
+    assert card.effects is not None
+    assert card.verdict is not None
+    assert " + ".join(card.effects.chosen) == card.verdict.name
+    assert what_is_tested(card).startswith(
         "10 bundles of 2 of 5 items: news, sport, salt + pepper, games and food."
     )
-    sections = {section.name: (section, chart) for section, chart in sections_of(look)}
+    sections = {section.name: (section, chart) for section, chart in sections_of(card)}
     assert not {"effects", "interactions"} & set(sections)
     section, chart = sections["items"]
     assert section.title == "What each item brings"
     assert chart.name == section.name
-    assert [row[0] for row in chart.table.rows] == [e.level for e in look.effects.main]
-    assert {row[0] for row in chart.table.rows if row[5]} == set(look.effects.chosen)
-    factorial = look_at(played(budget=1200, visits=600, days=2))
+    assert [row[0] for row in chart.table.rows] == [e.level for e in card.effects.main]
+    assert {row[0] for row in chart.table.rows if row[5]} == set(card.effects.chosen)
+    factorial = scorecard_of(played(budget=1200, visits=600, days=2))
     names = {section.name for section, _ in sections_of(factorial)}
     assert {"effects", "interactions"} <= names
     assert "items" not in names

@@ -16,7 +16,7 @@ from steadyarm.live.assigner import LocalLease
 from steadyarm.live.decisions import state_of
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.replay import pages
-from steadyarm.live.results import judge
+from steadyarm.live.results import results_of
 from steadyarm.live.settings import Settings, variants_in
 from steadyarm.live.transfer import csv_lines
 from steadyarm.policies import POLICIES
@@ -98,11 +98,13 @@ def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
     ]
     moments = [state.moment for state in states if isinstance(state, FewState)]
     assert np.array_equal(moments[0], moments[1])
-    said = [judge(live.settings, pair, live.now()) for live, pair in zip(found, pairs, strict=True)]
+    said = [
+        results_of(live.settings, pair, live.now()) for live, pair in zip(found, pairs, strict=True)
+    ]
     assert [piece.told for piece in said[0].pieces] == [piece.told for piece in said[1].pieces]
     assert [piece.zeros for piece in said[0].pieces] == [piece.zeros for piece in said[1].pieces]
     assert found[0].status() == found[1].status()
-    assert found[0].status().handed == 240
+    assert found[0].status().total_assigned == 240
 
 
 @pytest.mark.parametrize("kind", SETS)
@@ -185,13 +187,13 @@ def test_status_counts_what_was_handed_out() -> None:
     counts = Counter(row[2] for row in shown(live))
     assert status.arms == tuple(sorted(counts))
     assert dict(zip(status.arms, status.assigned, strict=True)) == dict(counts)
-    assert (status.handed, sum(status.assigned)) == (300, 300)
-    assert status.told == sum(status.rewarded) == 270
+    assert (status.total_assigned, sum(status.assigned)) == (300, 300)
+    assert status.total_rewarded == sum(status.rewarded) == 270
     small = create()
     small.ask("a")
     assert small.status().arms is None
     assert len(small.status().assigned) == 3
-    assert small.status().handed == 1
+    assert small.status().total_assigned == 1
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -31,7 +31,7 @@ def test_who_needs_the_last_place_waits_until_its_holder_gives_it_back() -> None
     giving.start()
     assert other.ask("u49").new
     giving.join()
-    assert other.status().handed == 50
+    assert other.status().total_assigned == 50
     with pytest.raises(sa.BudgetSpentError):
         other.ask("one too many")
 
@@ -55,7 +55,7 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_clients_have_leased_is_not_waited_for() -> None:
     live = create(budget=50)
     live.ask_many([f"u{i}" for i in range(40)])
-    while live.status().handed + live.status().leased < 50:
+    while live.status().total_assigned + live.status().leased < 50:
         live.lease(50, seconds=1)
     began = time.monotonic()
     with pytest.raises(sa.BudgetSpentError):

@@ -10,7 +10,7 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scoring import scorecard_of
 from tests.live.worlds import START, Clock, create
 
 DAY = 86_400.0
@@ -46,7 +46,7 @@ def shop(
                     due.append((clock.now + rng.uniform(0, most), shown))
             live.tell_many((shown, 1.0) for when, shown in due if when <= clock.now)
             due = [one for one in due if one[0] > clock.now]
-        headlines.append(look_at(live).headline)
+        headlines.append(scorecard_of(live).headline)
         try:
             verdicts.append(live.recommend())
         except sa.RewardsPendingError:
@@ -83,7 +83,7 @@ def test_a_look_says_how_far_it_reaches() -> None:
     assert not last.anytime  # all visits were assigned, and the last window has closed
     assert (last.judged, last.waiting) == (1200, 0)
     assert "Judged" not in str(last)
-    assert look_at(live).settled
+    assert scorecard_of(live).settled
 
 
 def test_every_look_is_a_prefix_of_the_test() -> None:
@@ -110,15 +110,19 @@ def test_without_a_window_only_the_operator_knows_the_end() -> None:
         shown = live.ask(f"u{i}")
         if i % 3 == 0:
             live.tell(shown, 1.0)
-    look = look_at(live)
-    assert look.needs_stop
-    assert not look.settled
-    assert look.verdict is None
+    card = scorecard_of(live)
+    assert card.needs_stop
+    assert not card.settled
+    assert card.verdict is None
     live.stop()
-    look = look_at(live)
-    assert look.settled
-    assert look.verdict is not None
-    assert (look.verdict.judged, look.verdict.rewards, look.verdict.missing) == (60, 20, 40)
+    card = scorecard_of(live)
+    assert card.settled
+    assert card.verdict is not None
+    assert (card.verdict.judged, card.verdict.rewards, card.verdict.missing) == (
+        60,
+        20,
+        40,
+    )
 
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI(), sa.GBAI(order="blocks")], ids=repr)
@@ -154,7 +158,7 @@ def test_pending_rewards_are_not_missing_ones(policy: sa.Policy[Any]) -> None:
     verdict = live.recommend()
     assert verdict.unhealthy.startswith("Not healthy: do not decide yet. B misses")
     assert not verdict.sure
-    assert "not healthy, do not decide yet. B misses" in look_at(live).headline
+    assert "not healthy, do not decide yet. B misses" in scorecard_of(live).headline
 
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI(), sa.Uniform()], ids=repr)
@@ -207,7 +211,7 @@ def test_rewards_that_came_too_late_keep_a_verdict_from_being_sure() -> None:
     verdict = live.recommend()
     assert "came too late" in verdict.unhealthy
     assert not verdict.sure
-    assert "not healthy" in look_at(live).headline
+    assert "not healthy" in scorecard_of(live).headline
 
 
 def test_what_ended_without_a_reward_says_so() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Look, order_of, standing_of
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scorecard import Scorecard, order_of, standing_of
+from steadyarm.live.scoring import scorecard_of
 from tests.live.scorecards import ARMS, played
 from tests.live.worlds import Clock
 
@@ -19,17 +19,17 @@ ABC = sa.ArmSet.one_hot(["A", "B", "C", "D"])
 
 
 @pytest.fixture(scope="module")
-def running() -> Look:
-    return look_at(played(arms=ABC, budget=1200, visits=600))
+def running() -> Scorecard:
+    return scorecard_of(played(arms=ABC, budget=1200, visits=600))
 
 
-def found(look: Look, plausible: str = "ABCD", arm: int = 1, **given: Any) -> Look:
+def found(card: Scorecard, plausible: str = "ABCD", arm: int = 1, **given: Any) -> Scorecard:
     """The look with another verdict, in which the variants B, A, C and D have these estimates."""
-    verdict = look.verdict
+    verdict = card.verdict
     assert verdict is not None
     estimates = np.array([0.2, 0.3, 0.1, 0.05])
     return replace(
-        look,
+        card,
         verdict=replace(
             verdict,
             arm=arm,
@@ -40,15 +40,15 @@ def found(look: Look, plausible: str = "ABCD", arm: int = 1, **given: Any) -> Lo
     )
 
 
-def ended(look: Look, until: datetime | None = None) -> Look:
-    return replace(look, status=replace(look.status, state="stopped"), rewards_until=until)
+def ended(card: Scorecard, until: datetime | None = None) -> Scorecard:
+    return replace(card, status=replace(card.status, state="stopped"), rewards_until=until)
 
 
-def standings(look: Look) -> list[str]:
-    return [standing_of(look, k) for k in range(len(look.names))]
+def standings(card: Scorecard) -> list[str]:
+    return [standing_of(card, k) for k in range(len(card.names))]
 
 
-def test_the_recommended_one_comes_first_and_unknown_ones_last(running: Look) -> None:
+def test_the_recommended_one_comes_first_and_unknown_ones_last(running: Scorecard) -> None:
     assert order_of(found(running)) == [1, 0, 2, 3]
     assert order_of(found(running, arm=3)) == [3, 1, 0, 2]
     some = np.array([np.nan, 0.1, np.nan, 0.3])
@@ -59,17 +59,17 @@ def test_the_recommended_one_comes_first_and_unknown_ones_last(running: Look) ->
 
 
 def test_small_rewards_come_first_if_they_are_good() -> None:
-    look = look_at(played(arms=ABC, budget=1200, visits=600, direction="minimize"))
-    assert order_of(found(look, arm=3)) == [3, 2, 0, 1]
-    assert order_of(found(look, arm=1)) == [1, 3, 2, 0]
+    card = scorecard_of(played(arms=ABC, budget=1200, visits=600, direction="minimize"))
+    assert order_of(found(card, arm=3)) == [3, 2, 0, 1]
+    assert order_of(found(card, arm=1)) == [1, 3, 2, 0]
 
 
 def test_variants_stay_as_they_were_given_without_a_verdict() -> None:
-    look = look_at(played(arms=ABC, visits=0))
-    assert look.verdict is None
-    assert order_of(look) == [0, 1, 2, 3]
-    assert standings(look) == ["unknown"] * 4
-    assert standings(ended(look)) == ["unknown"] * 4
+    card = scorecard_of(played(arms=ABC, visits=0))
+    assert card.verdict is None
+    assert order_of(card) == [0, 1, 2, 3]
+    assert standings(card) == ["unknown"] * 4
+    assert standings(ended(card)) == ["unknown"] * 4
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,26 @@ def test_variants_stay_as_they_were_given_without_a_verdict() -> None:
         ("ABCD", "open leads open open", "maybe ahead maybe maybe"),
     ],
 )
-def test_standings(running: Look, plausible: str, while_it_runs: str, at_the_end: str) -> None:
-    look = found(running, plausible)
-    assert standings(look) == while_it_runs.split()
-    assert standings(ended(look)) == at_the_end.split()
-    waited_for = ended(look, datetime(2030, 1, 1, tzinfo=UTC))
+def test_standings(running: Scorecard, plausible: str, while_it_runs: str, at_the_end: str) -> None:
+    card = found(running, plausible)
+    assert standings(card) == while_it_runs.split()
+    assert standings(ended(card)) == at_the_end.split()
+    waited_for = ended(card, datetime(2030, 1, 1, tzinfo=UTC))
     assert standings(waited_for) == while_it_runs.split()
 
 
-def test_what_was_dropped_is_not_still_open(running: Look) -> None:
-    look = replace(running, planned=np.array([0.5, 0.5, 0, 0]))
+def test_what_was_dropped_is_not_still_open(running: Scorecard) -> None:
+    card = replace(running, planned=np.array([0.5, 0.5, 0, 0]))
     some = np.array([0.2, 0.3, np.nan, np.nan])
-    assert standings(found(look, "ABCD", estimates=some)) == ["open", "leads", "dropped", "dropped"]
-    over = ended(found(look, "BCD", estimates=some))  # what is unknown is never ruled out
+    assert standings(found(card, "ABCD", estimates=some)) == [
+        "open",
+        "leads",
+        "dropped",
+        "dropped",
+    ]
+    over = ended(found(card, "BCD", estimates=some))  # what is unknown is never ruled out
     assert standings(over) == ["out", "best", "dropped", "dropped"]
-    alone = ended(found(look, "ABCD", estimates=np.array([np.nan, 0.3, np.nan, np.nan])))
+    alone = ended(found(card, "ABCD", estimates=np.array([np.nan, 0.3, np.nan, np.nan])))
     assert standings(alone) == ["maybe", "ahead", "dropped", "dropped"]
 
 
@@ -104,28 +109,28 @@ def test_a_policy_of_epochs_drops_variants() -> None:
         "test", ABC, sa.SequentialHalving(), 400, "memory", seed=1, clock=clock, missing="drop"
     )
     test.tell(test.ask("first"), 1.0)
-    early = standings(look_at(test))
+    early = standings(scorecard_of(test))
     assert sorted(early) == ["leads", "open", "open", "open"]  # they have no reward yet
     rng = np.random.default_rng(1)
     for i in range(399):
         shown = test.ask(f"{i}")
         test.tell(shown, float(rng.random() < (0.1, 0.5, 0.8, 0.2)[shown.arm]))
-    look = look_at(test)
-    assert look.ended
-    assert standings(look) == ["dropped", "out", "best", "dropped"]
-    assert order_of(look)[:2] == [2, 1]
+    card = scorecard_of(test)
+    assert card.ended
+    assert standings(card) == ["dropped", "out", "best", "dropped"]
+    assert order_of(card)[:2] == [2, 1]
 
 
 def test_short_names_stand_for_the_same() -> None:
-    look = look_at(played(arms=ARMS))
-    verdict = look.verdict
+    card = scorecard_of(played(arms=ARMS))
+    verdict = card.verdict
     assert verdict is not None
-    assert look.labels != look.names
-    short = dict(zip(look.names, look.labels, strict=True))
+    assert card.labels != card.names
+    short = dict(zip(card.names, card.labels, strict=True))
     labelled = replace(
         verdict,
         name=short[verdict.name],
         plausible=tuple(short[name] for name in verdict.plausible),
     )
-    assert len(set(standings(look))) > 1
-    assert standings(replace(look, verdict=labelled)) == standings(look)
+    assert len(set(standings(card))) > 1
+    assert standings(replace(card, verdict=labelled)) == standings(card)

@@ -18,8 +18,8 @@ from steadyarm.inference import Evidence
 from steadyarm.live.assignments import LiveAssignment
 from steadyarm.live.effects import effects_of
 from steadyarm.live.ledger import OpenSegment
-from steadyarm.live.scorecard import Look, order_of, standing_of
-from steadyarm.live.scoring import look_at, shares_of
+from steadyarm.live.scorecard import Scorecard, order_of, standing_of
+from steadyarm.live.scoring import scorecard_of, shares_of
 from steadyarm.live.serializers import verdict_facts
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.reports.render import text as markdown
@@ -49,8 +49,8 @@ def test() -> sa.Experiment:
 
 
 @pytest.fixture(scope="module")
-def look(test: sa.Experiment) -> Look:
-    return look_at(test)
+def card(test: sa.Experiment) -> Scorecard:
+    return scorecard_of(test)
 
 
 def test_a_verdict_tells_of_those_on_its_short_list(test: sa.Experiment) -> None:
@@ -68,48 +68,48 @@ def test_a_verdict_tells_of_those_on_its_short_list(test: sa.Experiment) -> None
             verdict.of(wrong)
 
 
-def test_a_look_shows_few_and_speaks_of_all(look: Look) -> None:
-    verdict = look.verdict
+def test_a_look_shows_few_and_speaks_of_all(card: Scorecard) -> None:
+    verdict = card.verdict
     assert verdict is not None
     assert verdict.shown is not None
-    assert look.shown is not None
-    np.testing.assert_array_equal(look.shown, verdict.shown)
-    assert look.size == verdict.variants == LARGE.size
-    assert 100 <= len(look.names) <= 120
-    assert look.names[verdict.row] == verdict.name == LARGE.names[verdict.arm]
+    assert card.shown is not None
+    np.testing.assert_array_equal(card.shown, verdict.shown)
+    assert card.size == verdict.variants == LARGE.size
+    assert 100 <= len(card.names) <= 120
+    assert card.names[verdict.row] == verdict.name == LARGE.names[verdict.arm]
     assert verdict.name.startswith("s0=on")
     assert len(verdict.plausible) + verdict.others == verdict.possible <= LARGE.size
     assert not verdict.sure
     assert f"{verdict.possible:,} of 8,192 variants" in str(verdict)
-    assert "8,192 variants" in look.headline or "no other is ruled out" in look.headline
-    assert sum(look.assigned) <= VISITS == look.status.handed
-    order = order_of(look)
+    assert "8,192 variants" in card.headline or "no other is ruled out" in card.headline
+    assert sum(card.assigned) <= VISITS == card.status.total_assigned
+    order = order_of(card)
     assert order[0] == verdict.row
-    assert sorted(order) == list(range(len(look.names)))
-    assert standing_of(look, verdict.row) == "ahead"
+    assert sorted(order) == list(range(len(card.names)))
+    assert standing_of(card, verdict.row) == "ahead"
 
 
-def test_counts_and_shares_are_those_of_the_arms_shown(look: Look) -> None:
-    assert look.shown is not None
-    status = look.status
+def test_counts_and_shares_are_those_of_the_arms_shown(card: Scorecard) -> None:
+    assert card.shown is not None
+    status = card.status
     assert status.arms is not None
     counts = dict(zip(status.arms, status.assigned, strict=True))
-    for arm, count in zip(look.shown.tolist(), look.assigned, strict=True):
+    for arm, count in zip(card.shown.tolist(), card.assigned, strict=True):
         assert counts.get(arm, 0) == count
-    shares = look.shares
+    shares = card.shares
     assert shares is not None
     assert len(shares.names) == 41
     assert shares.rest > 0
     np.testing.assert_allclose(shares.planned.sum(axis=1), 1.0)
     assert shares.given.sum() == VISITS
     assert shares.variants >= sum(count > 0 for count in status.assigned)
-    assert look.planned is not None
-    assert look.planned.shape == look.shown.shape
-    assert 0 <= look.planned.sum() <= 1 + 1e-9
+    assert card.planned is not None
+    assert card.planned.shape == card.shown.shape
+    assert 0 <= card.planned.sum() <= 1 + 1e-9
 
 
-def test_the_course_ends_with_the_verdict(look: Look) -> None:
-    course, verdict = look.course, look.verdict
+def test_the_course_ends_with_the_verdict(card: Scorecard) -> None:
+    course, verdict = card.course, card.verdict
     assert course is not None
     assert verdict is not None
     assert course.variants == LARGE.size
@@ -157,31 +157,31 @@ def test_factors_of_large_sets_are_not_read_from_names() -> None:
     assert factors_in(sa.ArmSet.bundles([f"i{k}" for k in range(20)], size=5)) is None
 
 
-def test_charts_of_large_sets_draw_few(look: Look) -> None:
-    for _, chart in sections_of(look):
+def test_charts_of_large_sets_draw_few(card: Scorecard) -> None:
+    for _, chart in sections_of(card):
         assert len(chart.table.rows) < 5000
         assert all(len(series.x) < 20_000 for panel in chart.panels for series in panel.series)
-    board = CHARTS["leaderboard"].chart(look)
+    board = CHARTS["leaderboard"].chart(card)
     assert board is not None
-    assert look.verdict is not None
-    assert f"{look.verdict.possible:,} of 8,192 variants" in board.summary
-    assert len(board.table.rows) == len(look.names)
-    shares = CHARTS["allocation"].chart(look)
+    assert card.verdict is not None
+    assert f"{card.verdict.possible:,} of 8,192 variants" in board.summary
+    assert len(board.table.rows) == len(card.names)
+    shares = CHARTS["allocation"].chart(card)
     assert shares is not None
     assert sum(series.color is None for series in shares.panels[0].series) == 1
     top = np.sum([series.y for series in shares.panels[0].series], axis=0)
     np.testing.assert_allclose(top, 1.0)
 
 
-def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, look: Look) -> None:
-    rows = leaderboard(look)
+def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Scorecard) -> None:
+    rows = leaderboard(card)
     assert len(rows) == 30
-    assert rows[0].name == look.names[order_of(look)[0]]
-    assert len(leaderboard(look, None)) == len(look.names)
-    assert what_is_tested(look).startswith("8,192 combinations")
-    page = markdown(experiment_report(test, look, replay=False, fingerprint=False))
-    assert look.verdict is not None
-    assert f"{look.verdict.possible - 1:,} variants cannot be ruled out" in page
+    assert rows[0].name == card.names[order_of(card)[0]]
+    assert len(leaderboard(card, None)) == len(card.names)
+    assert what_is_tested(card).startswith("8,192 combinations")
+    page = markdown(experiment_report(test, card, replay=False, fingerprint=False))
+    assert card.verdict is not None
+    assert f"{card.verdict.possible - 1:,} variants cannot be ruled out" in page
     assert "8,192" in page
     assert len(page) < 200_000
 
@@ -220,18 +220,18 @@ def test_before_the_first_reward_the_first_variants_are_shown() -> None:
     fresh = sa.create_experiment(
         "fresh", LARGE, sa.Steady(), 1000, "memory", seed=4, missing="drop"
     )
-    empty = look_at(fresh)
+    empty = scorecard_of(fresh)
     assert empty.headline == "Waiting for the first of 1,000 visits to 8,192 variants."
     assert len(empty.names) == 100
     fresh.ask_many([f"unit {i}" for i in range(50)])
-    handed = look_at(fresh)
+    handed = scorecard_of(fresh)
     assert sum(handed.assigned) == 50
     assert handed.verdict is None
     assert len(leaderboard(handed)) == 30
 
 
-def test_sure_only_if_all_others_are_ruled_out(look: Look) -> None:
-    verdict = look.verdict
+def test_sure_only_if_all_others_are_ruled_out(card: Scorecard) -> None:
+    verdict = card.verdict
     assert verdict is not None
     alone = replace(verdict, plausible=(verdict.name,), others=0)
     assert alone.sure
@@ -239,8 +239,8 @@ def test_sure_only_if_all_others_are_ruled_out(look: Look) -> None:
     one = replace(alone, others=1)
     assert not one.sure
     assert "2 of 8,192 variants cannot be ruled out" in str(one)
-    assert standing_of(replace(look, verdict=alone), verdict.row) == "best"
-    assert standing_of(replace(look, verdict=one), verdict.row) == "ahead"
+    assert standing_of(replace(card, verdict=alone), verdict.row) == "best"
+    assert standing_of(replace(card, verdict=one), verdict.row) == "ahead"
 
 
 def test_shares_sum_up_what_is_handed_out_less() -> None:

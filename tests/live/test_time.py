@@ -64,7 +64,7 @@ def test_times_that_cannot_be_are_refused_and_nothing_is_lost() -> None:
         with pytest.raises(sa.InvalidInputError, match=message):
             live.tell(one, 1.0, at=at)  # type: ignore[arg-type]  # refused
     live.tell(one, 1.0, at=datetime.fromtimestamp(START - 60, UTC))  # clocks differ a little
-    assert live.status().told == 1
+    assert live.status().total_rewarded == 1
 
 
 def test_settings_of_the_grace() -> None:

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm.live.ledger import OpenSegment
-from steadyarm.live.results import Judgement
+from steadyarm.live.results import LiveResults
 from steadyarm.planning.candidates import EqualSplit
 from steadyarm.segments import Direction
 from tests.live.rewards import ARMS, reward
@@ -189,8 +189,8 @@ def test_minimizing_is_maximizing_the_negative(policy: sa.Policy[Any]) -> None:
     np.testing.assert_allclose(down.gap_intervals, up.gap_intervals, atol=1e-12)
     np.testing.assert_allclose(low.drift().estimates, -high.drift().estimates)
     assert low.drift().gap_p_value == pytest.approx(high.drift().gap_p_value)
-    assert low.otherwise().best == high.otherwise().best == up.name
-    assert low.otherwise().early == high.otherwise().early
+    assert low.counterfactuals().best == high.counterfactuals().best == up.name
+    assert low.counterfactuals().early == high.counterfactuals().early
 
 
 def test_health_names_the_variant_that_loses_its_rewards() -> None:
@@ -222,7 +222,7 @@ def test_policies_that_leave_variants_out_promise_less() -> None:
     verdict = session.recommend()
     assert "Nothing drifts" in verdict.assumption
     assert verdict.name in verdict.plausible
-    for refused in (session.evidence, session.drift, session.otherwise):
+    for refused in (session.evidence, session.drift, session.counterfactuals):
         with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
             refused()
     with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
@@ -339,14 +339,14 @@ def test_a_judgement_is_of_the_moment() -> None:
     for _ in range(137):
         a = session.ask()
         session.tell(a, reward(a))
-    judgement, before = session.judgement(), session.recommend()
+    results, before = session.results(), session.recommend()
     for _ in range(163):
         a = session.ask()
         session.tell(a, -reward(a))
-    assert judgement.handed == 137
+    assert results.handed == 137
     assert before.judged + before.waiting == 137
     assert before.rewards == before.judged > 100
-    assert np.array_equal(judgement.recommend().intervals, before.intervals)
+    assert np.array_equal(results.recommend().intervals, before.intervals)
     assert session.recommend().rewards == 300
 
 
@@ -367,14 +367,14 @@ def test_records_of_segments_are_judged_as_the_session_is(
         session.finish()
     pieces = [OpenSegment.from_dict(piece.to_dict()) for piece in session._books.pieces()]
     state = policy.start(ARMS, 240, seed=1)
-    judged = Judgement(policy, ARMS, "minimize", state, tuple(pieces), ended, spent=ended)
+    judged = LiveResults(policy, ARMS, "minimize", state, tuple(pieces), ended, spent=ended)
     mine, theirs = session.recommend(), judged.recommend()
     assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
     assert np.array_equal(mine.intervals, theirs.intervals)
     assert mine.arm == theirs.arm
     assert judged.health() == session.health()
     assert str(judged.drift()) == str(session.drift())
-    assert str(judged.otherwise()) == str(session.otherwise())
+    assert str(judged.counterfactuals()) == str(session.counterfactuals())
 
 
 def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> None:

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import steadyarm as sa
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.plot.sources import CHARTS, chart_for
 from tests.plot import samples
 
@@ -54,12 +54,12 @@ def test_an_experiment_has_every_picture_twice(experiment: sa.Experiment, name: 
 
 
 def test_an_experiment_and_a_look_at_it_are_the_same(experiment: sa.Experiment) -> None:
-    look = look_at(experiment)
+    card = scorecard_of(experiment)
     for name in CHARTS:
-        assert chart_for(name, experiment).table == chart_for(name, look).table
-    rows = chart_for("leaderboard", look).table.rows
-    assert look.verdict is not None
-    assert rows[0][1] == look.verdict.name
+        assert chart_for(name, experiment).table == chart_for(name, card).table
+    rows = chart_for("leaderboard", card).table.rows
+    assert card.verdict is not None
+    assert rows[0][1] == card.verdict.name
 
 
 def test_a_session_has_all_but_the_clock(session: sa.Session) -> None:
@@ -112,7 +112,7 @@ def test_items_of_bundles_are_drawn_for_all_that_has_rewards(tmp_path: Any) -> N
         test.tell(a, reward(a.name, i))
         live.tell(b, reward(b.name, i))
     found = sa.analyze(live.export(tmp_path / "log.csv"))
-    for seen in (test, live, look_at(live), found):
+    for seen in (test, live, scorecard_of(live), found):
         rows = chart_for("effects", seen).table.rows
         assert rows[0][0] == "short story"
         assert {row[0] for row in rows if row[5]} >= {"short story"}

@@ -16,7 +16,7 @@ import steadyarm as sa
 from steadyarm.inference.counterfactuals import RawMeans
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.replay import Replay
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.reports import Document, experiment_report
 from steadyarm.reports.document import (
     Code,
@@ -75,7 +75,7 @@ def test_everything_is_there_in_its_order(running: sa.Experiment) -> None:
     document = experiment_report(running)
     assert document.title == "Test report: test"
     assert isinstance(document.blocks[0], Lead)
-    assert document.blocks[0].text == look_at(running).headline
+    assert document.blocks[0].text == scorecard_of(running).headline
     facts = document.blocks[1]
     assert isinstance(facts, Facts)
     assert ("Visits", "1,200 of 2,400 (50 %)") in facts.pairs
@@ -111,10 +111,10 @@ def test_everything_is_there_in_its_order(running: sa.Experiment) -> None:
 
 
 def test_the_leaderboard_is_the_verdict(running: sa.Experiment) -> None:
-    look = look_at(running)
-    verdict = look.verdict
+    card = scorecard_of(running)
+    verdict = card.verdict
     assert verdict is not None
-    rows = table(experiment_report(running, look), "Variants from").rows
+    rows = table(experiment_report(running, card), "Variants from").rows
     assigned = running.status().assigned
     assert [row[0] for row in rows] == ["C", "B", "A"]
     for name, estimate, interval, share, standing in rows:
@@ -143,7 +143,7 @@ def test_the_replay_check(running: sa.Experiment) -> None:
     assert says in texts(experiment_report(running))
     assert says not in texts(experiment_report(running, replay=False))
     wrong = Replay(3, 2, 1, ("the sum of <A> differs",))
-    blocks = document_of(look_at(running), "no reason", None, wrong).blocks
+    blocks = document_of(scorecard_of(running), "no reason", None, wrong).blocks
     assert any(
         isinstance(b, Note) and b.status == "fail" and "do not agree" in b.text for b in blocks
     )
@@ -226,13 +226,13 @@ def test_dropped_variants_are_neither_open_nor_ruled_out() -> None:
     names = ["A", "B", "C", "D", "E", "F", "G", "H"]
     policy = sa.SequentialHalving()
     live = visited(900, budget=720, arms=names, policy=policy, reward_range=None)
-    look = look_at(live)
-    assert look.settled
-    assert look.verdict is not None
-    document = experiment_report(live, look)
+    card = scorecard_of(live)
+    assert card.settled
+    assert card.verdict is not None
+    document = experiment_report(live, card)
     rows = table(document, "Variants from").rows
     gone = {row[0] for row in rows if row[4] == "dropped"}
-    assert gone == {n for n, e in zip(names, look.verdict.estimates, strict=True) if np.isnan(e)}
+    assert gone == {n for n, e in zip(names, card.verdict.estimates, strict=True) if np.isnan(e)}
     assert len(gone) == 6
     assert [row[4] for row in rows[2:]] == ["dropped"] * 6
     assert f"6 variants were dropped on the way: {', '.join(sorted(gone)[:5])}" in texts(document)
@@ -258,7 +258,7 @@ def test_a_test_that_ended_without_a_verdict_leaves_nothing_open() -> None:
     assert "Every variant can still win." in texts(experiment_report(live))
     live.stop()
     document = experiment_report(live)
-    assert look_at(live).verdict is None
+    assert scorecard_of(live).verdict is None
     assert "still win" not in f"{texts(document)} {headings(document)}"
     assert "There is no verdict, so no variant is ruled out." in texts(document)
 
@@ -267,9 +267,9 @@ def test_what_is_read_later_is_said_to_be(running: sa.Experiment) -> None:
     assert "read just after that" in experiment_report(running, replay=False).foot
     over = experiment_report(visited(60, budget=60))
     assert "read just after that" not in over.foot
-    look = look_at(running)
-    alone = document_of(look, "no reason")
-    assert alone.foot.endswith(f"{when(look.seen)}.")
+    card = scorecard_of(running)
+    alone = document_of(card, "no reason")
+    assert alone.foot.endswith(f"{when(card.seen)}.")
 
 
 def test_factorial_tests_have_effects() -> None:
@@ -317,16 +317,16 @@ def test_tables_of_many_variants_are_cut() -> None:
 
 
 def test_simpson_is_warned_of() -> None:
-    look = look_at(visited(200))
-    other = visited(200).otherwise()
+    card = scorecard_of(visited(200))
+    other = visited(200).counterfactuals()
     assert other.raw is not None
     raw = RawMeans(other.raw.means, "B", 0.1, (0.05, 0.15))
-    document = document_of(look, replace(other, raw=raw))
+    document = document_of(card, replace(other, raw=raw))
     assert "Plain means put another variant first" in texts(document)
     rows = table(document, "The same rewards").rows
     assert rows[0] == ("plain means", "B", "behind by 0.1, 0.05 to 0.15")
     close = replace(raw, interval=(-0.1, 0.2))
-    assert "too close to tell" in texts(document_of(look, replace(other, raw=close)))
+    assert "too close to tell" in texts(document_of(card, replace(other, raw=close)))
 
 
 def test_a_report_tells_what_was_corrected(running: sa.Experiment) -> None:

@@ -84,7 +84,7 @@ def test_a_spent_experiment_does_not_slow_down_others() -> None:
         spent = sa.load_experiment("spent", storage)
         spent.ask_many([f"u{i}" for i in range(20)])
         # A client that died has leased the last positions; they will be free in some seconds.
-        while spent.status().handed + spent.status().leased < 30:
+        while spent.status().total_assigned + spent.status().leased < 30:
             run(open_segment(storage, spent.key, spent.settings, spent.now))
             storage.lease(spent.key, 30, expires=spent.now() + 5_000_000, now=spent.now())
         with ThreadPoolExecutor(8) as pool:

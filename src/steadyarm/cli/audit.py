@@ -12,7 +12,7 @@ from typing import Any
 from steadyarm.cli.experiment_show import print_json
 from steadyarm.cli.options import add_storage
 from steadyarm.cli.storage import opened
-from steadyarm.live.assignments import moment
+from steadyarm.live.assignments import to_datetime
 from steadyarm.live.serializers import entry_facts
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import AuditEntry
@@ -80,4 +80,4 @@ def _line(entry: AuditEntry) -> str:
     about = [entry.action, entry.experiment or "", what]
     by = f" by {entry.author}" if entry.author else ""
     said = "  ".join(word for word in about if word)
-    return f"{entry.id:>5}  {moment(entry.created):%Y-%m-%d %H:%M} UTC{by}  {said}"
+    return f"{entry.id:>5}  {to_datetime(entry.created):%Y-%m-%d %H:%M} UTC{by}  {said}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from steadyarm.inference.drift import DriftReport
-from steadyarm.live.assignments import Status, moment
+from steadyarm.live.assignments import Status, to_datetime
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.serializers import record_facts
 from steadyarm.live.settings import UNITS, Settings
@@ -63,7 +63,7 @@ def print_list(records: Iterable[ExperimentRecord]) -> None:
         (
             facts["name"],
             facts["state"],
-            _time(moment(record.created)),
+            _time(to_datetime(record.created)),
             facts["policy"],
             f"{facts['arms']}",
             f"{facts['budget']:,}",
@@ -77,7 +77,7 @@ def print_list(records: Iterable[ExperimentRecord]) -> None:
 def print_experiment(experiment: Experiment) -> None:
     """Where an experiment stands, with a line for every variant."""
     status, settings = experiment.status(), experiment.settings
-    handed, told = status.handed, status.told
+    handed, told = status.total_assigned, status.total_rewarded
     print(f"{status.name}: {status.state}, created {_time(status.created)}")
     print(
         f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "

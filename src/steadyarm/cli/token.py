@@ -12,7 +12,7 @@ from typing import Any
 
 from steadyarm.cli.options import add_format, add_storage, typed_by
 from steadyarm.errors import InvalidInputError, MissingExtraError
-from steadyarm.live.assignments import moment
+from steadyarm.live.assignments import to_datetime
 from steadyarm.live.serializers import iso
 from steadyarm.live.settings import microseconds
 from steadyarm.storages import open_storage
@@ -102,7 +102,7 @@ def run_list(args: argparse.Namespace) -> None:
         tokens, closed = storage.tokens(), storage.closed()
     if args.format == "json":
         facts = [
-            {"name": token.name, "scope": token.scope, "created": iso(moment(token.created))}
+            {"name": token.name, "scope": token.scope, "created": iso(to_datetime(token.created))}
             for token in tokens
         ]
         print(json.dumps({"tokens": facts}))
@@ -115,7 +115,7 @@ def run_list(args: argparse.Namespace) -> None:
         return
     width = max(len(token.name) for token in tokens)
     for token in tokens:
-        created = moment(token.created)
+        created = to_datetime(token.created)
         print(f"{token.name:<{width}}  {token.scope:<5}  {created:%Y-%m-%d %H:%M} UTC")
 
 

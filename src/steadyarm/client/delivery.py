@@ -27,9 +27,9 @@ from steadyarm.live.assignments import (
     At,
     LiveAssignment,
     Reported,
-    instant,
+    parse_assignment_id,
     shortened,
-    ticket_in,
+    to_micros,
 )
 from steadyarm.validation import finite_number
 
@@ -279,7 +279,7 @@ class Telling:
         if isinstance(at, timedelta):
             when -= at.total_seconds()
         elif at is not None:
-            when = instant(at, LATEST) / 1e6
+            when = to_micros(at, LATEST) / 1e6
         if isinstance(target, LiveAssignment):
             return Told("assignment", target.id, value, when)
         if not isinstance(target, str):
@@ -294,5 +294,5 @@ class Telling:
                 "without halves of characters."
             ) from None
         # The service, too, takes a "unit" in the form of this experiment's ids for an id.
-        known = self.tag is not None and ticket_in(target, self.tag) is not None
+        known = self.tag is not None and parse_assignment_id(target, self.tag) is not None
         return Told("assignment" if known else "unit", target, value, when)

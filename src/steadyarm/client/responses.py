@@ -20,7 +20,7 @@ from steadyarm.errors import (
 )
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.health import Finding
-from steadyarm.live.assignments import LATEST, LiveAssignment, Status, instant, shortened
+from steadyarm.live.assignments import LATEST, LiveAssignment, Status, shortened, to_micros
 from steadyarm.live.serializers import PROBLEM, PROBLEMS
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import Corrected
@@ -270,7 +270,7 @@ def entries_in(answer: Mapping[str, Any], key: str) -> list[AuditEntry]:
 
 
 def _instant(text: str) -> int:
-    return instant(datetime.fromisoformat(text), LATEST)
+    return to_micros(datetime.fromisoformat(text), LATEST)
 
 
 def names_in(settings: Mapping[str, Any]) -> Sequence[str]:

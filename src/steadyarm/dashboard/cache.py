@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from steadyarm.errors import SteadyArmError
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.scorecard import Look
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.service.service import Service
 from steadyarm.storages.records import ExperimentState, Summary
 
@@ -62,7 +62,7 @@ class Kept:
     drawn : what was made of the look, by whoever made it
     """
 
-    look: Look
+    card: Scorecard
     mark: Mark
     made: float
     took: float
@@ -75,10 +75,10 @@ class Kept:
             return age < OLD
         return self.mark.state == mark.state and age < min(max(FRESH, SHARE * self.took), STALE)
 
-    def once(self, key: object, make: Callable[[Look], T]) -> T:
+    def once(self, key: object, make: Callable[[Scorecard], T]) -> T:
         """What `make` makes of the look, made once."""
         if key not in self.drawn:
-            self.drawn[key] = make(self.look)
+            self.drawn[key] = make(self.card)
         made: T = self.drawn[key]
         return made
 
@@ -117,7 +117,7 @@ class Looks:
             self._kept[name] = self._kept.pop(name)
         return kept
 
-    def glance(self, summary: Summary) -> Look | None:
+    def glance(self, summary: Summary) -> Scorecard | None:
         """The look that is there; None if there is none yet. A new one is made meanwhile."""
         name, kept = summary.name, self._kept.get(summary.name)
         room = kept is not None or len(self._kept) < MOST
@@ -126,7 +126,7 @@ class Looks:
             self._due[name] = None
             if self._turn is None or self._turn.done():
                 self._turn = asyncio.create_task(self._take_turns())
-        return None if kept is None else kept.look
+        return None if kept is None else kept.card
 
     def failed(self, name: str) -> bool:
         """Whether looking failed a short while ago."""
@@ -180,5 +180,5 @@ def _mark(experiment: Experiment) -> Mark:
 
 def _seen(experiment: Experiment) -> Kept:
     began, mark = time.monotonic(), _mark(experiment)
-    look, now = look_at(experiment), time.monotonic()
-    return Kept(look, mark, now, now - began)
+    card, now = scorecard_of(experiment), time.monotonic()
+    return Kept(card, mark, now, now - began)

@@ -33,7 +33,7 @@ from steadyarm.dashboard.views import (
     what_is_tested,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.scorecard import Look
+from steadyarm.live.scorecard import Scorecard
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.plotly import spec_of
 from steadyarm.reports.experiment import labelled
@@ -230,39 +230,39 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
 
 
 def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Response:
-    look = kept.look
-    rows = leaderboard(look, None if everything else MOST_ROWS)
+    card = kept.card
+    rows = leaderboard(card, None if everything else MOST_ROWS)
     return render(
         "experiment.html",
         viewer,
-        look=look,
-        path=experiment_path(look.name),
+        card=card,
+        path=experiment_path(card.name),
         rows=rows,
-        more=len(look.names) - len(rows),
+        more=len(card.names) - len(rows),
         everything=everything,
         origin=origin,
-        shares=rewards_are_shares(look),
+        shares=rewards_are_shares(card),
         tested=kept.once("tested", what_is_tested),
         drift_verdict=kept.once("drift", _drift_verdict),
         sections=kept.once("sections", sections_of),
-        actions=actions_for(look.status.state) if viewer.may("admin") else (),
+        actions=actions_for(card.status.state) if viewer.may("admin") else (),
     )
 
 
-def _drift_verdict(look: Look) -> str:
-    short = labelled(look).drift
+def _drift_verdict(card: Scorecard) -> str:
+    short = labelled(card).drift
     return "" if short is None else short.verdict
 
 
 async def chart_page(service: Service, request: Request, viewer: Viewer) -> Response:
     """One chart with its numbers as a table."""
     kept, section, chart = await _chart(service, request)
-    look = kept.look
+    card = kept.card
     return render(
         "chart.html",
         viewer,
-        look=look,
-        path=experiment_path(look.name),
+        card=card,
+        path=experiment_path(card.name),
         section=section,
         chart=chart,
         rows=chart.table.rows[:MOST_LINES],
@@ -275,7 +275,7 @@ async def chart_json(service: Service, request: Request, viewer: Viewer) -> Resp
     dark = request.query_params.get("dark") == "1"
     columns = 2 if request.query_params.get("wide") == "1" else 1
 
-    def drawn(look: Look) -> tuple[str, str]:
+    def drawn(card: Scorecard) -> tuple[str, str]:
         body = json.dumps(spec_of(chart, dark, columns), allow_nan=False)
         return body, _etag(body)
 
@@ -289,7 +289,7 @@ async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Respo
     """The numbers of one chart as a file."""
     kept, _, chart = await _chart(service, request)
     text = await service.glance(chart.table.csv)
-    return attachment(text, "text/csv", kept.look.name, chart.name, "csv")
+    return attachment(text, "text/csv", kept.card.name, chart.name, "csv")
 
 
 async def log_csv(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -307,13 +307,13 @@ async def report(service: Service, request: Request, viewer: Viewer) -> Response
 
     found = await service.experiment(request)
     kept = await looks_of(request, service).at(found.name)
-    short = kept.look.status.handed <= MOST_CHECKED
+    short = kept.card.status.total_assigned <= MOST_CHECKED
     state = request.app.state
     if not hasattr(state, "reports"):
         state.reports = asyncio.Semaphore(1)
     async with state.reports:
         text = await service.read(
-            lambda: page(experiment_report(found, kept.look, replay=short, fingerprint=short))
+            lambda: page(experiment_report(found, kept.card, replay=short, fingerprint=short))
         )
     return attachment(text, "text/html", found.name, "html")
 
@@ -328,7 +328,7 @@ async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Cha
         raise RefusedError(
             "not-found",
             "There is no such chart, or nothing to show in it yet.",
-            f"Look at {experiment_path(kept.look.name)} for those that are there.",
+            f"Look at {experiment_path(kept.card.name)} for those that are there.",
         )
     return kept, section, chart
 

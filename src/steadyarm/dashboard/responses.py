@@ -21,7 +21,7 @@ from starlette.types import Scope
 
 import steadyarm
 from steadyarm.dashboard.access import Viewer
-from steadyarm.live.assignments import moment
+from steadyarm.live.assignments import to_datetime
 from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
@@ -165,7 +165,9 @@ def corrected(entry: AuditEntry) -> str:
     """
     said, detail = entry.action.replace(".", " ").capitalize(), entry.detail
     if "since" in detail and "until" in detail:
-        return f"{said}, {when(moment(detail['since']))} to {when(moment(detail['until']))}"
+        return (
+            f"{said}, {when(to_datetime(detail['since']))} to {when(to_datetime(detail['until']))}"
+        )
     return f"{said}, see entry {detail['entry']}" if "entry" in detail else said
 
 
@@ -175,7 +177,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "corrected": corrected,
     "count": count,
     "day": day,
-    "moment": moment,
+    "to_datetime": to_datetime,
     "percent": percent,
     "segment": segment,
     "when": when,

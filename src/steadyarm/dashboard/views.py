@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.live.assignments import moment
+from steadyarm.live.assignments import to_datetime
 from steadyarm.live.effects import bundles_in
-from steadyarm.live.scorecard import Light, Look, Standing, order_of, standing_of
+from steadyarm.live.scorecard import Light, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.settings import variants_in
 from steadyarm.live.verdict import Verdict
 from steadyarm.plot import charts
@@ -54,69 +54,69 @@ class Section:
     name: str
     title: str
     explanation: str
-    chart: Callable[[Look], Chart | None]
+    chart: Callable[[Scorecard], Chart | None]
     wide: bool = False
 
 
-def _estimates(look: Look) -> Chart | None:
-    return None if look.course is None else charts.estimates(look.course)
+def _estimates(card: Scorecard) -> Chart | None:
+    return None if card.course is None else charts.estimates(card.course)
 
 
-def _daily(look: Look) -> Chart | None:
-    if look.drift is None:
+def _daily(card: Scorecard) -> Chart | None:
+    if card.drift is None:
         return None
-    return charts.daily(look.drift, _picked(look, look.drift.names))
+    return charts.daily(card.drift, _picked(card, card.drift.names))
 
 
-def _allocation(look: Look) -> Chart | None:
-    if look.shares is None:
+def _allocation(card: Scorecard) -> Chart | None:
+    if card.shares is None:
         return None
-    return charts.allocation(look.shares, _picked(look, look.shares.names))
+    return charts.allocation(card.shares, _picked(card, card.shares.names))
 
 
-def _picked(look: Look, names: Sequence[str]) -> list[int] | None:
+def _picked(card: Scorecard, names: Sequence[str]) -> list[int] | None:
     """Those that the chart of estimates picks."""
-    if look.course is None:
+    if card.course is None:
         return None
-    return charts.matched(charts.likely(look.course), look.course.names, names)
+    return charts.matched(charts.likely(card.course), card.course.names, names)
 
 
-def _plausible(look: Look) -> Chart | None:
-    return None if look.course is None else charts.plausible(look.course)
+def _plausible(card: Scorecard) -> Chart | None:
+    return None if card.course is None else charts.plausible(card.course)
 
 
-def _effects(look: Look) -> Chart | None:
-    return _parts(look, "factors")
+def _effects(card: Scorecard) -> Chart | None:
+    return _parts(card, "factors")
 
 
-def _items(look: Look) -> Chart | None:
-    return _parts(look, "items")
+def _items(card: Scorecard) -> Chart | None:
+    return _parts(card, "items")
 
 
-def _parts(look: Look, kind: Literal["factors", "items"]) -> Chart | None:
-    if look.effects is None or look.effects.kind != kind:
+def _parts(card: Scorecard, kind: Literal["factors", "items"]) -> Chart | None:
+    if card.effects is None or card.effects.kind != kind:
         return None
-    return charts.effects(look.effects)
+    return charts.effects(card.effects)
 
 
-def _interactions(look: Look) -> Chart | None:
-    if look.effects is None or not look.effects.pairs:
+def _interactions(card: Scorecard) -> Chart | None:
+    if card.effects is None or not card.effects.pairs:
         return None
-    return charts.interactions(look.effects)
+    return charts.interactions(card.effects)
 
 
-def _drift(look: Look) -> Chart | None:
-    return None if look.drift is None else charts.drift(look.drift)
+def _drift(card: Scorecard) -> Chart | None:
+    return None if card.drift is None else charts.drift(card.drift)
 
 
-def _waiting(look: Look) -> Chart | None:
-    return None if look.waiting is None else charts.waiting(look.waiting)
+def _waiting(card: Scorecard) -> Chart | None:
+    return None if card.waiting is None else charts.waiting(card.waiting)
 
 
-def _leaderboard(look: Look) -> Chart | None:
-    if look.verdict is None:
+def _leaderboard(card: Scorecard) -> Chart | None:
+    if card.verdict is None:
         return None
-    return charts.leaderboard(look.verdict, look.names, look.settings.direction)
+    return charts.leaderboard(card.verdict, card.names, card.settings.direction)
 
 
 SECTIONS: dict[str, Section] = {
@@ -191,9 +191,9 @@ CHARTS = SECTIONS | {
 }
 
 
-def sections_of(look: Look) -> list[tuple[Section, Chart]]:
+def sections_of(card: Scorecard) -> list[tuple[Section, Chart]]:
     """What there is to show, in the order of the page."""
-    found = ((section, section.chart(look)) for section in SECTIONS.values())
+    found = ((section, section.chart(card)) for section in SECTIONS.values())
     return [(section, chart) for section, chart in found if chart is not None]
 
 
@@ -261,7 +261,7 @@ class Rank:
     right: float | None
 
 
-def cards(found: Iterable[tuple[Summary, Look | None, bool]]) -> list[Card]:
+def cards(found: Iterable[tuple[Summary, Scorecard | None, bool]]) -> list[Card]:
     """The overview, from summaries, looks, and whether looking failed: what runs comes first."""
     rows = [_card(*one) for one in found]
     order = {"running": 0, "paused": 1, "draft": 2, "stopped": 3, "archived": 4}
@@ -269,9 +269,9 @@ def cards(found: Iterable[tuple[Summary, Look | None, bool]]) -> list[Card]:
     return rows
 
 
-def _card(summary: Summary, look: Look | None, failed: bool) -> Card:
+def _card(summary: Summary, card: Scorecard | None, failed: bool) -> Card:
     config: Any = summary.config
-    verdict = None if look is None else look.verdict
+    verdict = None if card is None else card.verdict
     return Card(
         name=summary.name,
         state=summary.state,
@@ -280,16 +280,16 @@ def _card(summary: Summary, look: Look | None, failed: bool) -> Card:
         assigned=summary.assigned,
         budget=config["budget"],
         used=min(summary.assigned / config["budget"], 1.0),
-        leader=None if look is None or verdict is None else look.labels[verdict.row],
+        leader=None if card is None or verdict is None else card.labels[verdict.row],
         rivals=0 if verdict is None else _rivals(verdict),
-        light="none" if look is None else look.light,
-        headline="" if look is None else look.headline,
-        settled=look is not None,
+        light="none" if card is None else card.light,
+        headline="" if card is None else card.headline,
+        settled=card is not None,
         failed=failed,
-        created=moment(summary.created),
-        started=None if summary.started is None else moment(summary.started),
-        expected_end=None if look is None else look.expected_end,
-        last=None if summary.last is None else moment(summary.last),
+        created=to_datetime(summary.created),
+        started=None if summary.started is None else to_datetime(summary.started),
+        expected_end=None if card is None else card.expected_end,
+        last=None if summary.last is None else to_datetime(summary.last),
     )
 
 
@@ -297,9 +297,9 @@ def _rivals(verdict: Verdict) -> int:
     return len(set(verdict.plausible) - {verdict.name}) + verdict.others
 
 
-def what_is_tested(look: Look) -> str:
+def what_is_tested(card: Scorecard) -> str:
     """The variants and their rewards in a few sentences."""
-    arms, K = look.settings.arms, look.size
+    arms, K = card.settings.arms, card.size
     factors, bundles = factors_in(arms), bundles_in(arms)
     if bundles is not None:
         n = len(bundles.items)
@@ -309,30 +309,30 @@ def what_is_tested(look: Look) -> str:
     elif factors is None and arms.large:
         variants = f"{K:,} variants: {', '.join(arms.names[:MOST_NAMED])} and others."
     elif factors is None:
-        variants = f"{K:,} variants: {listed(look.names, MOST_NAMED)}."
+        variants = f"{K:,} variants: {listed(card.names, MOST_NAMED)}."
     else:
         parts = (f"{name} ({listed(levels, MOST_NAMED)})" for name, levels in factors.items())
         variants = f"{K:,} combinations, named in this order: {', '.join(parts)}."
-    return " ".join((variants, *rewards_in_words(look.settings)))
+    return " ".join((variants, *rewards_in_words(card.settings)))
 
 
-def rewards_are_shares(look: Look) -> bool:
+def rewards_are_shares(card: Scorecard) -> bool:
     """Whether rewards lie between 0 and 1, so that per cent are easier to read."""
-    return look.settings.reward_range == (0.0, 1.0)
+    return card.settings.reward_range == (0.0, 1.0)
 
 
-def leaderboard(look: Look, most: int | None = MOST_ROWS) -> list[Rank]:
+def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
     """Variants from the best to the worst; before the first reward in their own order."""
-    verdict, names, labels = look.verdict, look.names, look.labels
-    K, assigned, rewarded = len(names), look.assigned, look.rewarded
+    verdict, names, labels = card.verdict, card.names, card.labels
+    K, assigned, rewarded = len(names), card.assigned, card.rewarded
     nothing = np.full(K, np.nan)
     estimates = nothing if verdict is None else verdict.estimates
     limits = np.full((K, 2), np.nan) if verdict is None else verdict.intervals
     known = np.isfinite(limits).all(axis=1) & np.isfinite(estimates)
     place = _scale(estimates, limits, known)
-    total = max(look.status.handed, 1)
-    now = nothing if look.planned is None else look.planned
-    if look.ended:
+    total = max(card.status.total_assigned, 1)
+    now = nothing if card.planned is None else card.planned
+    if card.ended:
         now = nothing
     return [
         Rank(
@@ -346,12 +346,12 @@ def leaderboard(look: Look, most: int | None = MOST_ROWS) -> list[Rank]:
             share_now=float(now[k]),
             assigned=assigned[k],
             rewarded=rewarded[k],
-            standing=standing_of(look, k),
+            standing=standing_of(card, k),
             left=place(limits[k, 0]) if known[k] else None,
             middle=place(estimates[k]) if np.isfinite(estimates[k]) else None,
             right=place(limits[k, 1]) if known[k] else None,
         )
-        for i, k in enumerate(order_of(look)[:most], 1)
+        for i, k in enumerate(order_of(card)[:most], 1)
     ]
 
 

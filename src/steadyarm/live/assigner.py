@@ -17,14 +17,14 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError, WrongStateError
-from steadyarm.live.assignments import LiveAssignment, id_of, moment
+from steadyarm.live.assignments import LiveAssignment, id_of, to_datetime
 from steadyarm.live.scheduler import Clock, Step, Steps, in_flight, open_segment
 from steadyarm.live.settings import Settings, microseconds
 from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Assigned, Lease, number_of
 
-__all__ = ["PATIENCE", "Handing", "LocalLease", "Soon", "waited_for"]
+__all__ = ["PATIENCE", "Assigner", "LocalLease", "Soon", "waited_for"]
 
 # Handing: positions of a live experiment for the units that ask, some of them leased ahead.
 
@@ -63,7 +63,7 @@ def waited_for(
     return [answer.error if isinstance(answer, Soon) else answer for answer in found]
 
 
-class Handing:
+class Assigner:
     """What one process hands out of an experiment; several threads may share it."""
 
     def __init__(self, storage: Storage, key: int, settings: Settings) -> None:
@@ -192,7 +192,7 @@ class LocalLease:
             self.segment.arm_at(column),
             self.names[column],
             self._weights[column],
-            moment(now),
+            to_datetime(now),
             True,
         )
 

@@ -31,11 +31,11 @@ __all__ = [
     "Reported",
     "Status",
     "id_of",
-    "instant",
     "is_text",
-    "moment",
+    "parse_assignment_id",
     "shortened",
-    "ticket_in",
+    "to_datetime",
+    "to_micros",
     "told",
 ]
 
@@ -108,12 +108,12 @@ class Status:
     excluded: int = 0
 
     @property
-    def handed(self) -> int:
+    def total_assigned(self) -> int:
         """Assignments in all."""
         return sum(self.assigned) + self.others[0]
 
     @property
-    def told(self) -> int:
+    def total_rewarded(self) -> int:
         """Rewards in all."""
         return sum(self.rewarded) + self.others[1]
 
@@ -130,7 +130,7 @@ def id_of(tag: str, number: int, unit: str) -> str:
     return f"{tag}-{segment}-{position}-{check_of(unit)}"
 
 
-def ticket_in(text: str, tag: str) -> tuple[int, str] | None:
+def parse_assignment_id(text: str, tag: str) -> tuple[int, str] | None:
     """Number and check in an id of that experiment; None if it is something else.
 
     Examples
@@ -146,12 +146,12 @@ def ticket_in(text: str, tag: str) -> tuple[int, str] | None:
     return number_of(int(found[2]), int(found[3])), found[4]
 
 
-def moment(instant: int) -> datetime:
+def to_datetime(to_micros: int) -> datetime:
     """A stored time as a datetime."""
-    return EPOCH + timedelta(microseconds=instant)
+    return EPOCH + timedelta(microseconds=to_micros)
 
 
-def instant(when: Any, now: int) -> int:
+def to_micros(when: Any, now: int) -> int:
     """A time as it is stored; never later than `now`, for clocks differ."""
     if isinstance(when, datetime) and when.tzinfo is not None:
         stored = (when - EPOCH) // timedelta(microseconds=1)

@@ -24,7 +24,7 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
-from steadyarm.live.assigner import Handing, LocalLease, Soon, waited_for
+from steadyarm.live.assigner import Assigner, LocalLease, Soon, waited_for
 from steadyarm.live.assignments import (
     LATEST,
     At,
@@ -32,15 +32,15 @@ from steadyarm.live.assignments import (
     Reported,
     Status,
     id_of,
-    instant,
     is_text,
-    moment,
+    parse_assignment_id,
     shortened,
-    ticket_in,
+    to_datetime,
+    to_micros,
     told,
 )
 from steadyarm.live.replay import Replay, replay
-from steadyarm.live.results import Judgement, health_of, judge, status_of
+from steadyarm.live.results import LiveResults, health_of, results_of, status_of
 from steadyarm.live.scheduler import Step, Steps, close_finished, is_due, open_segment, run
 from steadyarm.live.settings import Settings, microseconds
 from steadyarm.live.transfer import export_experiment
@@ -91,10 +91,10 @@ class Experiment:
         self.storage = storage
         self.name, self.key, self.tag = record.name, record.key, record.tag
         self.settings = Settings.from_dict(record.config, policy)
-        self.created = moment(record.created)
+        self.created = to_datetime(record.created)
         self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
         self._warned = False  # that the clock given is wrong
-        self._handing = Handing(storage, self.key, self.settings)
+        self._assigner = Assigner(storage, self.key, self.settings)
         self._look = 0
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class Experiment:
         checked = [self._checked(unit) for unit in units]
         if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
             yield from self.refreshing()
-        given = yield from self._handing.serve(checked, ahead, self.now)
+        given = yield from self._assigner.serve(checked, ahead, self.now)
         return [self._answer(found) if isinstance(found, Assigned) else found for found in given]
 
     def _is_time(self) -> bool:
@@ -190,13 +190,13 @@ class Experiment:
     def known(self, units: Sequence[str | None]) -> list[LiveAssignment | None]:
         """What units have been assigned already, without waiting for anybody who writes."""
         good = [unit for unit in units if isinstance(self._checked(unit), str)]
-        rows = self._handing.known([self._unit(unit) for unit in good])
+        rows = self._assigner.known([self._unit(unit) for unit in good])
         found = {row.unit: self._answer(row) for row in rows if row is not None}
         return [None if unit is None else found.get(unit) for unit in units]
 
     def release(self) -> None:
         """Give back positions that were leased ahead and not used."""
-        self._handing.release()
+        self._assigner.release()
 
     def lease(self, wanted: int = 1000, seconds: float = 60.0) -> list[LocalLease]:
         """Positions to hand out without asking for each, for some seconds; see `LocalLease`.
@@ -237,7 +237,7 @@ class Experiment:
         """
         now = self.now()
         rows = [
-            (whole_number(position, "the position"), self._unit(unit), instant(when, now))
+            (whole_number(position, "the position"), self._unit(unit), to_micros(when, now))
             for position, unit, when in used
         ]
         stored = self.storage.report(self.key, whole_number(lease, "the lease"), rows, now)
@@ -332,7 +332,10 @@ class Experiment:
 
     def _target(self, target: str) -> Target:
         """What an assignment's id says, or the unit."""
-        if isinstance(target, str) and (ticket := ticket_in(target, self.tag)) is not None:
+        if (
+            isinstance(target, str)
+            and (ticket := parse_assignment_id(target, self.tag)) is not None
+        ):
             return ticket
         unit = self._unit(target)
         if self.settings.sticky == "none":
@@ -360,31 +363,31 @@ class Experiment:
             size if a reward_range was given.
         """
         bounds = self.settings.reward_range if anytime else None
-        verdict = self.judgement().recommend(level, anytime, bounds)
+        verdict = self.results().recommend(level, anytime, bounds)
         return replace(verdict, unhealthy=self.health().unhealthy)
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
-        return self.judgement().evidence()
+        return self.results().evidence()
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return self.judgement().drift(periods, level)
+        return self.results().drift(periods, level)
 
-    def otherwise(self, level: float = 0.95) -> Otherwise:
+    def counterfactuals(self, level: float = 0.95) -> Otherwise:
         """What raw means, an early look or elimination would have concluded."""
-        return self.judgement().otherwise(level)
+        return self.results().counterfactuals(level)
 
     def health(self) -> HealthReport:
         """Whether variants were handed out as planned, and whose rewards are missing or late."""
         snapshot = self.storage.snapshot(self.key, everything=True)
-        judgement = judge(self.settings, snapshot, self.now(), strict=False)
-        return health_of(judgement, snapshot, self.storage.days(self.key))
+        results = results_of(self.settings, snapshot, self.now(), strict=False)
+        return health_of(results, snapshot, self.storage.days(self.key))
 
-    def judgement(self, strict: bool = True) -> Judgement:
+    def results(self, strict: bool = True) -> LiveResults:
         """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
         snapshot = self.storage.snapshot(self.key, everything=True)
-        return judge(self.settings, snapshot, self.now(), strict)
+        return results_of(self.settings, snapshot, self.now(), strict)
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""
@@ -438,7 +441,7 @@ class Experiment:
         """
         now = self.now()
         ends = {
-            name: None if when is None else instant(when, LATEST)
+            name: None if when is None else to_micros(when, LATEST)
             for name, when in (("since", since), ("until", until))
         }
         who = None if unit is None else self._unit(unit)
@@ -549,7 +552,7 @@ class Experiment:
             found.arm,
             self.arms.names[found.arm],
             found.probability,
-            moment(found.created),
+            to_datetime(found.created),
             found.new,
         )
 
@@ -558,7 +561,7 @@ def _when(at: Any, now: int) -> int:
     """When a reward happened, not after `now`; more than `SKEW` in the future is refused."""
     if isinstance(at, timedelta):
         return now - max(0, at // timedelta(microseconds=1))
-    when = instant(at, now + SKEW)
+    when = to_micros(at, now + SKEW)
     if when < now + SKEW:
         return min(when, now)
     raise InvalidInputError(

@@ -23,14 +23,14 @@ FEW = 3  # names that are listed
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What the sentences are about; most as in `Look`.
+    """What the sentences are about; most as in `Scorecard`.
 
     Attributes
     ----------
     labels : short names of the variants that are shown, by their names
     until : when the last reward may come, if something is still waited for
     variants : how many there are, if not all are shown
-    needs_stop : as in `Look`
+    needs_stop : as in `Scorecard`
     """
 
     labels: Mapping[str, str]
@@ -53,7 +53,7 @@ class Told:
     @property
     def handed(self) -> int:
         """Visits so far."""
-        return self.status.handed
+        return self.status.total_assigned
 
     @property
     def ended(self) -> bool:

@@ -29,7 +29,7 @@ from steadyarm.inference import (
     late_finding,
     what_otherwise,
 )
-from steadyarm.live.assignments import Status, moment
+from steadyarm.live.assignments import Status, to_datetime
 from steadyarm.live.decisions import (
     as_seen,
     first_state,
@@ -54,11 +54,11 @@ from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, 
 from steadyarm.validation import check_fraction
 
 __all__ = [
-    "Judgement",
+    "LiveResults",
     "health_of",
-    "judge",
-    "judge_days",
     "level_of_looks",
+    "results_by_day",
+    "results_of",
     "rewards_until",
     "status_of",
 ]
@@ -75,7 +75,7 @@ EARLY = (
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
+class LiveResults:
     """One look at a live test.
 
     What is said rests on *mature* visits only: on the first segments, up to the first one of which
@@ -259,7 +259,7 @@ class Judgement:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
         return drift_report(self.evidence(), periods, level, self.state.budget, self.ended)
 
-    def otherwise(self, level: float = 0.95) -> Otherwise:
+    def counterfactuals(self, level: float = 0.95) -> Otherwise:
         """What raw means, an early look or elimination would have concluded."""
         evidence, pieces = self.evidence(), self.judged()
         sign = 1.0 if self.direction == "maximize" else -1.0
@@ -367,7 +367,9 @@ OTHER_WAY = (
 )
 
 
-def judge(settings: Settings, snapshot: Snapshot, now: int, strict: bool = True) -> Judgement:
+def results_of(
+    settings: Settings, snapshot: Snapshot, now: int, strict: bool = True
+) -> LiveResults:
     """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
     ended, given_up = _standing(settings, snapshot, now)
     pieces = [
@@ -389,14 +391,14 @@ def _counted(
     return replace(piece, excluded=np.array(tally.excluded, dtype=np.int64))
 
 
-def judge_days(
+def results_by_day(
     settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int, strict: bool = True
-) -> tuple[Judgement, list[int]]:
+) -> tuple[LiveResults, list[int]]:
     """The same of the mature segments, with a piece for what was assigned of one on one day.
 
     Also gives the day of each piece, by the piece's index.
     """
-    whole = judge(settings, snapshot, now, strict)
+    whole = results_of(settings, snapshot, now, strict)
     mature = {piece.index for piece in whole.mature}
     records = {record.index: record for record, _ in snapshot.segments if record.index in mature}
     parts = sorted(
@@ -411,9 +413,9 @@ def judge_days(
     return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
 
 
-def health_of(judgement: Judgement, snapshot: Snapshot, days: Iterable[DaySums]) -> HealthReport:
+def health_of(results: LiveResults, snapshot: Snapshot, days: Iterable[DaySums]) -> HealthReport:
     """The health of a live test, with what storages know of rewards that came too late."""
-    report = judgement.health()
+    report = results.health()
     records = {record.index: record for record, _ in snapshot.segments}
     pieces = []
     for part in days:
@@ -425,7 +427,7 @@ def health_of(judgement: Judgement, snapshot: Snapshot, days: Iterable[DaySums])
             pieces.append(LoggedSegment(segment, assigned, np.array([handed]), in_time))
     if not pieces:
         return report
-    late = late_finding(judgement.arms.names, pieces)
+    late = late_finding(results.arms.names, pieces)
     return replace(report, findings=(*report.findings, late))
 
 
@@ -451,7 +453,7 @@ def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -
     return Status(
         name=snapshot.experiment.name,
         state=snapshot.experiment.state,
-        created=moment(snapshot.experiment.created),
+        created=to_datetime(snapshot.experiment.created),
         budget=settings.budget,
         assigned=assigned,
         rewarded=rewarded,
@@ -507,11 +509,11 @@ def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
 
 def _judgement(
     settings: Settings, snapshot: Snapshot, pieces: list[OpenSegment], ended: bool, strict: bool
-) -> Judgement:
+) -> LiveResults:
     if strict and settings.missing == "fail" and ended:
         _check_complete(pieces)
     state, caution = _corrected_state(settings, snapshot)
-    return Judgement(
+    return LiveResults(
         settings.policy,
         settings.arms,
         settings.direction,

@@ -1,4 +1,4 @@
-"""Look: a test at one moment, as people see it; plain values for pages, reports and plots."""
+"""Scorecard: a test at one moment, as plain values for pages, reports and plots."""
 
 from __future__ import annotations
 
@@ -23,16 +23,13 @@ __all__ = [
     "Effects",
     "Interaction",
     "Light",
-    "Look",
+    "Scorecard",
     "Shares",
     "Standing",
     "Waiting",
     "order_of",
     "standing_of",
 ]
-
-# Look: a test at one moment, as people see it; plain values for pages, reports and plots.
-
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -199,7 +196,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Scorecard:
     """A live test at one moment.
 
     Attributes
@@ -289,7 +286,7 @@ class Look:
     @property
     def ended(self) -> bool:
         """Whether nothing more will be handed out."""
-        spent = self.status.handed >= self.status.budget
+        spent = self.status.total_assigned >= self.status.budget
         return spent or self.policy_ended or self.status.state in ("stopped", "archived")
 
     @property
@@ -316,21 +313,21 @@ def _of_those(
 Standing = Literal["best", "leads", "ahead", "open", "maybe", "out", "dropped", "unknown"]
 
 
-def order_of(look: Look) -> list[int]:
+def order_of(card: Scorecard) -> list[int]:
     """Variants from the best to the worst: the recommended one, then by their estimates.
 
     They are told by their rows: of a large set those that are shown have one. Those without an
     estimate come last; without a verdict variants stay as they were given.
     """
-    if look.verdict is None:
-        return list(range(len(look.names)))
-    sign = 1.0 if look.settings.direction == "maximize" else -1.0
-    order = np.argsort(-sign * look.verdict.estimates, kind="stable").tolist()  # nan goes last
-    order.remove(look.verdict.row)  # first even where its estimate is not
-    return [look.verdict.row, *order]
+    if card.verdict is None:
+        return list(range(len(card.names)))
+    sign = 1.0 if card.settings.direction == "maximize" else -1.0
+    order = np.argsort(-sign * card.verdict.estimates, kind="stable").tolist()  # nan goes last
+    order.remove(card.verdict.row)  # first even where its estimate is not
+    return [card.verdict.row, *order]
 
 
-def standing_of(look: Look, k: int) -> Standing:
+def standing_of(card: Scorecard, k: int) -> Standing:
     """Where a variant stands; a test whose last rewards may still come counts as running.
 
     best : recommended at the end, with all others that were measured ruled out
@@ -341,26 +338,26 @@ def standing_of(look: Look, k: int) -> Standing:
     dropped : the policy stopped measuring it
     unknown : there is no verdict
     """
-    verdict = look.verdict
+    verdict = card.verdict
     if verdict is None:
         return "unknown"
     # Reports call variants by their short names.
-    names = look.names if verdict.name == look.names[verdict.row] else look.labels
+    names = card.names if verdict.name == card.names[verdict.row] else card.labels
     if k == verdict.row:
-        if not look.settled:
+        if not card.settled:
             return "leads"
-        others = {names[j] for j in range(len(names)) if j != k and not _dropped(look, verdict, j)}
+        others = {names[j] for j in range(len(names)) if j != k and not _dropped(card, verdict, j)}
         alone = bool(others) and others.isdisjoint(verdict.plausible) and not verdict.others
-        good = look.light != "fail" and not verdict.caution
+        good = card.light != "fail" and not verdict.caution
         return "best" if alone and good else "ahead"
-    if _dropped(look, verdict, k):
+    if _dropped(card, verdict, k):
         return "dropped"
     if names[k] not in verdict.plausible:
         return "out"
-    return "maybe" if look.settled else "open"
+    return "maybe" if card.settled else "open"
 
 
-def _dropped(look: Look, verdict: Verdict, k: int) -> bool:
+def _dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
     """Whether a variant has no estimate; one that is still handed out merely has no reward yet."""
-    planned = look.planned is not None and bool(look.planned[k] > 0)
+    planned = card.planned is not None and bool(card.planned[k] > 0)
     return bool(np.isnan(verdict.estimates[k])) and not planned

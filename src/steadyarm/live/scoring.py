@@ -15,22 +15,22 @@ from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, drift_report
 from steadyarm.inference.limits import SHORT, moments
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.live.assignments import Status, moment
+from steadyarm.live.assignments import Status, to_datetime
 from steadyarm.live.decisions import state_of
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.headline import Told, announcement, headline
 from steadyarm.live.ledger import OpenSegment
 from steadyarm.live.results import (
-    Judgement,
+    LiveResults,
     health_of,
-    judge,
-    judge_days,
     level_of_looks,
+    results_by_day,
+    results_of,
     rewards_until,
     status_of,
 )
-from steadyarm.live.scorecard import Course, Effects, Look, Shares, Waiting
+from steadyarm.live.scorecard import Course, Effects, Scorecard, Shares, Waiting
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot
@@ -42,7 +42,7 @@ __all__ = [
     "date_of",
     "drift_by_day",
     "expected_end",
-    "look_at",
+    "scorecard_of",
     "shares_of",
     "waiting_of",
 ]
@@ -63,7 +63,7 @@ Spans = Mapping[int, tuple[datetime, datetime]]  # first and last assignment, by
 
 
 def course_of(
-    judgement: Judgement,
+    results: LiveResults,
     budget: int,
     spans: Spans | None = None,
     level: float = LEVEL,
@@ -76,7 +76,7 @@ def course_of(
     spans : when segments were handed out, by their index
     reward_range : beyond which no reward lies, and so no mean
     """
-    evidence, pieces = judgement.evidence(), judgement.judged()
+    evidence, pieces = results.evidence(), results.judged()
     arms = evidence.arms
     at = moments(len(pieces), LOOKS if arms.size <= MANY else FEWER)
     quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
@@ -90,15 +90,15 @@ def course_of(
     return Course(
         names=path[0].arms.names,
         times=times,
-        rounds=np.array([look.rounds[0] for look in path]),
-        estimates=np.array([look.estimates[0] for look in path]),
-        low=_clipped([look.low[0] for look in path], reward_range),
-        high=_clipped([look.high[0] for look in path], reward_range),
-        leaders=np.array([look.recommended[0] for look in path]),
-        plausible=np.array([look.plausible[0] for look in path]),
+        rounds=np.array([card.rounds[0] for card in path]),
+        estimates=np.array([card.estimates[0] for card in path]),
+        low=_clipped([card.low[0] for card in path], reward_range),
+        high=_clipped([card.high[0] for card in path], reward_range),
+        leaders=np.array([card.recommended[0] for card in path]),
+        plausible=np.array([card.plausible[0] for card in path]),
         level=level,
         size=arms.size if arms.large else 0,
-        others=np.array([look.others for look in path]) if counts else None,
+        others=np.array([card.others for card in path]) if counts else None,
     )
 
 
@@ -178,16 +178,16 @@ def date_of(day: int) -> date:
     return date(1970, 1, 1) + timedelta(days=day)
 
 
-def drift_by_day(judgement: Judgement, days: Sequence[int], level: float) -> DriftReport | None:
+def drift_by_day(results: LiveResults, days: Sequence[int], level: float) -> DriftReport | None:
     """The drift report with a period for each day; None if there are fewer than two.
 
     judgement : of pieces that do not cross midnight
     days : the day of each piece, by its index
     """
-    labels = [date_of(days[piece.index]).isoformat() for piece in judgement.judged()]
+    labels = [date_of(days[piece.index]).isoformat() for piece in results.judged()]
     if len(set(labels)) < 2:
         return None
-    return drift_report(judgement.evidence(), labels, level)
+    return drift_report(results.evidence(), labels, level)
 
 
 def waiting_of(sums: Iterable[DaySums]) -> Waiting:
@@ -233,7 +233,7 @@ def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) 
 PERIODS = 4  # of tests that last for less than two days
 
 
-def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
+def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     """The test as it is now; reads sums, never the log.
 
     Of a large set of variants a short list is shown, as the verdict has it.
@@ -253,31 +253,31 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
     snapshot = storage.snapshot(experiment.key, everything=True)
     days = storage.days(experiment.key)
     status = status_of(settings, snapshot, storage.leases(experiment.key))
-    whole, spans = judge(settings, snapshot, now, strict=False), _spans(snapshot)
+    whole, spans = results_of(settings, snapshot, now, strict=False), _spans(snapshot)
     started = min((start for start, _ in spans.values()), default=None)
     waiting = waiting_of(days) if days else None
     policy_ended = _has_chosen(settings, snapshot)
-    left, end = status.budget - status.handed, None
+    left, end = status.budget - status.total_assigned, None
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
-        end = expected_end(waiting, started, moment(now), left)
-    judgement, verdict, obstacle = _judged(settings, snapshot, now, level)
+        end = expected_end(waiting, started, to_datetime(now), left)
+    results, verdict, obstacle = _judged(settings, snapshot, now, level)
     course = effects = drift = None
     by_day = False
     unbiased = settings.policy.unbiased
-    if unbiased and judgement is not None and verdict is not None and judgement.judged():
-        course = course_of(judgement, settings.budget, spans, level, settings.reward_range)
+    if unbiased and results is not None and verdict is not None and results.judged():
+        course = course_of(results, settings.budget, spans, level, settings.reward_range)
         _end_with(course, verdict, settings.arms.names)
-        effects = _effects(judgement, level, verdict.arm)
+        effects = _effects(results, level, verdict.arm)
         # the days may be a moment younger than the segments, so nothing is demanded of them
-        drift = drift_by_day(*judge_days(settings, snapshot, days, now, strict=False), level)
+        drift = drift_by_day(*results_by_day(settings, snapshot, days, now, strict=False), level)
         by_day = drift is not None
-        drift = _alarmed(drift, judgement, level)
+        drift = _alarmed(drift, results, level)
     health = health_of(whole, snapshot, days) if whole.pieces else None
     if verdict is not None and health is not None:
         verdict = replace(verdict, unhealthy=health.unhealthy)
     open_until = rewards_until(settings, snapshot, now)
-    until = None if open_until is None else moment(open_until)
+    until = None if open_until is None else to_datetime(open_until)
     stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in whole.pieces)
     needs_stop = (
         (left <= 0 or (stuck and settings.window is None))
@@ -286,9 +286,9 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         and settings.missing != "fail"
     )
     shown = _shown(settings, status, verdict)
-    look = Look(
+    card = Scorecard(
         name=experiment.name,
-        seen=moment(now),
+        seen=to_datetime(now),
         settings=settings,
         status=status,
         started=started,
@@ -312,7 +312,7 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         needs_stop=needs_stop,
         corrections=tuple(experiment.corrections()),
     )
-    labels = dict(zip(look.names, look.labels, strict=True))
+    labels = dict(zip(card.names, card.labels, strict=True))
     told = Told(
         labels,
         status,
@@ -323,10 +323,10 @@ def look_at(experiment: Experiment, level: float = LEVEL) -> Look:
         drift,
         by_day,
         health,
-        look.size,
+        card.size,
         needs_stop,
     )
-    return replace(look, headline=headline(told), announcement=announcement(told))
+    return replace(card, headline=headline(told), announcement=announcement(told))
 
 
 def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
@@ -341,7 +341,7 @@ def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integ
     return np.array(sorted(found), dtype=np.int64)
 
 
-def _planned(whole: Judgement, shown: Integers | None) -> Floats:
+def _planned(whole: LiveResults, shown: Integers | None) -> Floats:
     """Shares with which the variants shown are handed out in the last piece."""
     segment = whole.pieces[-1].segment
     if segment.arms is None:
@@ -354,7 +354,7 @@ def _planned(whole: Judgement, shown: Integers | None) -> Floats:
 def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
     """When the first and the last of each segment was handed out; of those that were."""
     return {
-        record.index: (moment(record.opened), moment(tally.last))
+        record.index: (to_datetime(record.opened), to_datetime(tally.last))
         for record, tally in snapshot.segments
         if tally.last is not None
     }
@@ -372,22 +372,22 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
 
 def _judged(
     settings: Settings, snapshot: Snapshot, now: int, level: float
-) -> tuple[Judgement | None, Verdict | None, str]:
+) -> tuple[LiveResults | None, Verdict | None, str]:
     """The judgement and its verdict, or why there is none."""
     try:
-        judgement = judge(settings, snapshot, now)
+        results = results_of(settings, snapshot, now)
     except RewardsPendingError as error:
         return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
-    if not judgement.judged():
+    if not results.judged():
         if not any(tally.told for _, tally in snapshot.segments):
             return None, None, "no reward has come yet, so nobody leads."
-        return None, None, _too_early(settings, snapshot, judgement)
-    return judgement, _within(judgement.recommend(level), settings), ""
+        return None, None, _too_early(settings, snapshot, results)
+    return results, _within(results.recommend(level), settings), ""
 
 
-def _too_early(settings: Settings, snapshot: Snapshot, judgement: Judgement) -> str:
+def _too_early(settings: Settings, snapshot: Snapshot, results: LiveResults) -> str:
     """Why no visit can be judged yet, and from when on some can be."""
-    open_ones = {p.index for p in judgement.pieces if not (p.observed or p.complete)}
+    open_ones = {p.index for p in results.pieces if not (p.observed or p.complete)}
     record, tally = next(
         (pair for pair in snapshot.segments if pair[0].index in open_ones), snapshot.segments[0]
     )
@@ -397,9 +397,8 @@ def _too_early(settings: Settings, snapshot: Snapshot, judgement: Judgement) -> 
     text = f"no visit can be judged yet, since {waiting} at the beginning wait for their rewards"
     if settings.patience is None or settings.missing == "fail" or tally.last is None:
         return f"{text}."
-    return (
-        f"{text}; they may come until {moment(tally.last + settings.patience):%A %d %b, %H:%M} UTC."
-    )
+    until = to_datetime(tally.last + settings.patience)
+    return f"{text}; they may come until {until:%A %d %b, %H:%M} UTC."
 
 
 def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
@@ -430,15 +429,15 @@ def _within(verdict: Verdict, settings: Settings) -> Verdict:
     return replace(verdict, intervals=inside)
 
 
-def _effects(judgement: Judgement, level: float, arm: int) -> Effects | None:
-    if not has_effects(judgement.arms):
+def _effects(results: LiveResults, level: float, arm: int) -> Effects | None:
+    if not has_effects(results.arms):
         return None
-    return effects_of(judgement.evidence(), level=level, arm=arm)
+    return effects_of(results.evidence(), level=level, arm=arm)
 
 
-def _alarmed(by_day: DriftReport | None, judgement: Judgement, level: float) -> DriftReport | None:
+def _alarmed(by_day: DriftReport | None, results: LiveResults, level: float) -> DriftReport | None:
     """The report by day, else by shares; whether anything moves is tested in one way for both."""
-    report = judgement.drift(PERIODS, level)
+    report = results.drift(PERIODS, level)
     if by_day is None:
         return report if len(report.periods) > 1 else None
     return replace(

@@ -26,7 +26,7 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference.evidence import plain
-from steadyarm.live.assignments import LiveAssignment, Status, moment
+from steadyarm.live.assignments import LiveAssignment, Status, to_datetime
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
 from steadyarm.live.settings import Settings, variants_in
@@ -71,7 +71,7 @@ def record_facts(record: ExperimentRecord) -> dict[str, Any]:
     return {
         "name": record.name,
         "state": record.state,
-        "created": iso(moment(record.created)),
+        "created": iso(to_datetime(record.created)),
         "budget": config["budget"],
         "policy": config["policy"]["name"],
         "arms": variants_in(config),
@@ -93,8 +93,8 @@ def experiment_facts(experiment: Experiment) -> dict[str, Any]:
         "totals": {
             "variants": experiment.arms.size,
             "handed_out": sum(count > 0 for count in status.assigned),
-            "assigned": status.handed,
-            "rewarded": status.told,
+            "assigned": status.total_assigned,
+            "rewarded": status.total_rewarded,
             "excluded": status.excluded,
         },
         "segments": status.segments,
@@ -221,12 +221,12 @@ def replay_facts(found: Replay) -> dict[str, Any]:
 def entry_facts(entry: AuditEntry) -> dict[str, Any]:
     """One entry of the audit log; the ends of a period as times."""
     detail = {
-        name: iso(moment(value)) if name in ("since", "until") else value
+        name: iso(to_datetime(value)) if name in ("since", "until") else value
         for name, value in entry.detail.items()
     }
     return {
         "id": entry.id,
-        "created": iso(moment(entry.created)),
+        "created": iso(to_datetime(entry.created)),
         "author": entry.author,
         "action": entry.action,
         "experiment": entry.experiment,

@@ -22,7 +22,7 @@ from steadyarm.errors import (
 from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
 from steadyarm.live.decisions import as_seen, state_after
 from steadyarm.live.ledger import Assignment, Books, OpenSegment, part_of, why_it_waits
-from steadyarm.live.results import Judgement
+from steadyarm.live.results import LiveResults
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import POLICIES, Policy, State, policy_from_dict
 from steadyarm.segments import Direction
@@ -179,26 +179,26 @@ class Session:
         reward_range : (least, largest) reward that can occur; if given, intervals that hold at all
             looks hold for tests of any size, else in large samples
         """
-        return self.judgement().recommend(level, anytime, reward_range)
+        return self.results().recommend(level, anytime, reward_range)
 
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
-        return self.judgement().evidence()
+        return self.results().evidence()
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return self.judgement().drift(periods, level)
+        return self.results().drift(periods, level)
 
-    def otherwise(self, level: float = 0.95) -> Otherwise:
+    def counterfactuals(self, level: float = 0.95) -> Otherwise:
         """What raw means, an early look or elimination would have concluded."""
-        return self.judgement().otherwise(level)
+        return self.results().counterfactuals(level)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing.
 
         Rewards that may still come are not missing yet.
         """
-        return self.judgement().health()
+        return self.results().health()
 
     def to_json(self) -> str:
         """The whole session as text; `from_json` goes on exactly where it stood."""
@@ -340,11 +340,11 @@ class Session:
         while complete := self._books.close_complete(changed):
             self._state = state_after(self.policy, self._state, complete)
 
-    def judgement(self) -> Judgement:
+    def results(self) -> LiveResults:
         """The test as it is now, to be judged while it goes on."""
         with self._lock:
             books = self._books
-            return Judgement(
+            return LiveResults(
                 self.policy,
                 self.arms,
                 self.direction,

@@ -21,7 +21,7 @@ from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.files import csv_cell, csv_text
-from steadyarm.live.assignments import id_of, instant, moment, ticket_in
+from steadyarm.live.assignments import id_of, parse_assignment_id, to_datetime, to_micros
 from steadyarm.live.replay import pages
 from steadyarm.segments import Order, Segment
 from steadyarm.storages.base import Storage
@@ -280,7 +280,7 @@ def _tables(
                 "probabilities": _allocation(segment, experiment.arms.size, columns),
             }
         values: dict[str, list[Any]] = {
-            "timestamp": [moment(row.created).isoformat() for row in page],
+            "timestamp": [to_datetime(row.created).isoformat() for row in page],
             "unit": [row.unit for row in page],
             "arm": [names[row.arm] for row in page],
             "probability": [row.probability for row in page],
@@ -321,7 +321,7 @@ def _is_before(row: LogRow, ends: Mapping[int, int]) -> bool:
 
 
 def _iso(when: int | None) -> str | None:
-    return None if when is None else moment(when).isoformat()
+    return None if when is None else to_datetime(when).isoformat()
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -401,7 +401,7 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
     batch: list[LogRow] = []
     for line, row in enumerate(_rows(path), start=2):
         try:
-            ticket = ticket_in(row["id"], tag)
+            ticket = parse_assignment_id(row["id"], tag)
             if ticket is None or ticket[1] != check_of(row["unit"] or ""):
                 raise ValueError(f"{row['id']!r} is no id of this experiment and unit")
             told = row["reward"] not in (None, "")
@@ -456,4 +456,4 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def _time(value: Any) -> int:
-    return instant(value if isinstance(value, datetime) else datetime.fromisoformat(value), LATER)
+    return to_micros(value if isinstance(value, datetime) else datetime.fromisoformat(value), LATER)

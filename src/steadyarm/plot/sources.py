@@ -12,8 +12,8 @@ from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.effects import bundles_in, effects_of, has_effects
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.scorecard import Course, Effects, Look, Shares
-from steadyarm.live.scoring import course_of, look_at, shares_of
+from steadyarm.live.scorecard import Course, Effects, Scorecard, Shares
+from steadyarm.live.scoring import course_of, scorecard_of, shares_of
 from steadyarm.live.session import Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.planning import Plan
@@ -24,8 +24,8 @@ from steadyarm.segments import Direction
 
 __all__ = ["CHARTS", "Test", "chart_for", "chart_of_plan", "verdict_on"]
 
-Test = Experiment | Look | Session | Analysis
-Seen = Look | Session | Analysis
+Test = Experiment | Scorecard | Session | Analysis
+Seen = Scorecard | Session | Analysis
 
 LOOKS = 60
 
@@ -43,10 +43,11 @@ def chart_for(name: str, test: Test) -> Chart:
     >>> chart_for("leaderboard", session).table.rows[0][:2]
     (1, 'B')
     """
-    seen = look_at(test) if isinstance(test, Experiment) else test
-    if not isinstance(seen, (Look, Session, Analysis)):
+    seen = scorecard_of(test) if isinstance(test, Experiment) else test
+    if not isinstance(seen, (Scorecard, Session, Analysis)):
         raise InvalidInputError(
-            f"test is {type(test).__name__}; give an Experiment, a Look, a Session or an Analysis."
+            f"test is {type(test).__name__}; give an Experiment, a Session, an Analysis or a "
+            "Scorecard."
         )
     return CHARTS[name](seen)
 
@@ -78,7 +79,7 @@ def _daily(test: Seen) -> Chart:
 
 def _picked(test: Seen, names: Sequence[str]) -> list[int] | None:
     """Those that the chart of estimates picks, where a look has one."""
-    if not isinstance(test, Look) or test.course is None:
+    if not isinstance(test, Scorecard) or test.course is None:
         return None
     return charts.matched(charts.likely(test.course), test.course.names, names)
 
@@ -100,7 +101,7 @@ def _leaderboard(test: Seen) -> Chart:
 
 
 def _waiting(test: Seen) -> Chart:
-    if not isinstance(test, Look):
+    if not isinstance(test, Scorecard):
         raise InvalidInputError(
             f"a {type(test).__name__} does not know when rewards came; give an Experiment."
         )
@@ -122,14 +123,14 @@ CHARTS: dict[str, Callable[[Seen], Chart]] = {
 }
 
 
-def _nothing(look: Look, what: str) -> InvalidInputError:
-    why = look.obstacle or f"{look.settings.policy.name} does not give them, or nothing came yet"
-    return InvalidInputError(f"test {look.name!r} has no {what} to draw: {why.rstrip('.')}.")
+def _nothing(card: Scorecard, what: str) -> InvalidInputError:
+    why = card.obstacle or f"{card.settings.policy.name} does not give them, or nothing came yet"
+    return InvalidInputError(f"test {card.name!r} has no {what} to draw: {why.rstrip('.')}.")
 
 
 def _course(test: Seen) -> Course:
     if isinstance(test, Session):
-        return course_of(test.judgement(), test.budget)
+        return course_of(test.results(), test.budget)
     if isinstance(test, Analysis):
         return _course_of_log(test)
     if test.course is None:
@@ -145,12 +146,12 @@ def _course_of_log(found: Analysis) -> Course:
     return Course(
         names=path[0].arms.names,
         times=None,
-        rounds=np.array([look.rounds[0] for look in path]),
-        estimates=np.array([look.estimates[0] for look in path]),
-        low=np.array([look.low[0] for look in path]),
-        high=np.array([look.high[0] for look in path]),
-        leaders=np.array([look.recommended[0] for look in path]),
-        plausible=np.array([look.plausible[0] for look in path]),
+        rounds=np.array([card.rounds[0] for card in path]),
+        estimates=np.array([card.estimates[0] for card in path]),
+        low=np.array([card.low[0] for card in path]),
+        high=np.array([card.high[0] for card in path]),
+        leaders=np.array([card.recommended[0] for card in path]),
+        plausible=np.array([card.plausible[0] for card in path]),
         level=level,
         size=found.arms.size if path[0].shown is not None else 0,
     )
@@ -161,11 +162,11 @@ def _shares(test: Seen) -> Shares:
         raise InvalidInputError(
             "an Analysis keeps no counts of each piece; give an Experiment or a Session."
         )
-    if isinstance(test, Look):
+    if isinstance(test, Scorecard):
         if test.shares is None:
             raise _nothing(test, "assignments")
         return test.shares
-    pieces = [piece for piece in test.judgement().pieces if piece.assigned.sum()]
+    pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
         raise InvalidInputError("nothing was handed out yet; ask() first.")
     return shares_of(test.arms.names, pieces)
@@ -175,13 +176,13 @@ def _drift_report(test: Seen) -> DriftReport:
     if isinstance(test, Session):
         return test.drift()
     if test.drift is None:
-        assert isinstance(test, Look)
+        assert isinstance(test, Scorecard)
         raise _nothing(test, "periods to compare")
     return test.drift
 
 
 def _effects_of(test: Seen) -> Effects:
-    if isinstance(test, Look):
+    if isinstance(test, Scorecard):
         if test.effects is not None:
             return test.effects
         if has_effects(test.settings.arms):
@@ -197,7 +198,7 @@ def _effects_of(test: Seen) -> Effects:
 
 
 def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
-    if isinstance(test, Look):
+    if isinstance(test, Scorecard):
         if test.verdict is None:
             raise _nothing(test, "verdict")
         return test.verdict, test.names, test.settings.direction

@@ -1,4 +1,4 @@
-"""The report on a live test: a Look in words, tables and pictures, and how to check it."""
+"""The report on a live test: a Scorecard in words, tables and pictures, and how to check it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import DriftReport, Otherwise
-from steadyarm.live.assignments import moment
+from steadyarm.live.assignments import to_datetime
 from steadyarm.live.description import description_of, toml_of
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
-from steadyarm.live.scorecard import Look, order_of
-from steadyarm.live.scoring import look_at
+from steadyarm.live.scorecard import Scorecard, order_of
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.transfer import csv_lines
 from steadyarm.live.verdict import Verdict
 from steadyarm.plot import charts
@@ -63,29 +63,29 @@ __all__ = [
 # Short names of variants throughout a report.
 
 
-def labelled(look: Look) -> Look:
+def labelled(card: Scorecard) -> Scorecard:
     """The same look with the short names of its variants; the settings keep the whole ones."""
-    labels = look.labels
-    if look.settings.arms.large or labels == look.names:
-        return look
-    short = dict(zip(look.names, labels, strict=True))
+    labels = card.labels
+    if card.settings.arms.large or labels == card.names:
+        return card
+    short = dict(zip(card.names, labels, strict=True))
     return replace(
-        look,
-        verdict=None if look.verdict is None else _verdict(look.verdict, short),
-        course=None if look.course is None else replace(look.course, names=labels),
-        shares=None if look.shares is None else replace(look.shares, names=labels),
-        drift=None if look.drift is None else _drift(look.drift, short),
+        card,
+        verdict=None if card.verdict is None else _verdict(card.verdict, short),
+        course=None if card.course is None else replace(card.course, names=labels),
+        shares=None if card.shares is None else replace(card.shares, names=labels),
+        drift=None if card.drift is None else _drift(card.drift, short),
     )
 
 
-def labelled_otherwise(other: Otherwise, look: Look) -> Otherwise:
+def labelled_otherwise(other: Otherwise, card: Scorecard) -> Otherwise:
     """What would have been concluded otherwise, with the same names."""
-    if look.settings.arms.large:
+    if card.settings.arms.large:
         return other
-    short = dict(zip(look.names, look.labels, strict=True))
+    short = dict(zip(card.names, card.labels, strict=True))
     return replace(
         other,
-        names=look.labels,
+        names=card.labels,
         best=short[other.best],
         raw=None if other.raw is None else replace(other.raw, leader=short[other.raw.leader]),
         early=tuple(replace(early, leader=short[early.leader]) for early in other.early),
@@ -140,19 +140,21 @@ def fingerprint_of(lines: Iterable[str]) -> Fingerprint:
     return Fingerprint(digest.hexdigest(), ends - 1)
 
 
-def appendix(look: Look, fingerprint: Fingerprint | None, replayed: Replay | None) -> list[Block]:
+def appendix(
+    card: Scorecard, fingerprint: Fingerprint | None, replayed: Replay | None
+) -> list[Block]:
     """Everything that somebody needs who wants to check the report."""
     return [
         Heading("Appendix: method, assumptions, checks", appendix=True),
-        *_method(look),
-        *_settings(look),
-        *_fingerprint(look, fingerprint),
-        *_replay(look, replayed),
+        *_method(card),
+        *_settings(card),
+        *_fingerprint(card, fingerprint),
+        *_replay(card, replayed),
     ]
 
 
-def _method(look: Look) -> list[Block]:
-    settings = look.settings
+def _method(card: Scorecard) -> list[Block]:
+    settings = card.settings
     blocks: list[Block] = [
         Heading("How variants were chosen", 3),
         Items(policy_in_words(settings)),
@@ -160,14 +162,14 @@ def _method(look: Look) -> list[Block]:
         Items(rewards_in_words(settings)),
         Heading("Estimates and intervals", 3),
     ]
-    if look.verdict is None:
-        return [*blocks, Paragraph(f"There are none yet: {look.obstacle}")]
+    if card.verdict is None:
+        return [*blocks, Paragraph(f"There are none yet: {card.obstacle}")]
     estimates = estimates_in_words(settings.policy)
-    return [*blocks, Items((estimates, *intervals_in_words(look.verdict)))]
+    return [*blocks, Items((estimates, *intervals_in_words(card.verdict)))]
 
 
-def _settings(look: Look) -> list[Block]:
-    text = toml_of(look.name, description_of(look.settings)).strip()
+def _settings(card: Scorecard) -> list[Block]:
+    text = toml_of(card.name, description_of(card.settings)).strip()
     head = Heading("Settings", 3)
     if len(text) > LONGEST:
         says = (
@@ -182,16 +184,16 @@ def _settings(look: Look) -> list[Block]:
     return [head, Paragraph(says), Code(text, "toml")]
 
 
-def _fingerprint(look: Look, found: Fingerprint | None) -> list[Block]:
+def _fingerprint(card: Scorecard, found: Fingerprint | None) -> list[Block]:
     head = Heading("The log's fingerprint", 3)
-    file = f"{look.name}.csv"
-    commands = Code(f"steadyarm experiment export {look.name} {file}\nsha256sum {file}")
+    file = f"{card.name}.csv"
+    commands = Code(f"steadyarm experiment export {card.name} {file}\nsha256sum {file}")
     if found is None:
         says = "It was left out of this report. These commands give it:"
         return [head, Paragraph(says), commands]
     ends = (
         "It stays the same as long as no reward is told any more."
-        if look.ended
+        if card.ended
         else "The test has not ended, so it changes with every further visit and reward."
     )
     says = (
@@ -201,9 +203,9 @@ def _fingerprint(look: Look, found: Fingerprint | None) -> list[Block]:
     return [head, Paragraph(says), Code(found.sha256, "text"), commands]
 
 
-def _replay(look: Look, found: Replay | None) -> list[Block]:
+def _replay(card: Scorecard, found: Replay | None) -> list[Block]:
     head = Heading("The replay check", 3)
-    command = Code(f"steadyarm experiment replay {look.name}")
+    command = Code(f"steadyarm experiment replay {card.name}")
     if found is None:
         return [head, Paragraph("It was left out of this report. This command makes it:"), command]
     what = (
@@ -229,7 +231,10 @@ MEANWHILE = (
 
 
 def experiment_report(
-    experiment: Experiment, look: Look | None = None, replay: bool = True, fingerprint: bool = True
+    experiment: Experiment,
+    card: Scorecard | None = None,
+    replay: bool = True,
+    fingerprint: bool = True,
 ) -> Document:
     """The report on an experiment as it stands.
 
@@ -239,10 +244,10 @@ def experiment_report(
     replay : whether the whole test is computed anew and compared; reads the whole log
     fingerprint : whether the log's fingerprint is taken; reads the whole log, too
     """
-    seen = look_at(experiment) if look is None else look
+    seen = scorecard_of(experiment) if card is None else card
     other: Otherwise | str
     try:
-        other = experiment.otherwise()
+        other = experiment.counterfactuals()
     except (InvalidInputError, RewardsPendingError) as error:
         other = str(error)
     return document_of(
@@ -254,77 +259,81 @@ def experiment_report(
 
 
 def document_of(
-    look: Look,
+    card: Scorecard,
     otherwise: Otherwise | str,
     fingerprint: Fingerprint | None = None,
     replayed: Replay | None = None,
 ) -> Document:
     """The report on what was seen; `otherwise` may be the reason why there is none."""
     if isinstance(otherwise, Otherwise):
-        otherwise = labelled_otherwise(otherwise, look)
-    look = labelled(look)
-    blocks: list[Block] = [Lead(look.headline), Facts(_facts(look)), *leaderboard_blocks(look)]
-    if look.status.handed:
-        blocks += [
-            *course_blocks(look),
-            *share_blocks(look),
-            *effect_blocks(look),
-            *_experiment_drift(look),
-            *_health(look),
-            *_corrections(look),
-            *_otherwise(otherwise, look),
-        ]
-    blocks += appendix(look, fingerprint, replayed)
-    foot = f"Written by SteadyArm {__version__} from what was stored at {when(look.seen)}."
-    if not look.settled and (fingerprint or replayed or isinstance(otherwise, Otherwise)):
-        foot += MEANWHILE
-    return Document(f"Test report: {look.name}", tuple(blocks), foot)
-
-
-def _facts(look: Look) -> tuple[tuple[str, str], ...]:
-    handed, budget = look.status.handed, look.status.budget
-    facts = [
-        ("State", _state(look)),
-        ("Visits", f"{handed:,} of {budget:,} ({percent(handed / budget)})"),
-        ("Variants", f"{look.size:,}"),
-        ("Created", when(look.status.created)),
+        otherwise = labelled_otherwise(otherwise, card)
+    card = labelled(card)
+    blocks: list[Block] = [
+        Lead(card.headline),
+        Facts(_facts(card)),
+        *leaderboard_blocks(card),
     ]
-    if look.started is not None and look.last is not None:
-        facts += [("First visit", when(look.started)), ("Last visit", when(look.last))]
-    if look.expected_end is not None and not look.ended:
-        facts.append(("Expected end", when(look.expected_end)))
-    return (*facts, ("Policy", in_short(look.settings.policy)))
+    if card.status.total_assigned:
+        blocks += [
+            *course_blocks(card),
+            *share_blocks(card),
+            *effect_blocks(card),
+            *_experiment_drift(card),
+            *_health(card),
+            *_corrections(card),
+            *_otherwise(otherwise, card),
+        ]
+    blocks += appendix(card, fingerprint, replayed)
+    foot = f"Written by SteadyArm {__version__} from what was stored at {when(card.seen)}."
+    if not card.settled and (fingerprint or replayed or isinstance(otherwise, Otherwise)):
+        foot += MEANWHILE
+    return Document(f"Test report: {card.name}", tuple(blocks), foot)
 
 
-def _state(look: Look) -> str:
-    spent = look.status.handed >= look.status.budget and look.status.state == "running"
-    return "finished: all visits are handed out" if spent else look.status.state
+def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:
+    handed, budget = card.status.total_assigned, card.status.budget
+    facts = [
+        ("State", _state(card)),
+        ("Visits", f"{handed:,} of {budget:,} ({percent(handed / budget)})"),
+        ("Variants", f"{card.size:,}"),
+        ("Created", when(card.status.created)),
+    ]
+    if card.started is not None and card.last is not None:
+        facts += [("First visit", when(card.started)), ("Last visit", when(card.last))]
+    if card.expected_end is not None and not card.ended:
+        facts.append(("Expected end", when(card.expected_end)))
+    return (*facts, ("Policy", in_short(card.settings.policy)))
 
 
-def _experiment_drift(look: Look) -> list[Block]:
+def _state(card: Scorecard) -> str:
+    spent = card.status.total_assigned >= card.status.budget and card.status.state == "running"
+    return "finished: all visits are handed out" if spent else card.status.state
+
+
+def _experiment_drift(card: Scorecard) -> list[Block]:
     head = Heading("Did the world move?")
-    if look.drift is None:
+    if card.drift is None:
         why = (
             "There is nothing to compare yet."
-            if look.settings.policy.unbiased
-            else f"{in_the_way(look.settings.policy)}, so drift cannot be seen in what it measured."
+            if card.settings.policy.unbiased
+            else f"{in_the_way(card.settings.policy)}, so drift cannot be seen in what it measured."
         )
         return [head, Paragraph(why)]
-    blocks: list[Block] = [head, Paragraph(look.drift.verdict)]
-    if len(look.drift.periods) > 1:
-        blocks.append(Picture(charts.drift(look.drift)))
-    order = charts.matched(order_of(look), look.labels, look.drift.names) or [0]
-    return [*blocks, period_table(look.drift, order, "visits")]
+    blocks: list[Block] = [head, Paragraph(card.drift.verdict)]
+    if len(card.drift.periods) > 1:
+        blocks.append(Picture(charts.drift(card.drift)))
+    order = charts.matched(order_of(card), card.labels, card.drift.names) or [0]
+    return [*blocks, period_table(card.drift, order, "visits")]
 
 
-def _health(look: Look) -> list[Block]:
+def _health(card: Scorecard) -> list[Block]:
     head = Heading("Is the test healthy?")
-    if look.health is None:
+    if card.health is None:
         return [head, Paragraph("Nothing was handed out yet, so there is nothing to check.")]
-    status = look.health.status
+    status = card.health.status
     blocks: list[Block] = [head, Note(HEALTH[status], status)]
-    blocks.append(health_table(look.health, "What was checked"))
-    waiting = look.waiting
+    blocks.append(health_table(card.health, "What was checked"))
+    waiting = card.waiting
     if waiting is not None:
         assigned, told, late = (
             int(each.sum()) for each in (waiting.assigned, waiting.told, waiting.late)
@@ -336,18 +345,18 @@ def _health(look: Look) -> list[Block]:
     return blocks
 
 
-def _corrections(look: Look) -> list[Block]:
+def _corrections(card: Scorecard) -> list[Block]:
     """What was changed by hand, and why; nothing if nothing was."""
-    if not look.corrections:
+    if not card.corrections:
         return []
     rows = tuple(
         (
-            when(moment(entry.created)),
+            when(to_datetime(entry.created)),
             entry.action.replace(".", " "),
             f"{entry.detail.get('assignments', 0):,}",
             str(entry.detail.get("reason", "")),
         )
-        for entry in look.corrections
+        for entry in card.corrections
     )
     says = "What the policy decided rests on what was known then; all numbers here follow."
     header = ("When", "What", "Visits", "Why")
@@ -355,12 +364,12 @@ def _corrections(look: Look) -> list[Block]:
     return [Heading("What was corrected?"), Paragraph(says), table]
 
 
-def _otherwise(other: Otherwise | str, look: Look) -> list[Block]:
+def _otherwise(other: Otherwise | str, card: Scorecard) -> list[Block]:
     head = Heading("What would have been concluded otherwise?")
     if isinstance(other, Otherwise):
         return [head, *otherwise_blocks(other)]
-    if not look.status.told:
+    if not card.status.total_rewarded:
         return [head, Paragraph("No reward has been told yet.")]
-    policy = look.settings.policy
+    policy = card.settings.policy
     biased = f"{in_the_way(policy)}, so its rewards cannot be read in other ways without bias."
     return [head, Paragraph(other if policy.unbiased else biased)]

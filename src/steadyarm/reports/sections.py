@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport, HealthReport, Otherwise
-from steadyarm.live.scorecard import Course, Effects, Look, Standing, order_of, standing_of
+from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.plot import charts
 from steadyarm.reports.document import Block, Heading, Note, Paragraph, Picture, Table
 from steadyarm.reports.method import in_the_way
@@ -125,55 +125,63 @@ def _error(value: float) -> str:
 MOST_LOOKS = 12  # rows of the table of estimates over time
 
 
-def course_blocks(look: Look) -> list[Block]:
+def course_blocks(card: Scorecard) -> list[Block]:
     """Estimates over time and per day, with a table of who led."""
     head = Heading("Estimates over time")
-    if look.course is None:
+    if card.course is None:
         why = (
-            f"{in_the_way(look.settings.policy)}, so there are no estimates over time that can be "
+            f"{in_the_way(card.settings.policy)}, so there are no estimates over time that can be "
             "trusted."
-            if not look.settings.policy.unbiased
+            if not card.settings.policy.unbiased
             else "There are no rewards yet."
         )
         return [head, Paragraph(why)]
-    blocks: list[Block] = [head, Picture(charts.estimates(look.course)), _looks(look.course)]
-    if look.drift is not None and look.by_day:
+    blocks: list[Block] = [
+        head,
+        Picture(charts.estimates(card.course)),
+        _looks(card.course),
+    ]
+    if card.drift is not None and card.by_day:
         says = "Days differ by chance alone, too, so look at the intervals."
         blocks += [Heading("Each day by itself", 3), Paragraph(says)]
-        blocks.append(Picture(charts.daily(look.drift)))
+        blocks.append(Picture(charts.daily(card.drift)))
     return blocks
 
 
-def share_blocks(look: Look) -> list[Block]:
+def share_blocks(card: Scorecard) -> list[Block]:
     """Allocation and the plausible set."""
     blocks: list[Block] = [Heading("Who was shown how often")]
-    if look.shares is None:
+    if card.shares is None:
         blocks.append(Paragraph("Nothing was handed out yet."))
     else:
-        turns = int(look.shares.turns[1:].sum())
+        turns = int(card.shares.turns[1:].sum())
         times = "once" if turns == 1 else f"{turns:,} times"
         says = f"The policy changed its mind {times}." if turns else "Shares stayed as they were."
-        blocks += [Paragraph(says), Picture(charts.allocation(look.shares)), _shares(look)]
-    blocks.append(Heading("Who may be as good" if look.settled else "Who can still win"))
-    blocks += [Paragraph(said) for said in _rivals(look)]
-    return blocks if look.course is None else [*blocks, Picture(charts.plausible(look.course))]
+        blocks += [
+            Paragraph(says),
+            Picture(charts.allocation(card.shares)),
+            _shares(card),
+        ]
+    blocks.append(Heading("Who may be as good" if card.settled else "Who can still win"))
+    blocks += [Paragraph(said) for said in _rivals(card)]
+    return blocks if card.course is None else [*blocks, Picture(charts.plausible(card.course))]
 
 
-def _rivals(look: Look) -> list[str]:
+def _rivals(card: Scorecard) -> list[str]:
     """Who is not ruled out, and who was not measured to the end."""
-    verdict = look.verdict
+    verdict = card.verdict
     if verdict is None:
         return [
             "There is no verdict, so no variant is ruled out."
-            if look.settled
+            if card.settled
             else "Every variant can still win."
         ]
-    standings = [(name, standing_of(look, k)) for k, name in enumerate(look.labels)]
+    standings = [(name, standing_of(card, k)) for k, name in enumerate(card.labels)]
     others = [name for name, standing in standings if standing in ("open", "maybe")]
     dropped = [name for name, standing in standings if standing == "dropped"]
     level = percent(verdict.level)
     if others or verdict.others:
-        leads = "has the best estimate" if look.settled else "leads"
+        leads = "has the best estimate" if card.settled else "leads"
         among = "among them " if verdict.others else ""
         rivals = counted(len(others) + verdict.others, "variant")
         named = f": {among}{listed(others, 5 if verdict.size else 20)}" if others else ""
@@ -196,9 +204,9 @@ def _rivals(look: Look) -> list[str]:
     return said
 
 
-def effect_blocks(look: Look) -> list[Block]:
+def effect_blocks(card: Scorecard) -> list[Block]:
     """Main effects and interactions of a factorial test, or what each item of bundles brings."""
-    effects = look.effects
+    effects = card.effects
     if effects is None:
         return []
     if effects.kind == "items":
@@ -272,13 +280,13 @@ def _looks(course: Course) -> Table:
     return Table(caption, header, align, tuple(rows), note)
 
 
-def _shares(look: Look) -> Table:
-    shares = look.shares
+def _shares(card: Scorecard) -> Table:
+    shares = card.shares
     assert shares is not None
     given = shares.given.sum(axis=0)
-    large = look.settings.arms.large
-    names = shares.names if large else look.labels
-    order = _by_share(given, shares.single, len(names)) if large else order_of(look)
+    large = card.settings.arms.large
+    names = shares.names if large else card.labels
+    order = _by_share(given, shares.single, len(names)) if large else order_of(card)
     rows = tuple(
         (
             names[k],
@@ -290,9 +298,9 @@ def _shares(look: Look) -> Table:
         for k in order[: MOST_ROWS + large]
     )
     header = ("variant", "visits", "share", "planned at first", "planned at last")
-    note = rest_note(MOST_ROWS, len(look.names))
+    note = rest_note(MOST_ROWS, len(card.names))
     if large:
-        note = f"{shares.variants:,} of {counted(look.size, 'variant')} may have been handed out."
+        note = f"{shares.variants:,} of {counted(card.size, 'variant')} may have been handed out."
     return Table("Visits by variant", header, "lrrrr", rows, note)
 
 
@@ -317,60 +325,60 @@ STANDINGS: dict[Standing, str] = {
 }
 
 
-def leaderboard_blocks(look: Look) -> list[Block]:
+def leaderboard_blocks(card: Scorecard) -> list[Block]:
     """Heading, table and picture."""
     head = Heading("Leaderboard")
-    verdict, names = look.verdict, look.labels
+    verdict, names = card.verdict, card.labels
     if verdict is None:
         return [
             head,
-            *_order(look),
-            Paragraph(f"{look.obstacle[:1].upper()}{look.obstacle[1:]}"),
-            _assigned(look),
+            *_order(card),
+            Paragraph(f"{card.obstacle[:1].upper()}{card.obstacle[1:]}"),
+            _assigned(card),
         ]
-    total, assigned = max(look.status.handed, 1), look.assigned
-    order = order_of(look)
+    total, assigned = max(card.status.total_assigned, 1), card.assigned
+    order = order_of(card)
     rows = tuple(
         (
             names[k],
             number(verdict.estimates[k]),
             reach(*verdict.intervals[k]),
             percent(assigned[k] / total),
-            STANDINGS[standing_of(look, k)],
+            STANDINGS[standing_of(card, k)],
         )
         for k in order[:MOST_ROWS]
     )
-    note = rest_note(MOST_ROWS, look.size)
-    rest = [standing_of(look, k) for k in order[MOST_ROWS:]]
+    note = rest_note(MOST_ROWS, card.size)
+    rest = [standing_of(card, k) for k in order[MOST_ROWS:]]
     if rest:
-        still: Standing = "maybe" if look.settled else "open"
+        still: Standing = "maybe" if card.settled else "open"
         note += f" Of the others {rest.count(still) + verdict.others:,} {STANDINGS[still]}."
     level = percent(verdict.level)
     header = ("variant", "estimate", f"{level} interval", "share of visits", "standing")
     table = Table("Variants from the best to the worst", header, "lrrrl", rows, note)
-    chart = charts.leaderboard(verdict, names, look.settings.direction)
+    chart = charts.leaderboard(verdict, names, card.settings.direction)
     # the table here is cut, too
     picture = Picture(replace(chart, note=chart.note.replace("are in the table", "are not drawn")))
     told = Paragraph(
         f"From {counted(verdict.rewards, 'reward')}. Intervals hold for all variants at once."
     )
-    blocks: list[Block] = [head, *_order(look), table, told]
+    blocks: list[Block] = [head, *_order(card), table, told]
     return [*blocks, picture] if np.isfinite(verdict.estimates).any() else blocks
 
 
-def _order(look: Look) -> list[Block]:
+def _order(card: Scorecard) -> list[Block]:
     """What short names stand for."""
-    factors = factors_in(look.settings.arms)
-    if factors is None or look.settings.arms.large or look.labels == look.names:
+    factors = factors_in(card.settings.arms)
+    if factors is None or card.settings.arms.large or card.labels == card.names:
         return []
     return [Paragraph(f"Variants are named by their levels of {listed(list(factors), 20)}.")]
 
 
-def _assigned(look: Look) -> Table:
-    assigned, rewarded = look.assigned, look.rewarded
+def _assigned(card: Scorecard) -> Table:
+    assigned, rewarded = card.assigned, card.rewarded
     rows = tuple(
         (name, f"{assigned[k]:,}", f"{rewarded[k]:,}")
-        for k, name in enumerate(look.labels[:MOST_ROWS])
+        for k, name in enumerate(card.labels[:MOST_ROWS])
     )
-    note = rest_note(MOST_ROWS, look.size)
+    note = rest_note(MOST_ROWS, card.size)
     return Table("The variants", ("variant", "visits", "rewards"), "lrr", rows, note)

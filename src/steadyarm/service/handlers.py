@@ -18,7 +18,7 @@ from steadyarm.errors import (
     SteadyArmError,
     UnknownAssignmentError,
 )
-from steadyarm.live.assignments import LATEST, At, LiveAssignment, instant, moment, shortened
+from steadyarm.live.assignments import LATEST, At, LiveAssignment, shortened, to_datetime, to_micros
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.serializers import (
@@ -228,8 +228,12 @@ def _at(told: NewReward, sent: str | None) -> At:
     """When a reward happened; how long ago, if its sender says when it was sent."""
     if told.at is None:
         return None
-    at = instant(moment_in(told.at, "at"), LATEST)
-    return at if sent is None else moment(instant(moment_in(sent, "sent"), LATEST)) - moment(at)
+    at = to_micros(moment_in(told.at, "at"), LATEST)
+    return (
+        at
+        if sent is None
+        else to_datetime(to_micros(moment_in(sent, "sent"), LATEST)) - to_datetime(at)
+    )
 
 
 # Handlers that create experiments, show, move and correct them, and the audit log of all that.

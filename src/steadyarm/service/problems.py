@@ -20,7 +20,7 @@ from steadyarm.errors import (
     StorageVersionError,
     UnknownAssignmentError,
 )
-from steadyarm.live.assignments import shortened, ticket_in
+from steadyarm.live.assignments import parse_assignment_id, shortened
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.serializers import PROBLEM, PROBLEMS
 from steadyarm.wire import NewCorrection, NewReward
@@ -308,7 +308,9 @@ def target_of(experiment: Experiment, asked: NewReward | NewCorrection) -> str:
     if asked.unit is not None:
         return asked.unit
     assert asked.assignment is not None
-    if ticket_in(asked.assignment, experiment.tag) is None:  # or it would be taken for a unit
+    if (
+        parse_assignment_id(asked.assignment, experiment.tag) is None
+    ):  # or it would be taken for a unit
         raise UnknownAssignmentError(
             f"{shortened(asked.assignment)} is no id of an assignment of {experiment.name!r}."
         )

@@ -29,7 +29,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
 )
 from steadyarm.live.assigner import PATIENCE, Soon
-from steadyarm.live.assignments import LiveAssignment, Reported, moment
+from steadyarm.live.assignments import LiveAssignment, Reported, to_datetime
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.scheduler import Step, Steps
@@ -265,7 +265,7 @@ class Live:
         experiment, asked = self.experiment, time.monotonic() - waited
 
         def look() -> list[LiveAssignment | None]:
-            before = moment(experiment.now()) - timedelta(seconds=time.monotonic() - asked)
+            before = to_datetime(experiment.now()) - timedelta(seconds=time.monotonic() - asked)
             found = experiment.known(units)
             return [None if one is None or one.created >= before else one for one in found]
 
