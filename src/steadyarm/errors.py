@@ -3,6 +3,10 @@
 A message says what was given, what was expected and what to do about it.
 """
 
+from __future__ import annotations
+
+from typing import Any, Self
+
 __all__ = [
     "BudgetSpentError",
     "ExperimentExistsError",
@@ -27,23 +31,68 @@ class SteadyArmError(Exception):
 
 
 class InvalidInputError(SteadyArmError, ValueError):
-    """An argument is outside of what the function accepts."""
+    """An argument is outside of what the function accepts.
+
+    Attributes
+    ----------
+    field : the argument or setting that is wrong, such as "budget"; None if it is none of them
+    given : its value
+    expected : what it should be, so that the message is "{field} is {given}; expected {expected}."
+        None if the message is a sentence of its own
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        field: str | None = None,
+        given: Any = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.field, self.given, self.expected = field, given, expected
+
+    @classmethod
+    def of(cls, field: str, given: Any, expected: str) -> Self:
+        """The error of a field whose value is not what is expected.
+
+        Examples
+        --------
+        >>> str(InvalidInputError.of("budget", 0, "a whole number of at least 1"))
+        'budget is 0; expected a whole number of at least 1.'
+        """
+        end = "" if expected.endswith("?") else "."
+        message = f"{field} is {given!r}; expected {expected}{end}"
+        return cls(message, field=field, given=given, expected=expected)
+
+    def called(self, name: str) -> Self:
+        """The same error where the field has another name, such as that of an option.
+
+        Examples
+        --------
+        >>> error = InvalidInputError.of("budget", 0, "a whole number of at least 1")
+        >>> str(error.called("--budget"))
+        '--budget is 0; expected a whole number of at least 1.'
+        """
+        if self.expected is None:
+            return type(self)(f"{name}: {self}", field=name)
+        return self.of(name, self.given, self.expected)
 
 
 class BudgetSpentError(SteadyArmError, RuntimeError):
-    """Another assignment was asked for although the whole budget has been handed out."""
+    """Another assignment was requested although the whole budget has been assigned."""
 
 
 class RewardsPendingError(SteadyArmError, RuntimeError):
-    """The policy cannot decide before rewards that are still missing have been told."""
+    """The policy cannot decide before rewards that are still missing have been reported."""
 
 
 class UnknownAssignmentError(SteadyArmError, LookupError):
-    """A reward was told for an assignment that was never handed out."""
+    """A reward was reported for an assignment that was never made."""
 
 
 class RepeatedRewardError(SteadyArmError, ValueError):
-    """A second reward was told for the same assignment."""
+    """A second, different reward was reported for the same assignment."""
 
 
 class MissingExtraError(SteadyArmError, ImportError):
@@ -51,15 +100,15 @@ class MissingExtraError(SteadyArmError, ImportError):
 
 
 class RewardTooLateError(SteadyArmError, RuntimeError):
-    """A reward was told after the window in which it counts."""
+    """A reward was reported after the window in which it counts."""
 
 
 class UnknownExperimentError(SteadyArmError, LookupError):
-    """There is no experiment of that name in the storage."""
+    """The storage has no experiment of that name."""
 
 
 class ExperimentExistsError(SteadyArmError, ValueError):
-    """Another experiment of that name is in the storage already."""
+    """The storage already has another experiment of that name."""
 
 
 class WrongStateError(SteadyArmError, RuntimeError):
@@ -67,7 +116,7 @@ class WrongStateError(SteadyArmError, RuntimeError):
 
 
 class LeaseExpiredError(SteadyArmError, RuntimeError):
-    """Positions leased for local assignment went back before their use was reported."""
+    """A lease of positions for local assignment expired before their use was reported."""
 
 
 class StorageError(SteadyArmError, ConnectionError):
@@ -75,7 +124,7 @@ class StorageError(SteadyArmError, ConnectionError):
 
     Attributes
     ----------
-    reason : why, without addresses and names, so that anybody may read it
+    reason : the cause, without addresses and names, so that anybody may read it
     """
 
     reason = "the storage does not answer"

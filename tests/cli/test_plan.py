@@ -80,19 +80,20 @@ def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([*SHORT.split()[1:], "--rhythm", "curve"], "a curve of your own needs a file"),
         ([*SHORT.split()[1:], "--jobs", "0"], "--jobs is 0"),
         ([*SHORT.split()[1:], "--gap", "-1"], "--gap is -1.0; expected a number above 0"),
-        ([*SHORT.split()[1:], "--sd", "0"], "--sd is 0; expected a number above 0"),
+        ([*SHORT.split()[1:], "--sd", "0"], "--sd is 0.0; expected a number above 0"),
         ([*SHORT.split()[1:], "--traffic", "0"], "--traffic is 0; expected"),
         ([*SHORT.split()[1:], "--error", "0.5"], "--error is 0.5; expected less than 0.5"),
-        ([*SHORT.split()[1:], "--policies", "stedy"], "--policies has 'stedy'"),
+        ([*SHORT.split()[1:], "--policies", "stedy"], "--policies is 'stedy'"),
         ([*SHORT.split()[1:], "--trials", "5"], "--trials is 5; expected"),
         (
             [*SHORT.split()[1:], "--error", "0.01"],
-            "--error is 0.01, but 100 simulated tests would have only about 1 wrong verdicts, too "
-            "few to measure their share; expected --trials of at least 500, or a larger error.",
+            "--error: error is 0.01, but 100 simulated tests would have only about 1 wrong "
+            "verdicts, too few to measure their share; expected trials of at least 500, or a "
+            "larger error.",
         ),
         (
             ["--arms=3", "--rate=0.05", "--gap=0.1", "--traffic=9", "--rhythm=weekend"],
-            "make --gap smaller, or ask with a file",
+            "--gap: effects: with this rate and rhythm",
         ),
     ],
 )

@@ -124,8 +124,8 @@ def fair(counts: list[int], **other: Any) -> LoggedSegment:
         (lambda: attrition_test(["A", "B"], [fair([5, 5])]), "make its LoggedSegment"),
         (lambda: srm_test(["A", "B"], [logged([0.5, 0.6], [5, 5])]), "do not sum to one"),
         (lambda: reward_findings(5, out_of_range=1), "reward_range"),
-        (lambda: reward_findings(5, out_of_range=1, reward_range=(1, 0)), "first must be below"),
-        (lambda: reward_findings(5, out_of_range=1, reward_range=1), "is 1; expected the least"),  # type: ignore[arg-type]  # on purpose
+        (lambda: reward_findings(5, out_of_range=1, reward_range=(1, 0)), "the first to be below"),
+        (lambda: reward_findings(5, out_of_range=1, reward_range=1), "is 1; expected two finite"),  # type: ignore[arg-type]  # on purpose
         (lambda: reward_findings(5, agreeing=-1), "agreeing"),
         (lambda: srm_from_propensities(ABC, np.array([0, 1]), np.array([0.5])), "one of each"),
         (lambda: srm_from_propensities(ABC, np.array([0, 3]), np.ones(2)), r"0 to 3; .* 0 to 2"),

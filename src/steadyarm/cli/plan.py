@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 import sys
 import time
@@ -34,8 +33,6 @@ OPTIONS = {  # what settings are called here
     "traffic_per_day": "--traffic",
     "error": "--error",
     "policies": "--policies",
-    "make the effects, rhythm.strength or rhythm.lift smaller": "make --gap smaller, or ask with a "
-    "file and a smaller rhythm.strength",
 }
 RUNNING = {"trials": "--trials", "seed": "--seed", "jobs": "--jobs"}
 
@@ -194,13 +191,9 @@ def _naming(names: dict[str, str]) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        message = str(error)
-        for key, option in names.items():
-            if "." in key:
-                message = message.replace(key, option)
-            else:  # a word, so only where it is the subject or is asked for
-                message = re.sub(rf"(^|expected ){key}(?= (is|has|of) )", rf"\1{option}", message)
-        raise InvalidInputError(message) from None
+        if error.field not in names:
+            raise
+        raise error.called(names[error.field]) from None
 
 
 def _announce(question: Question, args: argparse.Namespace) -> None:

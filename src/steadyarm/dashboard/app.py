@@ -28,7 +28,7 @@ PAGES: tuple[Page, ...] = (
     Page("GET", "/static/{file}", static, None, asks_who=False),
     *pages.PAGES,
     *creating.PAGES,
-    *pages.PAGES,
+    *pages.ACTION_PAGES,
 )
 
 

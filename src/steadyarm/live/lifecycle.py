@@ -34,11 +34,13 @@ __all__ = [
     "DESCRIBED",
     "NAME",
     "StorageCheck",
+    "check_name",
     "check_storage",
     "create_experiment",
     "create_from_description",
     "import_experiment",
     "load_experiment",
+    "settings_from_description",
 ]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -144,7 +146,7 @@ def _create(
     clock: Callable[[], float] | None,
     by: str,
 ) -> Experiment:
-    _checked(name)
+    check_name(name)
     with _opened(storage) as opened:
         try:
             record = opened.create(
@@ -196,7 +198,7 @@ def import_experiment(
     snapshot, rows, trace = read_export(path)
     Settings.from_dict(snapshot.experiment.config, policy)  # refuses a policy that is not there
     with _opened(storage) as opened:
-        checked = _checked(name or snapshot.experiment.name)
+        checked = check_name(name or snapshot.experiment.name)
         record = opened.restore(checked, snapshot, rows, trace, by=by)
         return Experiment(opened, record, policy, clock)
 
@@ -213,9 +215,19 @@ def create_from_description(
 ) -> Experiment:
     """A new live test from plain values, as TOML and JSON have them.
 
+    See `settings_from_description` for the keys.
+    """
+    settings = settings_from_description(description)
+    any_seed = description.get("seed") is None
+    return _create(name, settings, storage, load_if_exists, any_seed, start, clock, by)
+
+
+def settings_from_description(description: Mapping[str, Any]) -> Settings:
+    """The settings that plain values describe, as TOML and JSON have them.
+
     Keys are those of `create_experiment`. The arms are a list of names or a table with one of the
     keys one_hot, factorial, bundles or features; the policy is a name or a table with its name
-    and settings.
+    and settings. Errors name the key as their `field`.
     """
     values = dict(description)
     if unknown := [key for key in values if key not in DESCRIBED]:
@@ -225,18 +237,26 @@ def create_from_description(
     for key, such in (("arms", '["A", "B"]'), ("budget", "10000")):
         if key not in values:
             raise InvalidInputError(
-                f"the description has no {key}; add it, such as {key} = {such}."
+                f"the description has no {key}; add it, such as {key} = {such}.", field=key
             )
-    arms = values.pop("arms")
-    settings = _settings(
-        arms_from_settings(arms) if isinstance(arms, Mapping) else arms,
-        _policy(values.pop("policy", "Steady")),
-        values.pop("budget"),
-        **values,
-    )
-    return _create(
-        name, settings, storage, load_if_exists, values.get("seed") is None, start, clock, by
-    )
+    with _field("arms"):
+        arms = values.pop("arms")
+        if isinstance(arms, Mapping):
+            arms = arms_from_settings(arms)
+        elif isinstance(arms, (list, tuple)):
+            arms = ArmSet.one_hot(arms)
+    with _field("policy"):
+        policy = _policy(values.pop("policy", "Steady"))
+    return _settings(arms, policy, values.pop("budget"), **values)
+
+
+@contextmanager
+def _field(name: str) -> Iterator[None]:
+    """Errors of what a setting is made of are errors of the setting."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error), field=name) from None
 
 
 @dataclass(frozen=True)
@@ -303,11 +323,16 @@ def _opened(storage: str | Storage | None) -> Iterator[Storage]:
         raise
 
 
-def _checked(name: str) -> str:
+def check_name(name: str) -> str:
+    """Return the name if an experiment may have it."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidInputError(
             f"the name is {shortened(name)}; expected up to 100 letters, digits, dots, hyphens and "
-            "underscores, the first a letter or digit, such as checkout-button-2."
+            "underscores, the first a letter or digit, such as checkout-button-2.",
+            field="name",
+            given=name,
+            expected="up to 100 letters from a to z, digits, dots, hyphens and underscores, the "
+            "first a letter or digit, such as checkout-button-2",
         )
     return name
 

@@ -95,21 +95,18 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
-            raise InvalidInputError(
-                f"policy is {self.policy!r}; expected an instance of a policy, such as Steady()."
-            )
+            expected = "an instance of a policy, such as Steady()"
+            raise InvalidInputError.of("policy", self.policy, expected)
         if not isinstance(self.arms, ArmSet):
-            raise InvalidInputError(
-                f'arms is {self.arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'
-            )
+            expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
+            raise InvalidInputError.of("arms", self.arms, expected)
         check_choice(self.direction, "direction", ("maximize", "minimize"))
         if self.missing is None:
             object.__setattr__(self, "missing", _usual_missing(self.direction, self.reward_range))
         check_choice(self.missing, "missing", ("zero", "drop", "fail"))
         check_choice(self.sticky, "sticky", ("unit", "none"))
-        whole_number(self.budget, "budget", least=1)
-        if whole_number(self.seed, "seed") >= 2**63:
-            raise InvalidInputError(f"seed is {self.seed}; expected a number below 2**63.")
+        whole_number(self.budget, "budget", least=1, most=2**53 - 1)
+        whole_number(self.seed, "seed", most=2**63 - 1)
         window = None if self.reward_window is None else _seconds(self.reward_window)
         if self.reward_grace is None:
             grace = None if window is None else usual_grace(window)
@@ -118,7 +115,8 @@ class Settings:
             if window is None:
                 raise InvalidInputError(
                     f"reward_grace is {self.reward_grace!r}, but there is no reward_window that it "
-                    "could follow; give reward_window, or leave reward_grace out."
+                    "could follow; give reward_window, or leave reward_grace out.",
+                    field="reward_grace",
                 )
         object.__setattr__(self, "reward_grace", grace)
         floors = self.min_share
@@ -136,23 +134,27 @@ class Settings:
         if len(self.control) > 1:
             raise InvalidInputError(
                 f"control names {len(self.control)} variants ({', '.join(self.control)}); only one "
-                "can be the control. Give others a min_share."
+                "can be the control. Give others a min_share.",
+                field="control",
             )
         if both := set(self.control) & set(self.min_share):
             raise InvalidInputError(
                 f"{both.pop()!r} is the control and has a min_share, too; its share is fixed, so "
-                "leave it out of min_share."
+                "leave it out of min_share.",
+                field="min_share",
             )
         total = sum(self.control.values()) + sum(self.min_share.values())
         if total >= 1:
             raise InvalidInputError(
-                f"control and min_share reserve {total:g} of all assignments; they must leave "
-                "some for the policy, below 1 in sum."
+                f"control and min_share reserve {100 * total:.3g} % of all assignments; they must "
+                "leave some for the policy.",
+                field="min_share" if self.min_share else "control",
             )
         if total and self.policy.waits:
             raise InvalidInputError(
                 f"{self.policy.name} plays fixed numbers of each variant, which leave no room for "
-                "control or min_share; use a policy such as Steady()."
+                "control or min_share; leave both out, or use a policy such as Steady.",
+                field="policy",
             )
 
     def mixed(self, segment: Segment) -> Segment:
@@ -304,7 +306,8 @@ def _usual_missing(direction: Direction, reward_range: Any) -> Missing:
         f"missing is not given; {why}. Say what a reward that never comes counts as: "
         'missing="zero" if it means that nothing happened, such as no purchase; missing="drop" if '
         "it got lost, whatever it was: then the variant's other rewards around it stand for it; "
-        'missing="fail" if every reward must come before there is a verdict.'
+        'missing="fail" if every reward must come before there is a verdict.',
+        field="missing",
     )
 
 
@@ -312,7 +315,8 @@ def _no_floors(floor: float, arms: ArmSet) -> dict[str, float]:
     if floor:
         raise InvalidInputError(
             f"min_share is {floor:g} for each of {arms.size:,} variants, of which few are played "
-            f"at a time; name those that are to have it, such as {{{arms.names[0]!r}: {floor:g}}}."
+            f"at a time; name those that are to have it, such as {{{arms.names[0]!r}: {floor:g}}}.",
+            field="min_share",
         )
     return {}
 
@@ -340,16 +344,20 @@ def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise InvalidInputError(
-            f"{what} is {given!r}; expected shares by the variants' names, such as "
-            f"{{{arms.names[0]!r}: 0.1}}."
-        )
+        expected = f"shares by the variants' names, such as {{{arms.names[0]!r}: 0.1}}"
+        raise InvalidInputError.of(what, given, expected)
     for name in given:
         if name not in arms.names:
             raise InvalidInputError(
-                f"{what} names {name!r}, which is no variant; they are {strung(arms.names, 8)}."
+                f"{what} names {name!r}, which is no variant; they are {strung(arms.names, 8)}.",
+                field=what,
             )
-    return {name: check_fraction(share, f"{what} of {name!r}") for name, share in given.items()}
+        try:
+            check_fraction(given[name], f"{what} of {name!r}")
+        except InvalidInputError as error:
+            error.field = what
+            raise
+    return {name: float(share) for name, share in given.items()}
 
 
 def _range(given: Any, missing: Missing) -> tuple[float, float] | None:
@@ -357,14 +365,17 @@ def _range(given: Any, missing: Missing) -> tuple[float, float] | None:
         return None
     low, high = checked_range(given)
     if low < -LARGEST or high > LARGEST:
-        raise InvalidInputError(
-            f"reward_range is ({low:g}, {high:g}); expected both within ±{LARGEST:g}, or "
-            "squares of rewards could not be added up. Tell rewards in a larger unit."
+        raise InvalidInputError.of(
+            "reward_range",
+            (low, high),
+            f"both within ±{LARGEST:g}, or squares of rewards could not be added up; use a larger "
+            "unit for rewards",
         )
     if missing == "zero" and not low <= 0 <= high:
         raise InvalidInputError(
             f"a missing reward counts as zero, which lies outside of the reward_range "
-            f'({low:g} to {high:g}); use missing="drop" or "fail".'
+            f'({low:g} to {high:g}); use missing="drop" or "fail".',
+            field="missing",
         )
     return low, high
 
@@ -382,11 +393,9 @@ def _seconds(given: Any, what: str = "reward_window", least: float | None = None
     except InvalidInputError:
         seconds = math.nan
     if not (0 < seconds < 1e10 or seconds == least):
-        raise InvalidInputError(
-            f"{what} is {given!r}; expected a time {'above' if least is None else 'from'} 0"
-            f"{'' if least is None else ' on'}: seconds, a timedelta, or text such as "
-            '"90m", "12h", "7d".'
-        )
+        limit = "above 0" if least is None else "of at least 0"
+        expected = f'a time {limit}: seconds, a timedelta, or text such as "90m", "12h", "7d"'
+        raise InvalidInputError.of(what, given, expected)
     return seconds
 
 

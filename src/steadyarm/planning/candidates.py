@@ -180,10 +180,9 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
         name = policy_named(typed)
     except InvalidInputError:
         known = [name.lower() for name in (AB_TEST, *POLICIES)]
-        raise InvalidInputError(
-            f"policies has {typed!r}; expected some of {', '.join(known)}"
-            f"{did_you_mean(typed.lower().replace('_', '-'), known)}"
-        ) from None
+        near = did_you_mean(typed.lower().replace("_", "-"), known).removesuffix(".")
+        expected = f"some of {', '.join(known)}{near}"
+        raise InvalidInputError.of("policies", typed, expected) from None
     told = ", ".join(f"{key}={value}" for key, value in rest.items())
     if "noise_sd" in {f.name for f in fields(POLICIES[name])}:
         rest = {"noise_sd": sd} | rest

@@ -18,7 +18,7 @@ from steadyarm.compiled import normal
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import csv_text
 from steadyarm.linalg import gram, matmul, svd
-from steadyarm.validation import finite_number
+from steadyarm.validation import check_positive, finite_number
 from steadyarm.wording import counted, listed
 
 # What last quarter's log says: a small reader of CSV files with an arm and a reward a row.
@@ -139,9 +139,8 @@ class Effects:
                 "smallest_gap, means, spread, range or log."
             )
         for what in ("smallest_gap", "spread"):
-            value = getattr(self, what)
-            if value is not None and not finite_number(value, f"effects.{what}") > 0:
-                raise InvalidInputError(f"effects.{what} is {value!r}; expected a number above 0.")
+            if (value := getattr(self, what)) is not None:
+                check_positive(value, f"effects.{what}")
         if finite_number(self.indifference, "effects.indifference") < 0:
             raise InvalidInputError(
                 f"effects.indifference is {self.indifference!r}; expected at least 0."
@@ -239,7 +238,8 @@ class Effects:
             raise InvalidInputError(
                 f"effects: with this rate and rhythm {100 * (1 - inside):.0f} % of the worlds have "
                 "an arm that converts at a rate below 0 or above 1; make the effects, "
-                "rhythm.strength or rhythm.lift smaller."
+                "rhythm.strength or rhythm.lift smaller.",
+                field="effects.smallest_gap",
             )
 
     @cached_property

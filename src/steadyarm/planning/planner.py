@@ -190,7 +190,8 @@ def _check_measurable(question: Question, trials: int | None) -> None:
         raise InvalidInputError(
             f"error is {question.error:g}, but {fewest:,} simulated tests would have only about "
             f"{expected:.2g} wrong verdicts, too few to measure their share; expected trials of "
-            f"at least {needed}, or a larger error."
+            f"at least {needed}, or a larger error.",
+            field="error",
         )
 
 

@@ -19,7 +19,7 @@ from steadyarm.planning.candidates import Candidate, candidate_from_settings, de
 from steadyarm.planning.effects import Effects, LogSummary, has_constant, read_log
 from steadyarm.planning.rhythm import CALM, KINDS, Rhythm, check_word
 from steadyarm.planning.worlds import BatchWorld
-from steadyarm.validation import check_fraction, finite_number, whole_number
+from steadyarm.validation import check_fraction, check_positive, finite_number, whole_number
 from steadyarm.wording import did_you_mean, strung
 
 TOP = ("error", "traffic_per_day", "most_days", "policies")
@@ -141,10 +141,10 @@ class Question:
     def __post_init__(self) -> None:
         guessing = 1 - 1 / self.arms.size
         if check_fraction(self.error, "error") >= guessing:
-            raise InvalidInputError(
-                f"error is {self.error:g}; expected less than {guessing:.3g}, the error of "
-                f"guessing among {self.arms.size} arms."
+            expected = (
+                f"less than {guessing:.3g}, the error of guessing among {self.arms.size} arms"
             )
+            raise InvalidInputError.of("error", self.error, expected)
         whole_number(self.traffic_per_day, "traffic_per_day", least=1)
         whole_number(self.most_days, "most_days", least=1)
         if self.traffic_per_day * self.most_days > MOST_VISITS:
@@ -334,9 +334,7 @@ def _rewards(
         )
     noise: GaussianNoise | BernoulliReward
     if "sd" in rewards:
-        sd = finite_number(rewards["sd"], "rewards.sd")
-        if not sd > 0:
-            raise InvalidInputError(f"rewards.sd is {sd:g}; expected a number above 0.")
+        sd = check_positive(rewards["sd"], "rewards.sd")
         noise, level = GaussianNoise(sd), finite_number(rewards.get("mean", 0.0), "rewards.mean")
     else:
         noise = BernoulliReward()

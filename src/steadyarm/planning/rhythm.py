@@ -20,10 +20,9 @@ from steadyarm.wording import did_you_mean
 def check_word(value: Any, what: str, known: Sequence[str]) -> None:
     """Refuse a value that is none of the known words, and name the nearest of them."""
     if value not in known:
-        listed = f"{', '.join(known[:-1])} or {known[-1]}"
-        raise InvalidInputError(
-            f"{what} is {value!r}; expected {listed}{did_you_mean(str(value).lower(), known)}"
-        )
+        near = did_you_mean(str(value).lower(), known).removesuffix(".")
+        expected = f"{', '.join(known[:-1])} or {known[-1]}{near}"
+        raise InvalidInputError.of(what, value, expected)
 
 
 KINDS: dict[str, tuple[str, ...]] = {  # and the settings that matter for each
