@@ -274,7 +274,7 @@ def _insert(
         {
             "key": key,
             "number": number,
-            "reward_many": one.value,
+            "reward": one.value,
             "created": now,
             "at": None if one.at == now else one.at,
         }
