@@ -130,6 +130,13 @@ def test_replay_agrees_whatever_is_missing(policy: sa.Policy[Any], rewards: floa
     assert "agree to the bit" in str(found)
 
 
+@pytest.mark.parametrize("policy", [sa.Peace(), sa.ODLinBAI()])
+def test_replay_agrees_in_the_first_epoch(policy: sa.Policy[Any]) -> None:
+    live = create(policy=policy)
+    live.ask("visitor")
+    assert live.replay().agrees, str(live.replay())
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str) -> None:
     clock = Clock()
