@@ -20,8 +20,13 @@ from scipy.stats import binomtest, chi2, ncx2
 
 import steadyarm as sa
 from steadyarm.environments import weekday_weekend
-from steadyarm.inference.evidence import LoggedSegment
-from steadyarm.inference.sampling_variance import attrition_balance, surprise
+from steadyarm.inference.sampling_variance import (
+    LoggedSegment,
+    attrition_balance,
+    each_by_itself,
+    surprise,
+    total_of,
+)
 from steadyarm.inference.srm import srm_p_values
 from steadyarm.segments import Segment
 
@@ -137,7 +142,8 @@ def replayed(full: Log, log: Log) -> NDArray[np.float64]:
     """P-values if the arms of all positions are known, also of those whose rows are lost."""
     pairs = zip(full, log, strict=True)
     pieces = (LoggedSegment(s, before, rewarded=after) for (s, before), (_, after) in pairs)
-    return surprise(attrition_balance(pieces))[0]
+    arms = [each_by_itself(full[0][0].columns)]
+    return surprise(total_of(attrition_balance(pieces, arms)))[0]
 
 
 def power(tests: int) -> bool:

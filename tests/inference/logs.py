@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import binom
 
-from steadyarm.inference.evidence import LoggedSegment
+from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.segments import Order, Segment
 
 ABC = ("A", "B", "C")
@@ -17,11 +17,11 @@ def logged(
     order: Order = "iid",
     block: int = 1,
     rounds: int | None = None,
-    handed: int | None = None,
+    positions: int | None = None,
 ) -> LoggedSegment:
     rounds = sum(counts) if rounds is None else rounds
     segment = Segment(np.array([weights]), np.array([rounds]), order, block)
-    given = None if handed is None else np.array([handed])
+    given = None if positions is None else np.array([positions])
     return LoggedSegment(segment, np.array([counts]), given)
 
 

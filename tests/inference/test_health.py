@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.evidence import LoggedSegment
 from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
-from steadyarm.inference.sampling_variance import Balance, attrition_balance, surprise
+from steadyarm.inference.sampling_variance import (
+    Balance,
+    LoggedSegment,
+    attrition_balance,
+    each_by_itself,
+    standardised,
+    surprise,
+    total_of,
+)
 from steadyarm.inference.srm import (
     attrition_test,
     srm_from_propensities,
@@ -54,16 +61,16 @@ def test_attrition_alarms_come_at_their_rate(rate: float) -> None:
         gone = rng.binomial(counts, rate * (1 + 3 * share))
         segment = Segment(weights, np.full(tests, 700))
         pieces.append(LoggedSegment(segment, counts, rewarded=counts - gone))
-    p = surprise(attrition_balance(pieces))[0]
+    p = surprise(total_of(attrition_balance(pieces, [each_by_itself(3)])))[0]
     for level in (0.05, 0.01, 0.001):
         assert (p < level).sum() <= most_alarms(level, tests)
 
 
 def test_a_count_that_may_not_vary_but_is_off_has_probability_zero() -> None:
     one = np.ones((1, 2))
-    balance = Balance(one, 2 * one, np.zeros((1, 2, 2)), np.zeros(1), np.zeros((1, 2)))
+    balance = Balance(one, 2 * one, 0 * one, 0 * one, np.zeros(1), (np.zeros((1, 2, 2)),))
     assert surprise(balance)[0] == 0
-    assert balance.residuals.tolist() == [[-np.inf, -np.inf]]
+    assert standardised(-one, 0 * one).tolist() == [[-np.inf, -np.inf]]
 
 
 def test_the_report_of_a_healthy_test() -> None:
@@ -118,7 +125,7 @@ def fair(counts: list[int], **other: Any) -> LoggedSegment:
         (lambda: fair([-1, 5]), "negative"),
         (lambda: LoggedSegment(fair([5, 5]).segment, np.array([[5.0, 5.0]])), "whole numbers"),
         (lambda: fair([5, 5], rewarded=np.array([[6, 4]])), "exceeds"),
-        (lambda: fair([5, 5], handed=np.array([11])), "more than the segment's rounds"),
+        (lambda: fair([5, 5], positions=np.array([11])), "more than the segment's rounds"),
         (lambda: srm_test(ABC, [fair([5, 5])]), r"expected \(1, 3\)"),
         (lambda: srm_test(ABC, []), "no segment"),
         (lambda: attrition_test(["A", "B"], [fair([5, 5])]), "make its LoggedSegment"),

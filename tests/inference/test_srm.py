@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2, ncx2, norm
 
 import steadyarm as sa
-from steadyarm.inference.evidence import LoggedSegment
-from steadyarm.inference.sampling_variance import assignment_balance
+from steadyarm.inference.sampling_variance import (
+    LoggedSegment,
+    assignment_balance,
+    each_by_itself,
+)
 from steadyarm.inference.srm import (
     srm_from_propensities,
     srm_p_values,
@@ -25,7 +28,9 @@ Log = list[tuple[Segment, NDArray[np.int64]]]
 
 
 def covariance(piece: LoggedSegment) -> NDArray[np.float64]:
-    return np.asarray(assignment_balance([piece])[0].covariance[0])
+    return np.asarray(
+        assignment_balance(piece, [each_by_itself(piece.segment.columns)]).covariances[0][0]
+    )
 
 
 def spread(samples: list[list[int]]) -> NDArray[np.float64]:
@@ -60,7 +65,7 @@ def test_random_starts_have_the_covariance_of_all_starts() -> None:
 def test_a_cut_block_is_a_draw_without_replacement() -> None:
     population = [0, 0, 1, 2]
     parts = [np.bincount(part, minlength=3).tolist() for part in combinations(population, 3)]
-    piece = logged([0.5, 0.25, 0.25], [3, 2, 2], "blocks", 4, rounds=100, handed=7)
+    piece = logged([0.5, 0.25, 0.25], [3, 2, 2], "blocks", 4, rounds=100, positions=7)
     np.testing.assert_allclose(covariance(piece), spread(parts), atol=1e-12)
 
 
@@ -80,7 +85,7 @@ def test_cut_blocks_with_random_starts_match_all_draws() -> None:
         for list_ in ([0, 1, 1, 1], [0, 0, 1, 1])
         for order in permutations(list_)
     ]
-    piece = logged(weights.tolist(), [1, 2], "blocks", block, rounds=50, handed=3)
+    piece = logged(weights.tolist(), [1, 2], "blocks", block, rounds=50, positions=3)
     np.testing.assert_allclose(covariance(piece), spread(draws), atol=1e-12)
 
 
@@ -91,7 +96,7 @@ def test_whole_blocks_leave_nothing_to_luck() -> None:
     swapped = logged([0.5, 0.25, 0.25], [51, 24, 25], "blocks", 4)
     found = srm_test(ABC, [fine, fine, swapped])
     assert found.p_value == 0
-    assert found.verdict == "Segment 2 should have 50 of A and has 51: no luck can do that."
+    assert found.verdict == "Segment 2 should have 50 of A and has 51: chance cannot do that."
 
 
 def test_swaps_that_cancel_between_segments_are_seen() -> None:
@@ -142,7 +147,7 @@ def test_an_arm_without_a_chance_must_have_no_rows() -> None:
 def test_more_rows_than_positions_are_doubles() -> None:
     found = srm_test(ABC, [logged([0.5, 0.3, 0.2], [500, 300, 205], rounds=1000)])
     assert found.p_value == 0
-    assert "1000 positions but has 1005 rows: some are double" in found.verdict
+    assert "1000 positions but has 1005 rows: some are duplicates" in found.verdict
 
 
 def test_rare_arms_are_bounded_by_exact_tails() -> None:

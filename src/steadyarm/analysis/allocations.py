@@ -15,9 +15,10 @@ from steadyarm.analysis.source import PREFIX, Log
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
-from steadyarm.inference.evidence import Evidence, LoggedSegment
-from steadyarm.inference.health import Finding, Status
-from steadyarm.inference.srm import ALARM, NOTICE, srm_from_sums
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.health import Finding, assignment_finding
+from steadyarm.inference.sampling_variance import LoggedSegment
+from steadyarm.inference.srm import srm_from_sums
 from steadyarm.segments import Direction, Order, Segment, SegmentStats
 
 # Evidence from sums by period and arm, for separate arms: a row needs only its own probability.
@@ -112,28 +113,20 @@ def logged_segments(
     return pieces
 
 
-def assignment_finding(names: Sequence[str], tally: Tally, of: str = "visits") -> Finding:
+def assignments_of(names: Sequence[str], tally: Tally, of: str = "visits") -> Finding:
     """Whether the rows of each arm, each standing for 1/p, stand for all rows.
 
     of : what rows are, for people
     """
     sums, squares = tally.sums["i0"].sum(axis=0), tally.sums["i02"].sum(axis=0)
     counts = tally.n.sum(axis=0)
-    found = srm_from_sums(
+    test = srm_from_sums(
         names, int(counts.sum()), sums, squares - sums, 1 / tally.least, counts, of
     )
-    status: Status = "fail" if found.p_value < ALARM else "warn" if found.p_value < NOTICE else "ok"
-    if status == "ok":
-        unseen = not (sums > 0).all()
-        return Finding("assignments", "warn" if unseen else "ok", found.p_value, found.verdict)
-    return Finding(
-        "assignments",
-        status,
-        found.p_value,
-        found.verdict,
-        f"Compare serving and logging of {found.culprit} with the others (redirects, bots, "
-        "crashes, filters), and see whether the logged probabilities are those that were used.",
-    )
+    used = ", and see whether the logged probabilities are those that were used."
+    found = assignment_finding(test, used)
+    unseen = not (sums > 0).all()
+    return replace(found, status="warn") if unseen and found.status == "ok" else found
 
 
 SUM_TO_ONE = 1e-6

@@ -16,7 +16,7 @@ from steadyarm.analysis.allocations import (
     Piece,
     allocation_evidence,
     allocation_pieces,
-    assignment_finding,
+    assignments_of,
     check_vector,
     logged_segments,
     piece_labels,
@@ -42,7 +42,7 @@ from steadyarm.analysis.units import (
     duplicate_finding,
     each_with_unit,
     first_rows,
-    missing_finding,
+    missing_rewards,
     unit_evidence,
     unit_finding,
     unit_sums,
@@ -55,10 +55,11 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import ips, is_one_hot
 from steadyarm.inference.counterfactuals import what_otherwise
 from steadyarm.inference.drift import drift_report
-from steadyarm.inference.evidence import Evidence, LoggedSegment
+from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import lack_of_fit
 from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
 from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number
@@ -291,14 +292,14 @@ def _by_propensity(asked: _Question) -> Analysis:
         place, _ = asked.plan.periods(by_unit.buckets, by_unit.n.sum(axis=1))
         segments = logged_segments(by_unit, place, asked.missing != "zero")
         findings = [
-            assignment_finding(arms.names, by_unit, "units"),
-            missing_finding(arms.names, segments, asked.rows - int(tally.m.sum()), asked.rows),
+            assignments_of(arms.names, by_unit, "units"),
+            missing_rewards(arms.names, segments, asked.rows - int(tally.m.sum()), asked.rows),
             visits_finding(log, first, asked.units),
         ]
     else:
         found = health_report(arms.names, logged_segments(tally, period, asked.missing != "zero"))
         rest = [finding for finding in found.findings if finding.name == "missing rewards"]
-        findings = [assignment_finding(arms.names, tally), *rest]
+        findings = [assignments_of(arms.names, tally), *rest]
     return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
 
 
@@ -406,7 +407,7 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
         fit = lack_of_fit(arms, played) if played else None
         findings += [] if fit is None else [fit.finding]
     if asked.kept:
-        missing = missing_finding(arms.names, health, asked.rows - int(counts.sum()), asked.rows)
+        missing = missing_rewards(arms.names, health, asked.rows - int(counts.sum()), asked.rows)
         findings = [findings[0], missing]
     return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
 

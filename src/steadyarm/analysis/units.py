@@ -20,9 +20,10 @@ from steadyarm.analysis.source import Log
 from steadyarm.analysis.sums import Plan
 from steadyarm.arms import ArmSet
 from steadyarm.estimators import arm_values
-from steadyarm.inference.evidence import Evidence, LoggedSegment
-from steadyarm.inference.health import Finding
-from steadyarm.inference.srm import ALARM, NOTICE, attrition_test
+from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.health import Finding, missing_finding, rows_of
+from steadyarm.inference.sampling_variance import LoggedSegment
+from steadyarm.inference.srm import NOTICE, attrition_test
 from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
@@ -32,7 +33,7 @@ Rows = list[dict[str, Any]]
 SHOWN, MOST_ROWS = 3, 12  # units whose rows a message names, and rows of them
 SHARE = 64  # of how many units one is looked at in a log that is too large to group
 LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
-CONTAMINATED = LOSS = 0.005  # shares of units and of rewards from which on they are worth a look
+CONTAMINATED = 0.005  # share of units with several variants above which they need attention
 
 
 @dataclass(frozen=True)
@@ -435,7 +436,7 @@ def unit_finding(units: Units) -> Finding:
     )
 
 
-def missing_finding(
+def missing_rewards(
     names: Sequence[str], pieces: Sequence[LoggedSegment], missing: int, rows: int
 ) -> Finding:
     """Whether units of some variants miss rewards more often than those of others.
@@ -445,27 +446,14 @@ def missing_finding(
     pieces : with units for rows, those that miss no reward as rewarded
     missing, rows : rewards that are missing, and all rows
     """
-    name = "missing rewards"
     if not missing:
-        return Finding(name, "ok", None, "No reward is missing.")
+        return Finding("missing rewards", "ok", None, "No reward is missing.")
     found = attrition_test(names, pieces)
-    units = sum(int(piece.rows[0]) for piece in pieces)
-    some = int(found.observed.sum())
-    text = f"{missing:,} of {rows:,} rewards are missing, in {some:,} of {units:,} units"
-    if found.p_value >= NOTICE:
-        text += f", in all variants alike (p = {found.p_value:.2g})."
-        if missing <= LOSS * rows:
-            return Finding(name, "ok", found.p_value, text)
-        advice = "Means over those who answered are right only if missing does not depend on the "
-        return Finding(name, "warn", found.p_value, text, advice + "reward.")
-    return Finding(
-        name,
-        "fail" if found.p_value < ALARM else "warn",
-        found.p_value,
-        f"{text}, more often in those of {found.culprit} (p = {found.p_value:.2g}).",
-        f"Find why rewards of {found.culprit} are lost; if no reward means failure, count it as 0, "
-        "else the comparison is between different people.",
-    )
+    units, p = f"{int(found.observed.sum()):,} of {rows_of(pieces):,} units", found.p_value
+    text = f"{missing:,} of {rows:,} rewards are missing, in {units}"
+    alike = f"{text}, in all variants alike (p = {p:.2g})."
+    unlike = f"{text}, more often in those of {found.culprit} (p = {p:.2g})."
+    return missing_finding(found, alike, unlike, missing, rows)
 
 
 def duplicate_finding(log: Log, table: Any) -> Finding:

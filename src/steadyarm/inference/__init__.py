@@ -2,7 +2,7 @@
 
 from steadyarm.inference.counterfactuals import Otherwise, what_otherwise
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
-from steadyarm.inference.evidence import Evidence, LoggedSegment
+from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import LackOfFit, lack_of_fit, lack_of_fit_p_values
 from steadyarm.inference.health import (
     Finding,
@@ -12,6 +12,7 @@ from steadyarm.inference.health import (
     reward_findings,
 )
 from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.sequences import confidence_path, confidence_sequence
 from steadyarm.inference.srm import (
     CountTest,

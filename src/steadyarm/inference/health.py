@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.evidence import LoggedSegment, plain
-from steadyarm.inference.srm import ALARM, NOTICE, attrition_test, srm_test
+from steadyarm.inference.evidence import plain
+from steadyarm.inference.sampling_variance import LoggedSegment
+from steadyarm.inference.srm import ALARM, NOTICE, CountTest, attrition_test, srm_test
 from steadyarm.validation import checked_range, whole_number
 
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
-LOSS = 0.005  # share of lost or missing rows from which on they are worth a look
+LOSS = 0.005  # share of lost or missing rows above which they need attention
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The outcome of one check.
 
     Attributes
     ----------
-    name : what
+    name : what was checked
     status : "ok", "warn" (look at it) or "fail" (do not trust the result before it is explained)
     p_value : of the test behind it; None if there is none
     explanation : what was found, in one sentence
@@ -61,7 +62,7 @@ class HealthReport:
 
     @property
     def unhealthy(self) -> str:
-        """Why nothing must be decided yet: what the failing checks found; empty if none fails."""
+        """Why nothing should be decided yet: what failing checks found; empty if none fails."""
         failing = [finding.explanation for finding in self.findings if finding.status == "fail"]
         return f"Not healthy: do not decide yet. {' '.join(failing)}" if failing else ""
 
@@ -97,16 +98,55 @@ def health_report(
     >>> print(health_report(["A", "B"], [piece]))
     Health: WARN
       ok   assignments: The rows per variant fit the logged probabilities (p = 0.66).
-      ok   lost rows: Every position that was handed out has its row.
+      ok   lost rows: Every assigned position has its row.
       WARN missing rewards: 13 rewards are missing, in all variants alike (p = 1).
            ...
     """
     log = list(pieces)
-    findings = [_assignments(names, log), _lost_rows(log)]
+    findings = [
+        assignment_finding(
+            srm_test(names, log), "; estimates are biased while rows depend on the variant."
+        ),
+        _lost_rows(log),
+    ]
     over = log if mature is None else list(mature)
     if over and all(piece.rewarded is not None for piece in over):
-        findings.append(_missing_rewards(names, over))
+        found = attrition_test(names, over)
+        text, missing = found.verdict, int(found.observed.sum())
+        findings.append(missing_finding(found, text, text, missing, rows_of(over)))
     return HealthReport((*findings, *rewards))
+
+
+def assignment_finding(found: CountTest, why: str) -> Finding:
+    """What a test of the rows per arm means; `why` ends the advice."""
+    status = status_of(found.p_value)
+    advice = (
+        f"Compare serving and logging of {found.culprit} with the others (redirects, bots, "
+        f"crashes, filters){why}"
+    )
+    return Finding(
+        "assignments", status, found.p_value, found.verdict, "" if status == "ok" else advice
+    )
+
+
+def missing_finding(found: CountTest, alike: str, unlike: str, missing: int, rows: int) -> Finding:
+    """What a test of the missing rewards per arm means.
+
+    Parameters
+    ----------
+    alike, unlike : what to say if all arms miss rewards alike, and if they do not
+    missing, rows : rewards that are missing, and all rows
+    """
+    return _attrition_finding(
+        "missing rewards",
+        found,
+        (alike, unlike),
+        missing > LOSS * rows,
+        "Wait for rewards that are only late. Means over those who answered are right only if "
+        "missing does not depend on the reward.",
+        f"Find why rewards of {found.culprit} are lost; if no reward means failure, count it as 0, "
+        "else the comparison is between different people.",
+    )
 
 
 def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Finding:
@@ -125,23 +165,32 @@ def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Findi
     """
     log, name = list(pieces), "late rewards"
     found = attrition_test(names, log)
-    late, rows = int(found.observed.sum()), sum(int(piece.rows[0]) for piece in log)
+    late, rows = int(found.observed.sum()), rows_of(log)
     if not late:
         return Finding(name, "ok", None, "No reward came too late.")
-    text = f"{late:,} of {rows:,} rewards came too late and were refused"
-    status = status_of(found.p_value)
-    if status == "ok":
-        text += f", of all variants alike (p = {found.p_value:.2g})."
-        if late <= LOSS * rows:
-            return Finding(name, "ok", found.p_value, text)
-        advice = "Give the next test a longer reward_window; what comes late counts as missing."
-        return Finding(name, "warn", found.p_value, text, advice)
-    text += f", more of {found.culprit} than of others (p = {found.p_value:.2g})."
-    advice = (
+    text, p = f"{late:,} of {rows:,} rewards came too late and were refused", found.p_value
+    return _attrition_finding(
+        name,
+        found,
+        (
+            f"{text}, of all variants alike (p = {p:.2g}).",
+            f"{text}, more of {found.culprit} than of others (p = {p:.2g}).",
+        ),
+        late > LOSS * rows,
+        "Give the next test a longer reward_window; what comes late counts as missing.",
         f"Find why rewards of {found.culprit} take longer; they count as missing, so the "
-        "comparison is not fair. Give the next test a longer reward_window."
+        "comparison is not fair. Give the next test a longer reward_window.",
     )
-    return Finding(name, status, found.p_value, text, advice)
+
+
+def _attrition_finding(
+    name: str, found: CountTest, texts: tuple[str, str], many: bool, wait: str, find: str
+) -> Finding:
+    """Rewards that are missing: alike and few, alike and many, or not alike in all arms."""
+    status = status_of(found.p_value)
+    if status != "ok":
+        return Finding(name, status, found.p_value, texts[1], find)
+    return Finding(name, "warn" if many else "ok", found.p_value, texts[0], wait if many else "")
 
 
 def reward_findings(
@@ -173,52 +222,14 @@ def reward_findings(
                 "such as reward_range=(0, 1)."
             )
         low, high = checked_range(reward_range)
-        beyond = whole_number(out_of_range, "out_of_range")
-        findings.append(_range(rows, beyond, low, high))
+        beyond, ends = whole_number(out_of_range, "out_of_range"), f"{low:g} to {high:g}"
+        text, advice = f"All rewards lie in {ends}.", ""
+        if beyond:
+            text = f"{beyond} of {rows} rewards lie outside of {ends}."
+            advice = "Correct them at the source, or widen reward_range; intervals rely on it."
+        status: Status = "fail" if beyond else "ok"
+        findings.append(Finding("range of rewards", status, None, text, advice))
     return findings
-
-
-def _assignments(names: Sequence[str], log: list[LoggedSegment]) -> Finding:
-    found = srm_test(names, log)
-    status = status_of(found.p_value)
-    advice = (
-        ""
-        if status == "ok"
-        else f"Compare serving and logging of {found.culprit} with the others (redirects, bots, "
-        "crashes, filters); estimates are biased while rows depend on the variant."
-    )
-    return Finding("assignments", status, found.p_value, found.verdict, advice)
-
-
-def _lost_rows(log: list[LoggedSegment]) -> Finding:
-    handed = sum(int(piece.positions[0]) for piece in log)
-    lost = sum(int(piece.lost[0]) for piece in log)
-    if not lost:
-        text = "Every position that was handed out has its row."
-        return Finding("lost rows", "ok", None, text)
-    text = f"{lost} of {handed} positions that were handed out have no row ({lost / handed:.2%})."
-    status: Status = "warn" if lost > LOSS * handed else "ok"
-    advice = "Find where rows are lost; it is harmless only as long as variants lose alike."
-    return Finding("lost rows", status, None, text, advice if status == "warn" else "")
-
-
-def _missing_rewards(names: Sequence[str], log: list[LoggedSegment]) -> Finding:
-    found = attrition_test(names, log)
-    rows = sum(int(piece.rows[0]) for piece in log)
-    status = status_of(found.p_value)
-    if status == "ok" and found.observed.sum() > LOSS * rows:
-        advice = (
-            "Wait for rewards that are only late. Means over those who answered are right only "
-            "if missing does not depend on the reward."
-        )
-        return Finding("missing rewards", "warn", found.p_value, found.verdict, advice)
-    advice = (
-        f"Find why rewards of {found.culprit} are lost; if no reward means failure, count it as 0, "
-        "else the comparison is between different people."
-    )
-    return Finding(
-        "missing rewards", status, found.p_value, found.verdict, "" if status == "ok" else advice
-    )
 
 
 def _duplicates(rows: int, same: int, other: int) -> Finding:
@@ -233,13 +244,21 @@ def _duplicates(rows: int, same: int, other: int) -> Finding:
     return Finding(name, "ok", None, "No reward came twice.")
 
 
-def _range(rows: int, beyond: int, low: float, high: float) -> Finding:
-    name, ends = "range of rewards", f"{low:g} to {high:g}"
-    if not beyond:
-        return Finding(name, "ok", None, f"All rewards lie in {ends}.")
-    text = f"{beyond} of {rows} rewards lie outside of {ends}."
-    advice = "Correct them at the source, or widen reward_range; intervals rely on it."
-    return Finding(name, "fail", None, text, advice)
+def _lost_rows(log: list[LoggedSegment]) -> Finding:
+    assigned = sum(int(piece.opened[0]) for piece in log)
+    lost = sum(int(piece.lost[0]) for piece in log)
+    if not lost:
+        return Finding("lost rows", "ok", None, "Every assigned position has its row.")
+    text = f"{lost} of {assigned} assigned positions have no row ({lost / assigned:.2%})."
+    if lost <= LOSS * assigned:
+        return Finding("lost rows", "ok", None, text)
+    advice = "Find where rows are lost; it is harmless only as long as variants lose alike."
+    return Finding("lost rows", "warn", None, text, advice)
+
+
+def rows_of(log: Iterable[LoggedSegment]) -> int:
+    """Rows of a single test's log."""
+    return sum(int(piece.rows[0]) for piece in log)
 
 
 def status_of(p_value: float) -> Status:

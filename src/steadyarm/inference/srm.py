@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,28 +11,33 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.evidence import LoggedSegment, names_of, plain
+from steadyarm.inference.evidence import plain
 from steadyarm.inference.sampling_variance import (
-    NO_REWARDS,
     NORMAL,
     Balance,
+    Grouping,
+    LoggedSegment,
     assignment_balance,
     attrition_balance,
-    bennett,
+    chi_squared,
+    common_features,
+    each_by_itself,
     impossible_counts,
-    normalised,
     standardised,
     surprise,
+    surprise_by_arm,
+    total_of,
 )
-from steadyarm.inference.srm_many_arms import Found, assignment_crowd, attrition_crowd, columns_of
 from steadyarm.wording import counted, strung
 
 Floats = NDArray[np.float64]
-Says = Callable[[float, float], str]
-ALARM = 0.001  # below this a test has failed
-NOTICE = 0.01  # below this it is worth a look
-CROWD, MANY = 200, 2**12  # arms played of a large set, and arms, that are too many to judge jointly
-MENTION = 0.05  # below this the verdict says what is off
+Integers = NDArray[np.int64]
+Says = Callable[[float, float, bool], str]  # observed and expected; whether of several arms
+ALARM = 0.001  # p-value below which a test has failed
+NOTICE = 0.01  # p-value below which it needs attention
+MENTION = 0.05  # p-value below which the verdict says what is off
+JOINT, JOINT_OF_ALL = 200, 2**12  # arms judged jointly, at most: of a large set, and of others
+FURTHEST = 20  # arms that are named where single arms of many are off
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +53,7 @@ class CountTest:
     residuals : (K,) differences in standard deviations; infinite where nothing may vary
     culprit : the arm that is furthest off, if the p-value is below 0.01
     verdict : one sentence for people
-    lost : positions that were handed out and have no row
+    lost : assigned positions that have no row
     """
 
     names: tuple[str, ...]
@@ -75,11 +80,11 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     for every order of draws: independent, permuted blocks, shuffled. It conditions on the rows
     there are, so rows that all arms lose alike raise no alarm (`lost` counts them); rows that one
     arm loses do. An arm without a single row counts like any other. Of a large set the arms that
-    were played are judged; more than 200 of them as `crowds.py` says.
+    were played are judged; more than 200 of them one by one and in groups that have something in
+    common, by Bonferroni.
 
     Examples
     --------
-    >>> from steadyarm.segments import Segment
     >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([10_000]))
     >>> found = srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5010, 4990]]))])
     >>> round(found.p_value, 3)
@@ -87,49 +92,54 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     >>> srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5000, 4800]]))]).verdict
     'B got 4,800 of 9,800 visits, about 100 fewer than it should (-2.0 standard deviations; ...'
     """
-    log = list(pieces)
-    if _crowded(names, log):
-        return _crowd_srm(names, log)
-    names, log = _few(names, log)
-    balance, impossible = assignment_balance(log)
-    found = _judged(names, balance, got_visits(int(balance.observed.sum())))
-    found = replace(found, lost=sum(int(piece.lost[0]) for piece in log))
-    if impossible.any():
-        j, k = np.argwhere(impossible[0])[0].tolist()
-        verdict = _impossible_verdict(names[k], log[j], j, k)
-        return replace(found, p_value=0.0, culprit=names[k], verdict=verdict)
-    if found.p_value >= MENTION:
-        fine = f"The rows per variant fit the logged probabilities (p = {found.p_value:.2g})."
-        return replace(found, verdict=fine)
-    return found
+    log = _Played.of(names, pieces)
+    balances: list[Balance] = []
+    impossible: list[tuple[int, int]] = []
+    for places, piece in log.batches():
+        balances.append(assignment_balance(piece, log.groupings).total)
+        cannot = np.argwhere(impossible_counts(piece)).tolist()
+        impossible += [(places[row], k) for row, k in cannot]
+    balance = total_of(balances)
+    found = log.judged(balance, _got(int(balance.observed.sum())))
+    found = replace(found, lost=sum(int(piece.lost[0]) for piece in log.pieces))
+    if impossible:
+        j, k = min(impossible)
+        verdict = _impossible_verdict(log.name(k), log.pieces[j], j, k)
+        return replace(found, p_value=0.0, culprit=log.name(k), verdict=verdict)
+    if found.p_value < MENTION:
+        return found
+    rows = "per variant"
+    if not log.joint:
+        rows = f"of {len(log.arms):,} variants, each and taken together,"
+    fine = f"The rows {rows} fit the logged probabilities (p = {found.p_value:.2g})."
+    return replace(found, verdict=fine)
 
 
 def srm_p_values(pieces: Iterable[LoggedSegment]) -> Floats:
-    """(n,) p-values of `srm_test` for a batch of n tests."""
-    balance, impossible = assignment_balance(pieces)
-    return np.where(impossible.any(axis=(1, 2)), 0.0, surprise(balance)[0])
+    """(n,) p-values of `srm_test` for a batch of n tests, to measure how often it is wrong."""
+    log = list(pieces)
+    arms = [each_by_itself(log[0].segment.columns)]
+    impossible = np.any([impossible_counts(piece).any(axis=1) for piece in log], axis=0)
+    balance = total_of(assignment_balance(piece, arms) for piece in log)
+    return np.where(impossible, 0.0, surprise(balance)[0])
 
 
 def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest:
     """Whether rewards go missing more often in some arms than in others.
 
     Compared within segments only, so the share of missing rewards may move over time together
-    with the allocation. A segment of one row says nothing; merge such segments by day before.
+    with the allocation. Short segments are joined with the next.
 
     Examples
     --------
-    >>> from steadyarm.segments import Segment
     >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
     >>> piece = LoggedSegment(fair, np.array([[500, 500]]), rewarded=np.array([[490, 430]]))
     >>> attrition_test(["A", "B"], [piece]).verdict
     'B misses 70 rewards and should miss about 40 (+7.0 standard deviations; p = 2.7e-12).'
     """
-    log = list(pieces)
-    if _crowded(names, log):
-        return _crowd_attrition(names, log)
-    names, log = _few(names, log)
-    balance = attrition_balance(log)
-    found = _judged(names, balance, _misses, 1)
+    log = _Played.of(names, pieces)
+    balance = total_of(attrition_balance(log.pieces, log.groupings))
+    found = log.judged(balance, _misses, too_many=True)
     if found.p_value < MENTION:
         return found
     missing = int(balance.observed.sum())
@@ -219,19 +229,16 @@ def srm_from_sums(
     residuals = standardised(off, variance, 1e-6 * rows)
     normal = variance >= NORMAL * largest**2
     each = 2 * scipy.stats.norm.sf(np.abs(residuals))
-    each = np.where(normal, each, bennett(np.abs(off) / largest, variance / largest**2))
+    each = np.where(normal, each, _bennett(np.abs(off) / largest, variance / largest**2))
     each = np.where(residuals == 0, 1.0, each)
     p_value = float(min(1.0, each.min() * seen.sum()))
     worst = _furthest(residuals)
     # rows that stand for 1/p each should stand for all rows; so many would, were they like these
     should = counts[worst] * rows / sums[worst] if seen[worst] else 0.0
-    says = got_visits(rows, of=of)
-    verdict = (
-        f"{names[worst]} {says(float(counts[worst]), should)} "
-        f"({residuals[worst]:+.1f} standard deviations; p = {p_value:.2g})."
-        if p_value < MENTION
-        else f"The rows per variant fit the logged probabilities (p = {p_value:.2g})."
-    )
+    said = _got(rows, of)(float(counts[worst]), should, False)
+    verdict = f"The rows per variant fit the logged probabilities (p = {p_value:.2g})."
+    if p_value < MENTION:
+        verdict = _sentence(names[worst], said, residuals[worst], p_value)
     if not seen.all():
         unseen = [name for name, there in zip(names, seen, strict=True) if not there]
         verdict += f" Not in the log at all, so nothing can be said of: {strung(unseen)}."
@@ -242,46 +249,122 @@ def srm_from_sums(
     )
 
 
-def got_visits(total: int, who: str = "it", of: str = "visits") -> Says:
-    """How people are told of a count among `total`, and how far it is from what was expected.
+def _bennett(x: Floats, variance: Floats) -> Floats:
+    """At most P(|sum| ≥ x), for differences of at most 1 with this summed variance."""
+    v = np.maximum(variance, 1e-300)
+    u = x / v
+    return np.asarray(np.minimum(2 * np.exp(-v * ((1 + u) * np.log1p(u) - u)), 1.0))
 
-    Examples
-    --------
-    >>> got_visits(7567)(3713, 3846)
-    'got 3,713 of 7,567 visits, about 133 fewer than it should'
+
+@dataclass(frozen=True, eq=False)
+class _Played:
+    """The log of a single test, in the columns of the arms that were played.
+
+    Attributes
+    ----------
+    names : of all arms
+    arms : (U,) those that were played
+    pieces : with U columns each
+    joint : whether the arms are few enough to be judged jointly
+    groupings : each arm by itself if joint, else groups of arms
     """
 
-    def says(observed: float, expected: float) -> str:
-        off = abs(observed - expected)
-        size = f"{off:,.0f}" if off >= 10 else f"{off:.2g}"
-        more = "more" if observed > expected else "fewer"
-        return f"got {observed:,.0f} of {total:,} {of}, about {size} {more} than {who} should"
+    names: Sequence[str]
+    arms: Integers
+    pieces: list[LoggedSegment]
+    joint: bool
+    groupings: list[Grouping]
 
-    return says
+    @classmethod
+    def of(cls, names: Sequence[str], pieces: Iterable[LoggedSegment]) -> _Played:
+        log = list(pieces)
+        arms, most = np.arange(len(names), dtype=np.int64), JOINT_OF_ALL
+        if any(piece.segment.arms is not None for piece in log):
+            lists = [arms if p.segment.arms is None else p.segment.arms for p in log]
+            arms, most = np.unique(np.concatenate(lists)), JOINT
+            log = [_in_columns(piece, arms) for piece in log]
+        for piece in log:
+            if piece.assigned.shape != (1, len(arms)):
+                raise InvalidInputError(
+                    f"a segment has counts of shape {piece.assigned.shape}; expected "
+                    f"(1, {len(arms)}): a single test and one column for each name."
+                )
+        joint = not log or len(arms) <= most
+        groupings = [each_by_itself(len(arms))] if joint else common_features(names, arms)
+        return cls(names, arms, log, joint, groupings)
+
+    def name(self, k: int) -> str:
+        """Of the arm in a column."""
+        return str(self.names[int(self.arms[k])])
+
+    def batches(self) -> Iterator[tuple[list[int], LoggedSegment]]:
+        """The pieces and their places; if joint, those drawn in the same way as trials of one."""
+        alike: dict[Any, list[int]] = {}
+        for j, piece in enumerate(self.pieces):
+            how = (piece.segment.order, piece.segment.block) if self.joint else j
+            alike.setdefault(how, []).append(j)
+        for places in alike.values():
+            some = [self.pieces[j] for j in places]
+            segment = replace(
+                some[0].segment,
+                weights=np.concatenate([piece.segment.weights for piece in some]),
+                rounds=np.concatenate([piece.segment.rounds for piece in some]),
+                reference=None,
+            )
+            assigned = np.concatenate([piece.assigned for piece in some])
+            opened = np.concatenate([piece.opened for piece in some])
+            yield places, LoggedSegment(segment, assigned, opened)
+
+    def judged(self, balance: Balance, says: Says, too_many: bool = False) -> CountTest:
+        """The result of a test; `too_many` if only too many of something is a fault."""
+        observed, expected, variance = balance.observed[0], balance.expected[0], balance.variance[0]
+        several, place = False, None
+        if self.joint:
+            p, statistic, freedom = (float(value[0]) for value in surprise(balance))
+            shown = np.arange(len(self.arms))
+        else:
+            tests = [_group_test(balance, i, g) for i, g in enumerate(self.groupings)]
+            each = [float(surprise_by_arm(balance)[0]), *(test[0] for test in tests)]
+            least = int(np.argmin(each))
+            p, statistic, freedom = min(1.0, len(each) * each[least]), 0.0, 0.0
+            residuals = standardised(observed - expected, variance)
+            size = residuals if too_many else np.abs(residuals)
+            shown = np.sort(np.argsort(-size, kind="stable")[:FURTHEST])
+            several = least > 0 or p >= 1
+            place = max(least, 1) - 1
+        if several and place is not None:
+            _, statistic, freedom = tests[place]
+            names = self.groupings[place].groups
+            sums = self.groupings[place].sums
+            observed, expected = sums(balance.observed)[0], sums(balance.expected)[0]
+            variance = np.diagonal(balance.covariances[place][0])
+        else:
+            names = tuple(self.name(k) for k in shown.tolist())
+            observed, expected, variance = observed[shown], expected[shown], variance[shown]
+        residuals = standardised(observed - expected, variance)
+        worst = int(residuals.argmax()) if too_many else _furthest(residuals)
+        said = says(observed[worst], expected[worst], several)
+        verdict = _sentence(names[worst], said, residuals[worst], p)
+        return CountTest(
+            names,
+            p,
+            statistic,
+            int(freedom),
+            observed,
+            expected,
+            residuals,
+            names[worst] if p < NOTICE else None,
+            verdict[:1].upper() + verdict[1:] if several else verdict,
+        )
 
 
-def _misses(observed: float, expected: float) -> str:
-    return f"misses {observed:.0f} rewards and should miss about {expected:.0f}"
-
-
-def _miss(observed: float, expected: float) -> str:
-    return f"miss {observed:.0f} rewards and should miss about {expected:.0f}"
-
-
-def _judged(names: tuple[str, ...], balance: Balance, says: Says, sign: int = 0) -> CountTest:
-    """The result of a test; sign 1 if only too many of something is a fault."""
-    p, statistic, freedom = (float(value[0]) for value in surprise(balance))
-    residuals = balance.residuals[0]
-    worst = int(residuals.argmax()) if sign else _furthest(residuals)
-    observed, expected = balance.observed[0], balance.expected[0]
-    verdict = (
-        f"{names[worst]} {says(observed[worst], expected[worst])} "
-        f"({residuals[worst]:+.1f} standard deviations; p = {p:.2g})."
-    )
-    culprit = names[worst] if p < NOTICE else None
-    return CountTest(
-        names, p, statistic, int(freedom), observed, expected, residuals, culprit, verdict
-    )
+def _group_test(balance: Balance, place: int, grouping: Grouping) -> tuple[float, float, int]:
+    """p-value, statistic and freedom of the counts of groups of arms, of a single test."""
+    off, covariance = grouping.sums(balance.observed - balance.expected), balance.covariances[place]
+    if not np.isfinite(standardised(off, np.diagonal(covariance, axis1=1, axis2=2))).all():
+        return 0.0, 0.0, 0
+    p_value, statistic, freedom = chi_squared(off, covariance)
+    return float(p_value[0]), float(statistic[0]), int(freedom[0])
 
 
 def _furthest(residuals: Floats) -> int:
@@ -291,25 +374,8 @@ def _furthest(residuals: Floats) -> int:
     return int(np.where(close, residuals, np.inf).argmin())
 
 
-def _crowded(names: Sequence[str], log: Sequence[LoggedSegment]) -> bool:
-    """Whether too many arms were played to judge all of them jointly."""
-    if all(piece.segment.arms is None for piece in log):
-        return bool(log) and len(names) > MANY
-    return len(columns_of(log, len(names))) > CROWD
-
-
-def _few(
-    names: Sequence[str], log: list[LoggedSegment]
-) -> tuple[tuple[str, ...], list[LoggedSegment]]:
-    """Names and log of the arms that were played, in the same columns throughout."""
-    if all(piece.segment.arms is None for piece in log):
-        return names_of(names, log), log
-    arms = columns_of(log, len(names))
-    together = [_in_columns(piece, arms) for piece in log]
-    return names_of([names[k] for k in arms.tolist()], together), together
-
-
-def _in_columns(piece: LoggedSegment, arms: NDArray[np.int64]) -> LoggedSegment:
+def _in_columns(piece: LoggedSegment, arms: Integers) -> LoggedSegment:
+    """The piece with a column for each of the arms."""
     segment = piece.segment
     place = np.searchsorted(arms, arms if segment.arms is None else segment.arms)
 
@@ -320,72 +386,37 @@ def _in_columns(piece: LoggedSegment, arms: NDArray[np.int64]) -> LoggedSegment:
 
     rewarded = None if piece.rewarded is None else spread(piece.rewarded)
     dense = replace(segment, weights=spread(segment.weights), arms=None)
-    return LoggedSegment(dense, spread(piece.assigned), piece.handed, rewarded)
+    return LoggedSegment(dense, spread(piece.assigned), piece.positions, rewarded)
 
 
-def _crowd_srm(names: Sequence[str], log: list[LoggedSegment]) -> CountTest:
-    crowd = assignment_crowd(names, log)
-    found = crowd.surprise(names, 0)
-    says = got_visits(int(crowd.observed.sum()), "they" if found.together else "it")
-    test = _of_crowd(found, says)
-    test = replace(test, lost=sum(int(piece.lost[0]) for piece in log))
-    for j, piece in enumerate(log):
-        impossible = impossible_counts(piece, normalised(piece.segment))[0]
-        if impossible.any():
-            k = int(impossible.argmax())
-            name = names[piece.segment.arm_at(k)]
-            verdict = _impossible_verdict(name, piece, j, k)
-            return replace(test, p_value=0.0, culprit=name, verdict=verdict)
-    if test.p_value >= MENTION:
-        fine = f"the logged probabilities (p = {test.p_value:.2g})."
-        many = f"The rows of {len(crowd.arms):,} variants, each and taken together, fit {fine}"
-        return replace(test, verdict=many)
-    return test
+def _sentence(name: str, said: str, residual: float, p: float) -> str:
+    return f"{name} {said} ({residual:+.1f} standard deviations; p = {p:.2g})."
 
 
-def _crowd_attrition(names: Sequence[str], log: list[LoggedSegment]) -> CountTest:
-    if any(piece.rewarded is None for piece in log):
-        raise InvalidInputError(NO_REWARDS)
-    crowd = attrition_crowd(names, log)
-    found = crowd.surprise(names, 1)
-    test = _of_crowd(found, _miss if found.together else _misses, 1)
-    if test.p_value < MENTION:
-        return test
-    missing = int(crowd.observed.sum())
-    lost = counted(missing, "reward is", "rewards are")
-    fine = f"{lost} missing, in all variants alike (p = {test.p_value:.2g})."
-    return replace(test, verdict=fine if missing else "No reward is missing.")
+def _got(total: int, of: str = "visits") -> Says:
+    """How to say how many of `total` visits an arm got, and how many it should have got."""
+
+    def says(observed: float, expected: float, several: bool) -> str:
+        off = abs(observed - expected)
+        size = f"{off:,.0f}" if off >= 10 else f"{off:.2g}"
+        more = "more" if observed > expected else "fewer"
+        who = "they" if several else "it"
+        return f"got {observed:,.0f} of {total:,} {of}, about {size} {more} than {who} should"
+
+    return says
 
 
-def _of_crowd(found: Found, says: Says, sign: int = 0) -> CountTest:
-    worst = int(found.residuals.argmax()) if sign else _furthest(found.residuals)
-    who, p = found.groups[worst], found.p_value
-    verdict = (
-        f"{who} {says(found.observed[worst], found.expected[worst])} "
-        f"({found.residuals[worst]:+.1f} standard deviations; p = {p:.2g})."
-    )
-    return CountTest(
-        found.groups,
-        p,
-        found.statistic,
-        found.freedom,
-        found.observed,
-        found.expected,
-        found.residuals,
-        who if p < NOTICE else None,
-        verdict[:1].upper() + verdict[1:] if found.together else verdict,
-    )
+def _misses(observed: float, expected: float, several: bool) -> str:
+    miss = "miss" if several else "misses"
+    return f"{miss} {observed:.0f} rewards and should miss about {expected:.0f}"
 
 
 def _impossible_verdict(name: str, piece: LoggedSegment, j: int, k: int) -> str:
-    count = int(piece.assigned[0, k])
-    if piece.rows[0] > piece.positions[0]:
-        return (
-            f"Segment {j} handed out {int(piece.positions[0])} positions but has "
-            f"{int(piece.rows[0])} rows: some are double."
-        )
+    count, rows, opened = int(piece.assigned[0, k]), int(piece.rows[0]), int(piece.opened[0])
+    if rows > opened:
+        return f"Segment {j} assigned {opened} positions but has {rows} rows: some are duplicates."
     if piece.segment.weights[0, k] <= 0:
         return f"Segment {j} never plays {name}, yet has {count} rows of it."
-    planned = piece.segment.weights[0, k] * float(piece.positions[0])
+    planned = piece.segment.weights[0, k] * float(opened)
     near = f"{planned:.0f}" if abs(planned - round(planned)) < 1e-6 else f"about {planned:.1f}"
-    return f"Segment {j} should have {near} of {name} and has {count}: no luck can do that."
+    return f"Segment {j} should have {near} of {name} and has {count}: chance cannot do that."

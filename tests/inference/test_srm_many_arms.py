@@ -14,9 +14,14 @@ from steadyarm.inference import (
     LoggedSegment,
     health_report,
 )
-from steadyarm.inference.sampling_variance import assignment_balance, attrition_balance
+from steadyarm.inference.sampling_variance import (
+    assignment_balance,
+    attrition_balance,
+    common_features,
+    each_by_itself,
+    total_of,
+)
 from steadyarm.inference.srm import attrition_test, srm_test
-from steadyarm.inference.srm_many_arms import assignment_crowd, attrition_crowd, traits_of
 from steadyarm.segments import Order, SegmentStats, columns_between
 from tests.inference.large import LARGE, SMALL, Log, played
 
@@ -42,7 +47,7 @@ def together(arms: sa.ArmSet, pieces: list[LoggedSegment]) -> list[LoggedSegment
         LoggedSegment(
             replace(p.segment, weights=spread(p.segment.weights, p.segment.arms), arms=None),
             spread(p.assigned, p.segment.arms),
-            p.handed,
+            p.positions,
             spread(p.rewarded, p.segment.arms),
         )
         for p in pieces
@@ -63,19 +68,16 @@ def test_groups_vary_as_the_sums_of_their_arms(order: str) -> None:
         log = cut
     pieces = logged(log)
     whole = together(SMALL, pieces)
-    for crowd, balance in (
-        (assignment_crowd(SMALL.names, pieces), assignment_balance(whole)[0]),
-        (attrition_crowd(SMALL.names, pieces), attrition_balance(whole)),
+    groupings = common_features(SMALL.names, np.arange(SMALL.size))
+    every = [each_by_itself(SMALL.size), *groupings]
+    for balance in (
+        total_of(assignment_balance(piece, every) for piece in whole),
+        total_of(attrition_balance(whole, every)),
     ):
-        at = crowd.arms
-        np.testing.assert_allclose(crowd.observed, balance.observed[0, at])
-        np.testing.assert_allclose(crowd.expected, balance.expected[0, at])
-        covariance = balance.covariance[0][np.ix_(at, at)]
-        np.testing.assert_allclose(crowd.variance, np.diag(covariance), atol=1e-9)
-        assert crowd.draws == pytest.approx(balance.draws[0])
-        np.testing.assert_allclose(crowd.hits, balance.hits[0, at], atol=1e-9)
-        for trait, found in zip(crowd.traits, crowd.covariances, strict=True):
-            M = np.equal.outer(np.arange(len(trait.groups)), trait.labels).astype(float)
+        covariance, *grouped = (found[0] for found in balance.covariances)
+        np.testing.assert_allclose(balance.variance[0], np.diag(covariance), atol=1e-9)
+        for grouping, found in zip(groupings, grouped, strict=True):
+            M = np.equal.outer(np.arange(len(grouping.groups)), grouping.labels).astype(float)
             np.testing.assert_allclose(found, M @ covariance @ M.T, atol=1e-8)
 
 
@@ -88,7 +90,7 @@ def test_few_columns_of_a_large_set_are_tested_jointly() -> None:
     assert health_report(SMALL.names, pieces).status != "fail"
 
 
-def test_a_healthy_crowd_raises_no_alarm() -> None:
+def test_many_healthy_arms_raise_no_alarm() -> None:
     p_values = []
     for seed in range(20):
         pieces = logged(played(LARGE, 6, 120, 6, order="iid", seed=seed, reference=False))
@@ -148,7 +150,7 @@ def test_one_arm_that_loses_rows_is_found_among_many() -> None:
     assert srm_test(LARGE.names, pieces).p_value > 1e-3
 
 
-def test_what_no_luck_can_do_is_found_among_many() -> None:
+def test_what_chance_cannot_do_is_found_among_many() -> None:
     pieces = logged(played(LARGE, 6, 150, 4, order="blocks"))
     moved = pieces[2].assigned.copy()
     moved[0, 3] += 4
@@ -156,19 +158,19 @@ def test_what_no_luck_can_do_is_found_among_many() -> None:
     wrong = [*pieces[:2], replace(pieces[2], assigned=moved, rewarded=moved), *pieces[3:]]
     found = srm_test(LARGE.names, wrong)
     assert found.p_value == 0
-    assert "no luck can do that" in found.verdict
+    assert "chance cannot do that" in found.verdict
     assert found.culprit == LARGE.names[int(pieces[2].segment.arms[3])]  # type: ignore[index]  # it has arms
 
 
-def test_traits_of_bundles_and_of_plain_names() -> None:
+def test_groups_of_bundles_and_of_plain_names() -> None:
     bundles = sa.ArmSet.bundles([f"i{k}" for k in range(20)], size=5)
     arms = np.arange(0, bundles.size, 37)
-    *items, near = traits_of(bundles.names, arms)
+    *items, near = common_features(bundles.names, arms)
     assert len(items) == 20
     third = items[3]
     truth = ["i3" in bundles.names[k].split(" + ") for k in arms.tolist()]
     np.testing.assert_array_equal(third.labels.astype(bool), truth)
     assert len(near.groups) == 50
-    (plain,) = traits_of([f"v{k}" for k in range(300)], np.arange(300))
+    (plain,) = common_features([f"v{k}" for k in range(300)], np.arange(300))
     assert plain.groups[0] == "the 6 variants from v0 to v5"
     assert (np.bincount(plain.labels) == 6).all()
