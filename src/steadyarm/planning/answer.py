@@ -1,15 +1,17 @@
-"""Plan: the answer to a question, as numbers; `text.py` prints it and `draw.py` draws it."""
+"""Plan: the answer to a question, as numbers, as JSON and as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import inf
+from math import inf, log10
 from typing import Any
 
 from steadyarm.simulation import clopper_pearson
+from steadyarm.wording import counted
 
 ALIKE = 1.1  # budgets within this ratio are about the same
+COUNTED = 10**12  # of larger numbers the text gives the order of magnitude alone
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,6 @@ class Point:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Exact interval for the probability of error."""
         return clopper_pearson(self.errors, self.trials, level)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts, rate and interval."""
-        return asdict(self) | {"rate": self.rate, "interval": list(self.interval())}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Point:
-        """The point that `to_dict` wrote."""
-        return cls(data["budget"], data["errors"], data["trials"])
 
 
 @dataclass(frozen=True)
@@ -58,21 +51,6 @@ class Need:
     days: int | None
     check: Point
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "budget": self.budget,
-            "interval": None if self.low is None else [self.low, self.high],
-            "days": self.days,
-            "check": self.check.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Need:
-        """What `to_dict` wrote."""
-        low, high = data["interval"] or (None, None)
-        return cls(data["budget"], low, high, data["days"], Point.from_dict(data["check"]))
-
 
 @dataclass(frozen=True)
 class Curve:
@@ -81,20 +59,10 @@ class Curve:
     need: Need
     points: tuple[Point, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"need": self.need.to_dict(), "points": [p.to_dict() for p in self.points]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Curve:
-        """What `to_dict` wrote."""
-        points = tuple(Point.from_dict(point) for point in data["points"])
-        return cls(Need.from_dict(data["need"]), points)
-
 
 @dataclass(frozen=True)
 class Line:
-    """All about one policy.
+    """The answer for one policy.
 
     Attributes
     ----------
@@ -117,34 +85,10 @@ class Line:
         """Under the question's rhythm, whatever it is."""
         return self.calm if self.moving is None else self.moving
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "policy": self.label,
-            "robust": self.robust,
-            "calm": self.calm.to_dict(),
-            "moving": None if self.moving is None else self.moving.to_dict(),
-            "surprised": None if self.surprised is None else self.surprised.to_dict(),
-            "guarantee": self.guarantee,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Line:
-        """What `to_dict` wrote."""
-        moving, surprised = data["moving"], data["surprised"]
-        return cls(
-            data["policy"],
-            data["robust"],
-            Curve.from_dict(data["calm"]),
-            None if moving is None else Curve.from_dict(moving),
-            None if surprised is None else Point.from_dict(surprised),
-            data["guarantee"],
-        )
-
 
 @dataclass(frozen=True)
 class Theory:
-    """What can be said without simulating; None where the theory is silent.
+    """What is known without simulation; None where the theory is silent.
 
     Attributes
     ----------
@@ -157,21 +101,6 @@ class Theory:
     oracle: int | None
     floor: tuple[float, ...] | None
     bounds: dict[str, tuple[float, ...]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "oracle": self.oracle,
-            "floor": None if self.floor is None else list(self.floor),
-            "bounds": {label: list(values) for label, values in self.bounds.items()},
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Theory:
-        """What `to_dict` wrote."""
-        floor = data["floor"]
-        bounds = {label: tuple(values) for label, values in data["bounds"].items()}
-        return cls(data["oracle"], None if floor is None else tuple(floor), bounds)
 
 
 @dataclass(frozen=True)
@@ -211,7 +140,7 @@ class Plan:
         """The first robust policy in the list that no other robust one clearly beats, as asked.
 
         To beat clearly is to need more than a tenth fewer rounds, with an interval that lies
-        apart: what is less could be luck. If the question names no robust policy, all are
+        apart: less could be chance. If the question names no robust policy, all are
         compared; None if none is enough.
         """
         pool = self._pool
@@ -230,7 +159,7 @@ class Plan:
 
     @property
     def _pool(self) -> list[Line]:
-        """Those among which is chosen: robust ones that are enough."""
+        """The policies to choose among: robust ones that are enough."""
         pool = [line for line in self.lines if line.robust] or list(self.lines)
         return [line for line in pool if line.asked.need.budget is not None]
 
@@ -254,12 +183,16 @@ class Plan:
     @property
     def rival(self) -> Line | None:
         """The policy that trusts the world and needs the fewest rounds if nothing moves."""
-        return _fewest([line for line in self.lines if not line.robust], moving=False)
+        enough = [line for line in self._trusting if line.calm.need.budget is not None]
+        return min(enough, key=lambda line: line.calm.need.budget or inf, default=None)
 
     @property
     def robustness_cost(self) -> float | None:
         """Budget of the choice over that of its rival, if nothing moves; None without both."""
-        return _ratio(self.choice, self.rival, moving=False)
+        if self.choice is None or self.rival is None:
+            return None
+        mine, its = self.choice.calm.need.budget, self.rival.calm.need.budget
+        return None if mine is None or its is None else mine / its
 
     @property
     def robustness_saving(self) -> float | None:
@@ -267,11 +200,17 @@ class Plan:
 
         Infinite if the most days are not enough for it; None if nothing moves in the question.
         """
-        trusting = [line for line in self.lines if not line.robust]
-        if self.choice is None or not trusting or self.choice.moving is None:
+        if self.budget is None or self.choice is None or self.choice.moving is None:
             return None
-        best = _fewest(trusting, moving=True)
-        return inf if best is None else _ratio(best, self.choice, moving=True)
+        needs = [line.asked.need.budget for line in self._trusting]
+        enough = [budget for budget in needs if budget is not None]
+        if not needs:
+            return None
+        return min(enough) / self.budget if enough else inf
+
+    @property
+    def _trusting(self) -> list[Line]:
+        return [line for line in self.lines if not line.robust]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; `from_dict` reads them back."""
@@ -292,8 +231,12 @@ class Plan:
                 "saving": "infinite" if saving == inf else saving,
             },
             "budgets": list(self.budgets),
-            "policies": [line.to_dict() for line in self.lines],
-            "theory": self.theory.to_dict(),
+            "policies": [_write_line(line) for line in self.lines],
+            "theory": {
+                "oracle": self.theory.oracle,
+                "floor": None if self.theory.floor is None else list(self.theory.floor),
+                "bounds": {name: list(values) for name, values in self.theory.bounds.items()},
+            },
             "trials": self.trials,
             "seed": self.seed,
         }
@@ -302,20 +245,28 @@ class Plan:
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """The plan that `to_dict` wrote."""
         same = ("question", "summary", "error", "most_days", "most_rounds", "trials", "seed")
+        oracle, floor, bounds = (data["theory"][key] for key in ("oracle", "floor", "bounds"))
         return cls(
             **{key: data[key] for key in same},
             budgets=tuple(data["budgets"]),
-            lines=tuple(Line.from_dict(line) for line in data["policies"]),
-            theory=Theory.from_dict(data["theory"]),
+            lines=tuple(_read_line(line) for line in data["policies"]),
+            theory=Theory(
+                oracle,
+                None if floor is None else tuple(floor),
+                {name: tuple(values) for name, values in bounds.items()},
+            ),
         )
 
     def __str__(self) -> str:
-        from steadyarm.planning.text import text_of  # the text needs the plan's class
-
-        return text_of(self)
+        moving = self.lines[0].moving is not None
+        parts = [self.summary, _verdict(self), _budgets(self, False)]
+        if moving:
+            parts.append(_budgets(self, True))
+        parts += [_errors(self, moving), "\n".join([*_robustness(self), *_theory(self)])]
+        return "\n\n".join(part for part in parts if part)
 
     def __repr__(self) -> str:
-        found = "not within " + f"{self.most_days} days"
+        found = f"not within {self.most_days} days"
         if self.choice is not None:
             found = f"{self.choice.label}, {self.budget:,} rounds, {self.days} days"
         return f"Plan(error {self.error:g}: {found})"
@@ -331,15 +282,232 @@ def _beats(one: Line | None, other: Line | None) -> bool:
     return mine.high is None or its.low is None or mine.high < its.low
 
 
-def _fewest(lines: list[Line], moving: bool) -> Line | None:
-    needs = [((line.asked if moving else line.calm).need.budget, line) for line in lines]
-    enough = [(budget, line) for budget, line in needs if budget is not None]
-    return min(enough, key=lambda pair: pair[0])[1] if enough else None
+def _write_point(point: Point) -> dict[str, Any]:
+    return asdict(point) | {"rate": point.rate, "interval": list(point.interval())}
 
 
-def _ratio(upper: Line | None, lower: Line | None, moving: bool) -> float | None:
-    if upper is None or lower is None:
-        return None
-    above = (upper.asked if moving else upper.calm).need.budget
-    below = (lower.asked if moving else lower.calm).need.budget
-    return None if above is None or below is None else above / below
+def _read_point(data: Mapping[str, Any]) -> Point:
+    return Point(data["budget"], data["errors"], data["trials"])
+
+
+def _write_curve(curve: Curve) -> dict[str, Any]:
+    need = asdict(curve.need) | {"check": _write_point(curve.need.check)}
+    low, high = need.pop("low"), need.pop("high")
+    need["interval"] = None if low is None else [low, high]
+    return {"need": need, "points": [_write_point(point) for point in curve.points]}
+
+
+def _read_curve(data: Mapping[str, Any]) -> Curve:
+    need = data["need"]
+    low, high = need["interval"] or (None, None)
+    found = Need(need["budget"], low, high, need["days"], _read_point(need["check"]))
+    return Curve(found, tuple(_read_point(point) for point in data["points"]))
+
+
+def _write_line(line: Line) -> dict[str, Any]:
+    return {
+        "policy": line.label,
+        "robust": line.robust,
+        "calm": _write_curve(line.calm),
+        "moving": line.moving and _write_curve(line.moving),
+        "surprised": line.surprised and _write_point(line.surprised),
+        "guarantee": line.guarantee,
+    }
+
+
+def _read_line(data: Mapping[str, Any]) -> Line:
+    return Line(
+        data["policy"],
+        data["robust"],
+        _read_curve(data["calm"]),
+        data["moving"] and _read_curve(data["moving"]),
+        data["surprised"] and _read_point(data["surprised"]),
+        data["guarantee"],
+    )
+
+
+# The plan as text.
+
+
+def _verdict(plan: Plan) -> str:
+    choice = plan.choice
+    if choice is None:
+        most = f"{_count(plan.most_rounds)} visits in {plan.most_days} days"
+        who = "robust policy" if any(line.robust for line in plan.lines) else "policy"
+        return (
+            f"No {who} gets down to {100 * plan.error:g} % wrong verdicts within {most}.\n"
+            "Allow more days, a larger error, or look for larger effects only."
+        )
+    check = choice.asked.need.check
+    said = [
+        f"Take {choice.label}: {_needs(choice)}, "
+        f"{100 * (plan.traffic_share or 0):.0f} % of the traffic.",
+        f"In simulation {_percent(check.rate)} (95 % interval {_interval(check, ' to ')} %) of the "
+        "verdicts are wrong.",
+    ]
+    if plan.alike:
+        others = " and ".join(f"{line.label} ({_needs(line)})" for line in plan.alike)
+        said.append(f"That is about the same as {others}.")
+    return "\n".join(said + _reasons(plan, choice))
+
+
+def _reasons(plan: Plan, choice: Line) -> list[str]:
+    """Why this policy and no other."""
+    if not choice.robust:
+        return ["Every policy here trusts that nothing moves (*); add one that does not."]
+    among = sum(line.robust for line in plan.lines)
+    said = []
+    if among > 1:
+        said.append(
+            "Chosen: the first in the list that stays unbiased whatever moves (no *) and that no "
+            f"other such policy\nclearly beats: over {100 * (ALIKE - 1):.0f} % fewer visits, "
+            "intervals apart."
+        )
+    fewer = [
+        line
+        for line in plan.lines
+        if not line.robust and (line.asked.need.budget or inf) < (choice.asked.need.budget or 0)
+    ]
+    if fewer:
+        names = " and ".join(f"{line.label} *" for line in fewer)
+        verb, are = ("need", "are") if len(fewer) > 1 else ("needs", "is")
+        said.append(
+            f"{names} {verb} fewer visits here, but can be misled where rewards drift, and {are} "
+            "not taken."
+        )
+    return said
+
+
+def _budgets(plan: Plan, moving: bool) -> str:
+    head = "With this rhythm" if moving else "If nothing moves"
+    proven = any(line.guarantee is not None for line in plan.lines)
+    rows: list[tuple[str, ...]] = [
+        ("policy", "visits", "95 % interval", "days", "wrong", "95 % interval", "guaranteed")
+    ]
+    for line in plan.lines:
+        curve = line.moving if moving else line.calm
+        assert curve is not None
+        proof = "n/a" if line.guarantee is None else _count(line.guarantee)
+        rows.append((_name(line), *_need(plan, curve), proof if proven else ""))
+    return f"{head}, about {100 * plan.error:g} % wrong verdicts or fewer need\n{_table(rows)}"
+
+
+def _need(plan: Plan, curve: Curve) -> tuple[str, ...]:
+    need = curve.need
+    wrong = (_percent(need.check.rate), f"{_interval(need.check, ' to ')} %")
+    if need.budget is None:
+        return (f"> {_count(plan.most_rounds)}", "", f"> {plan.most_days}", *wrong)
+    known = need.low is not None and need.high is not None
+    interval = f"{need.low:,} to {need.high:,}" if known else "unclear"
+    return (f"{need.budget:,}", interval, f"{need.days:,}", *wrong)
+
+
+def _errors(plan: Plan, moving: bool) -> str:
+    rows = [("visits", *(f"{budget:,}" for budget in plan.budgets))]
+    for line in plan.lines:
+        points = line.asked.points
+        cells = (f"{_number(point.rate)} ({_interval(point, '-')})" for point in points)
+        rows.append((_name(line), *cells))
+    if plan.theory.floor is not None:
+        rows.append(("oracle, calm", *(_number(value) for value in plan.theory.floor)))
+    for label, values in plan.theory.bounds.items():
+        if min(values) < 0.995:  # a bound of 100 % says nothing
+            rows.append((f"bound, {label}", *(_number(value) for value in values)))
+    where = "with this rhythm" if moving else "if nothing moves"
+    return f"Wrong verdicts in % (95 % interval) by budget, {where}\n{_table(rows)}"
+
+
+def _robustness(plan: Plan) -> list[str]:
+    choice, rival = plan.choice, plan.rival
+    if choice is None or not choice.robust:
+        return []
+    said = []
+    if all(line.robust for line in plan.lines):
+        return ["No policy here trusts that nothing moves, so robustness has nothing to cost."]
+    cost = plan.robustness_cost
+    if rival is not None and cost is not None:
+        little = "costs nothing:" if cost * ALIKE < 1 else "costs about nothing:"
+        verb = "costs" if cost > ALIKE else little
+        said.append(
+            f"Robustness {verb} {cost:.2f} times the visits if nothing moves "
+            f"({choice.label} against {rival.label} *)."
+        )
+    saving = plan.robustness_saving
+    if saving == inf:
+        worst = [line.asked.need.check for line in plan.lines if not line.robust]
+        least = min(worst, key=lambda point: point.rate)
+        said.append(
+            f"With this rhythm no policy marked * is enough: still {_percent(least.rate)} wrong "
+            f"after {plan.most_days} days."
+        )
+    elif saving is not None:
+        said.append(
+            f"With this rhythm the best policy marked * needs {saving:.2f} times the visits of "
+            f"{choice.label}."
+        )
+    if rival is not None and rival.surprised is not None:
+        mine = choice.surprised
+        beside = "" if mine is None else f", {choice.label} in {_percent(mine.rate)}"
+        said.append(
+            f"Planned as if nothing moved, {rival.label} is then wrong in "
+            f"{_percent(rival.surprised.rate)} of tests{beside}."
+        )
+    if choice.moving is None:
+        said.append("To see what robustness saves if something moves, give a [rhythm].")
+    return said
+
+
+def _theory(plan: Plan) -> list[str]:
+    said = []
+    if not all(line.robust for line in plan.lines):
+        said.append("* trusts that nothing moves; the others stay unbiased however rewards drift.")
+    if plan.theory.oracle is not None:
+        needed = _count(plan.theory.oracle)
+        said.append(f"An oracle that knows all means needs {needed} visits if nothing moves.")
+    if any(line.guarantee is not None for line in plan.lines):
+        said.append("Guaranteed: what a theorem proves to be enough, whatever moves.")
+    return said
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    keep = [i for i in range(len(widths)) if i == 0 or any(row[i] for row in rows[1:])]
+    return "\n".join(
+        "  "
+        + "  ".join(row[i].ljust(widths[i]) if i == 0 else row[i].rjust(widths[i]) for i in keep)
+        for row in rows
+    )
+
+
+def _name(line: Line) -> str:
+    return line.label + ("" if line.robust else " *")
+
+
+def _needs(line: Line) -> str:
+    need = line.asked.need
+    return f"{need.budget:,} visits in {counted(need.days or 0, 'day')}"
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < COUNTED else f"more than 10^{int(log10(number))}"
+
+
+def _interval(point: Point, between: str) -> str:
+    low, high = point.interval()
+    return f"{_number(low)}{between}{_number(high)}"
+
+
+def _number(rate: float) -> str:
+    """In percent, with two digits down to hundredths."""
+    value = 100 * rate
+    if value >= 9.95:
+        return f"{value:.0f}"
+    if value >= 0.995:
+        return f"{value:.1f}"
+    if value >= 0.005:
+        return f"{value:.2f}"
+    return "0" if value == 0 else "<0.01"
+
+
+def _percent(rate: float) -> str:
+    return f"{_number(rate)} %"

@@ -8,7 +8,6 @@ from typing import Any
 from steadyarm import __version__
 from steadyarm.live.description import toml_of
 from steadyarm.planning.answer import Line, Plan, Point
-from steadyarm.planning.text import text_of
 from steadyarm.plot import charts
 from steadyarm.reports.document import (
     Block,
@@ -31,7 +30,7 @@ ACROSS = 5  # policies beside each other, as many as fit on paper
 def plan_report(plan: Plan, command: str = "") -> Document:
     """The report on a plan; `command` is what was typed."""
     moving = plan.lines[0].moving is not None
-    parts = text_of(plan).split("\n\n")  # the question, the answer, tables, remarks
+    parts = str(plan).split("\n\n")  # the question, the answer, tables, remarks
     answer, *reasons = parts[1].split("\n", 1)
     blocks: list[Block] = [
         Lead(answer),
