@@ -61,7 +61,7 @@ def test_reports_hold_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
     verdict = capsys.readouterr().out.splitlines()[0]
     text, html = markdown.read_text(), page.read_text()
     found = sa.analyze(log)
-    assert found.otherwise.raw is not None
+    assert found.counterfactuals.raw is not None
     assert f"**{verdict}**" in text
     for part in (
         "## Estimates",
@@ -69,7 +69,7 @@ def test_reports_hold_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "## Can the log be trusted? ok",
         "| ok | assignments | The rows per variant fit",
         "| 2026-03-01 | 120 | ",
-        f"| plain means | {found.otherwise.raw.leader} | ",
+        f"| plain means | {found.counterfactuals.raw.leader} | ",
         "| a look after 40 % of the rewards | ",
         "| elimination by halves | ",
         found.intervals.assumption,

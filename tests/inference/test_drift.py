@@ -18,7 +18,7 @@ from scipy.stats import binom, f_oneway
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import drift as drift_module
-from steadyarm.inference.counterfactuals import what_otherwise
+from steadyarm.inference.counterfactuals import counterfactuals_of
 from steadyarm.inference.drift import MILESTONES, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.periods import (
@@ -257,7 +257,7 @@ def test_simpsons_paradox_is_seen() -> None:
     evidence = Evidence(
         arms, np.array([[500, 500]]), scores, np.tile(1000 * np.eye(2), (1, 2, 1, 1))
     )
-    found = what_otherwise(evidence, [[450, 50], [50, 450]], [[45, 3], [30, 225]])
+    found = counterfactuals_of(evidence, [[450, 50], [50, 450]], [[45, 3], [30, 225]])
     assert found.simpson
     assert found.raw is not None
     assert found.raw.leader == "B"
@@ -267,21 +267,21 @@ def test_simpsons_paradox_is_seen() -> None:
     assert "Raw means say B, which without bias is behind by 0.07" in str(found)
     assert "too close to tell" in str(found)
     sure = Evidence(arms, evidence.rounds, scores, np.tile(200 * np.eye(2), (1, 2, 1, 1)))
-    told = str(what_otherwise(sure, [[450, 50], [50, 450]], [[45, 3], [30, 225]]))
+    told = str(counterfactuals_of(sure, [[450, 50], [50, 450]], [[45, 3], [30, 225]]))
     assert "Raw means say B, which is behind by 0.07" in told
     assert "mix of periods differs" in told
     assert json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_raw_means_that_agree_are_behind_by_nothing() -> None:
-    found = what_otherwise(by_hand(), [200, 200], [90, 40])
+    found = counterfactuals_of(by_hand(), [200, 200], [90, 40])
     assert not found.simpson
     assert found.raw is not None
     assert (found.raw.behind, found.raw.interval) == (0, (0, 0))
 
 
 def test_leaders_on_the_way() -> None:
-    found = what_otherwise(by_hand())
+    found = counterfactuals_of(by_hand())
     assert [(e.rounds, e.leader) for e in found.early] == [(100, "B"), (200, "B"), (300, "A")]
     assert found.best == "A"
     assert found.raw is None
@@ -291,7 +291,7 @@ def test_elimination_drops_the_arm_that_starts_badly() -> None:
     arms = sa.ArmSet.one_hot(list("ABCD"))
     scores = np.array([[[0.0, 10.0, 20.0, 5.0], [90.0, 10.0, 30.0, 5.0]]])
     evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
-    found = what_otherwise(evidence)
+    found = counterfactuals_of(evidence)
     assert [(drop.rounds, drop.names) for drop in found.dropped] == [
         (100, ("A", "D")),
         (200, ("B",)),
@@ -304,7 +304,7 @@ def test_elimination_that_errs_in_its_last_stage_errs_at_the_end() -> None:
     arms = sa.ArmSet.one_hot(list("ABCD"))
     scores = np.array([[[90.0, 10.0, 20.0, 5.0], [0.0, 10.0, 30.0, 5.0]]])
     evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
-    found = what_otherwise(evidence)
+    found = counterfactuals_of(evidence)
     assert (found.best, found.winner, found.best_dropped) == ("A", "C", 200)
     assert str(found).endswith("It would have lost the best variant at the end.")
 
@@ -313,7 +313,7 @@ def test_names_with_commas_are_kept_apart() -> None:
     arms = sa.ArmSet.one_hot(["x=1, y=1", "x=1, y=2", "x=2, y=1", "x=2, y=2"])
     scores = np.array([[[0.0, 10.0, 20.0, 5.0], [90.0, 10.0, 30.0, 5.0]]])
     evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
-    said = str(what_otherwise(evidence))
+    said = str(counterfactuals_of(evidence))
     assert "Ahead on the way: x=2, y=1 after 50%." in said
     assert "dropped x=1, y=1; x=2, y=2 after 50%; x=1, y=2 at the end; left: x=2, y=1." in said
 
@@ -337,7 +337,7 @@ def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
     arms = sa.ArmSet.one_hot(list("ABCD"))
     scores = np.array([[[0.0, 10.0, 20.0, 5.0]]])
     evidence = Evidence(arms, np.array([[100]]), scores, np.tile(np.eye(4), (1, 1, 1, 1)))
-    found = what_otherwise(evidence)
+    found = counterfactuals_of(evidence)
     assert found.winner == "C"
     assert found.best_dropped is None
     assert sum(len(drop.names) for drop in found.dropped) == 3
@@ -352,10 +352,10 @@ def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
         (lambda: drift_report(by_hand(), level=95), "between 0 and 1"),
         (lambda: drift_report(by_hand(), budget=0), "budget is 0"),
         (lambda: drift_report(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "batch of 2"),
-        (lambda: what_otherwise(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "of 2 tests"),
-        (lambda: what_otherwise(by_hand(), counts=[1, 2]), "counts were given without sums"),
-        (lambda: what_otherwise(by_hand(), [1, 2, 3], [1, 2, 3]), "expected finite numbers"),
-        (lambda: what_otherwise(by_hand(), shares=[1.5]), "a share"),
+        (lambda: counterfactuals_of(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "of 2 tests"),
+        (lambda: counterfactuals_of(by_hand(), counts=[1, 2]), "counts were given without sums"),
+        (lambda: counterfactuals_of(by_hand(), [1, 2, 3], [1, 2, 3]), "expected finite numbers"),
+        (lambda: counterfactuals_of(by_hand(), shares=[1.5]), "a share"),
         (lambda: group_pieces(by_hand(), True), "periods is True"),
     ],
 )

@@ -14,9 +14,9 @@ from steadyarm.inference import (
     Evidence,
     confidence_path,
     confidence_sequence,
+    counterfactuals_of,
     drift_report,
     fixed_budget,
-    what_otherwise,
 )
 from steadyarm.inference.intervals import critical_values
 from steadyarm.inference.limits import (
@@ -237,7 +237,7 @@ def test_other_ways_to_conclude_name_few_of_many_arms() -> None:
         at = np.searchsorted(among, segment.arms)
         counts[at] += stats.counts[0]
         sums[at] += stats.sums[0]
-    found = what_otherwise(evidence, counts, sums, among=among)
+    found = counterfactuals_of(evidence, counts, sums, among=among)
     assert len(found.names) <= 110
     assert found.raw is not None
     means = sums / np.maximum(counts, 1)
@@ -256,6 +256,6 @@ def test_ways_to_conclude_are_the_same_with_few_columns() -> None:
     assert among is not None
     counts = np.concatenate([stats.counts for _, stats in every])
     sums = np.concatenate([stats.sums for _, stats in every])
-    one = what_otherwise(few, counts[:, among], sums[:, among], among=among).to_dict()
-    two = what_otherwise(few, counts, sums).to_dict()
+    one = counterfactuals_of(few, counts[:, among], sums[:, among], among=among).to_dict()
+    two = counterfactuals_of(few, counts, sums).to_dict()
     assert one == two

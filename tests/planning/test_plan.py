@@ -225,11 +225,7 @@ def test_theory_stands_beside() -> None:
     exact = 4 * 0.21 * ndtri(0.05) ** 2 / 0.2**2
     assert plan.theory.oracle == np.ceil(exact)
     drawn = TWO | {"effects": {"spread": 0.3, "indifference": 0.1}}
-    assert sa.plan(drawn, trials=200).theory.to_dict() == {
-        "oracle": None,
-        "floor": None,
-        "bounds": {},
-    }
+    assert sa.plan(drawn, trials=200).theory == Theory(None, None, {})
 
 
 def test_progress_reaches_its_end() -> None:

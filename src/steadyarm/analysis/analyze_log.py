@@ -53,7 +53,7 @@ from steadyarm.analysis.units import (
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import ips, is_one_hot
-from steadyarm.inference.counterfactuals import what_otherwise
+from steadyarm.inference.counterfactuals import counterfactuals_of
 from steadyarm.inference.drift import drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import lack_of_fit
@@ -516,7 +516,7 @@ def _analysis(
         intervals=intervals,
         drift=drift,
         health=HealthReport(tuple(findings)),
-        otherwise=what_otherwise(evidence, counts, sums, level=asked.level),
+        counterfactuals=counterfactuals_of(evidence, counts, sums, level=asked.level),
         evidence=evidence,
         notes=tuple(notes),
         units=asked.units,

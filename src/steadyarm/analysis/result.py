@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from steadyarm.analysis.units import Units
 from steadyarm.arms import ArmSet
-from steadyarm.inference.counterfactuals import Otherwise
+from steadyarm.inference.counterfactuals import Counterfactuals
 from steadyarm.inference.drift import DriftReport
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.health import HealthReport
 from steadyarm.inference.intervals import Intervals
 from steadyarm.wording import strung
@@ -33,7 +33,7 @@ class Analysis:
     intervals : estimates, intervals, gaps and the plausible set
     drift : did the world move?
     health : can the log be trusted?
-    otherwise : what plain means, an early look or elimination would have concluded
+    counterfactuals : what raw means, an early stop or elimination would have concluded
     evidence : the scores behind it, for further analyses
     notes : how the log was read, one sentence each
     units : how often units are in the log, if some have several rows; variances are by unit then
@@ -49,7 +49,7 @@ class Analysis:
     intervals: Intervals
     drift: DriftReport
     health: HealthReport
-    otherwise: Otherwise
+    counterfactuals: Counterfactuals
     evidence: Evidence
     notes: tuple[str, ...]
     units: Units | None = None
@@ -104,42 +104,40 @@ class Analysis:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is unknown or infinite is None."""
         i = self.intervals
-        arms = [
-            {
-                "arm": name,
-                "rows": int(self.counts[arm]),
-                "mean": _plain(self.means[arm]),
-                "estimate": _plain(i.estimates[0, k]),
-                "standard_error": _plain(i.standard_errors[0, k]),
-                "interval": [_plain(i.low[0, k]), _plain(i.high[0, k])],
-                "gap": _plain(i.gaps[0, k]),
-                "gap_interval": [_plain(i.gap_low[0, k]), _plain(i.gap_high[0, k])],
-                "plausible": bool(i.plausible[0, k]),
-            }
-            for k, (arm, name) in enumerate(zip(self.shown.tolist(), i.arms.names, strict=True))
-        ]
-        return {
+        found = {
             "log": self.log,
             "rows": self.rows,
             "rewards": self.rewards,
-            "units": None if self.units is None else asdict(self.units),
+            "units": self.units,
             "anytime": self.anytime,
             "recommended": self.recommended,
-            "plausible": list(self.plausible),
+            "plausible": self.plausible,
             "verdict": self.verdict,
             "level": i.level,
             "direction": self.evidence.direction,
             "method": i.method,
             "assumption": i.assumption,
-            "arms": arms,
-            "health": {
-                "status": self.health.status,
-                "findings": [asdict(finding) for finding in self.health.findings],
-            },
-            "drift": _finite(self.drift.to_dict()),
-            "otherwise": _finite(self.otherwise.to_dict()),
-            "notes": list(self.notes),
+            "arms": [
+                {
+                    "arm": name,
+                    "rows": self.counts[arm],
+                    "mean": self.means[arm],
+                    "estimate": i.estimates[0, k],
+                    "standard_error": i.standard_errors[0, k],
+                    "interval": [i.low[0, k], i.high[0, k]],
+                    "gap": i.gaps[0, k],
+                    "gap_interval": [i.gap_low[0, k], i.gap_high[0, k]],
+                    "plausible": i.plausible[0, k],
+                }
+                for k, (arm, name) in enumerate(zip(self.shown.tolist(), i.arms.names, strict=True))
+            ],
+            "health": self.health.to_dict(),
+            "drift": self.drift.to_dict(),
+            "otherwise": self.counterfactuals.to_dict(),
+            "notes": self.notes,
         }
+        plain: dict[str, Any] = json_ready(found)
+        return plain
 
     def __str__(self) -> str:
         i = self.intervals
@@ -164,16 +162,3 @@ class Analysis:
             lines.append(f"… and {more} more variants, see the JSON output")
         lines += ["* may be the best", "", str(self.health), "", f"Drift: {self.drift.verdict}"]
         return "\n".join([*lines, "", *self.notes])
-
-
-def _plain(value: Any) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(entry) for entry in value]
-    return _plain(value) if isinstance(value, float) else value

@@ -26,7 +26,7 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     UnknownExperimentError,
 )
-from steadyarm.inference.evidence import plain
+from steadyarm.inference.evidence import json_ready
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import (
     DESCRIBED,
@@ -419,7 +419,10 @@ def _import(args: argparse.Namespace) -> None:
 def _replay(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         found = load_experiment(args.name, storage).replay()
-    print_json({"agrees": found.agrees} | plain(found)) if args.format == "json" else print(found)
+    if args.format == "json":
+        print_json({"agrees": found.agrees} | json_ready(found))
+    else:
+        print(found)
     if not found.agrees:
         raise SteadyArmError(f"the log of {args.name!r} does not lead to what is stored.")
 

@@ -1,6 +1,6 @@
 """What is known after a test, and how surely: intervals that hold under drift, health, drift."""
 
-from steadyarm.inference.counterfactuals import Otherwise, what_otherwise
+from steadyarm.inference.counterfactuals import Counterfactuals, counterfactuals_of
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import LackOfFit, lack_of_fit, lack_of_fit_p_values
@@ -24,6 +24,7 @@ from steadyarm.inference.srm import (
 
 __all__ = [
     "CountTest",
+    "Counterfactuals",
     "DriftReport",
     "Evidence",
     "Finding",
@@ -31,10 +32,10 @@ __all__ = [
     "Intervals",
     "LackOfFit",
     "LoggedSegment",
-    "Otherwise",
     "attrition_test",
     "confidence_path",
     "confidence_sequence",
+    "counterfactuals_of",
     "drift_p_values",
     "drift_report",
     "fixed_budget",
@@ -46,5 +47,4 @@ __all__ = [
     "srm_from_propensities",
     "srm_p_values",
     "srm_test",
-    "what_otherwise",
 ]

@@ -1,4 +1,4 @@
-"""What would have been concluded otherwise: from raw means, by stopping early, by eliminating."""
+"""What raw means, early stopping or elimination would have concluded from the same test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
-from steadyarm.inference.evidence import Evidence, plain
+from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.limits import best_of_all
 from steadyarm.inference.periods import group_pieces
 from steadyarm.validation import check_fraction
@@ -25,11 +25,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RawMeans:
-    """Plain averages per arm over the whole test.
+    """Averages of the rewards of each arm over the whole test.
 
     Attributes
     ----------
-    means : of every arm in `Otherwise.names`, nan if it was never played
+    means : of every arm in `Counterfactuals.names`, nan if it was never played
     leader : the arm with the best of them
     behind : by how much the leader is behind the best arm by the unbiased estimates; 0 if the same
     interval : of that difference
@@ -52,9 +52,9 @@ class Early:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Whom an elimination policy would have given up after so many rounds.
+    """The arms that an elimination policy would have dropped after so many rounds.
 
-    Of a large set `names` are those on the short list, and `others` counts the rest.
+    In a large set `names` are those on the short list, and `others` counts the rest.
     """
 
     rounds: int
@@ -63,18 +63,18 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Otherwise:
-    """Other ways to the answer, on the same data.
+class Counterfactuals:
+    """What other ways of reading the same test would have concluded.
 
     Attributes
     ----------
-    names : of the arms; of a large set a short list of the best, and all that are named below
+    names : of the arms; in a large set a short list of the best, and all that are named below
     best : the arm with the best unbiased estimate
     estimates : unbiased, of every arm
-    raw : plain averages; None if counts and sums were not given
+    raw : averages per arm; None if counts and sums were not given
     early : leaders after shares of the rounds
-    dropped : what halving the arms at equal distances would have given up, and when
-    winner : who would have been left
+    dropped : the arms that halving at equal distances would have dropped, and when
+    winner : the arm that elimination would have left
     rounds : of the whole test
     """
 
@@ -94,21 +94,21 @@ class Otherwise:
 
     @property
     def best_dropped(self) -> int | None:
-        """After how many rounds elimination would have given up the best arm; None if never."""
+        """After how many rounds elimination would have dropped the best arm; None if never."""
         gone = [drop.rounds for drop in self.dropped if self.best in drop.names]
         return gone[0] if gone else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        data: dict[str, Any] = plain(self)
+        data: dict[str, Any] = json_ready(self)
         return data | {"simpson": self.simpson, "best_dropped": self.best_dropped}
 
     def __str__(self) -> str:
         lines = [f"Best by unbiased estimates over all {self.rounds} rounds: {self.best}."]
         if self.raw is not None:
             lines.append(self._raw_line(self.raw))
-        looks = {early.rounds: early.leader for early in self.early}
-        leaders = [f"{leader} {self._when(rounds)}" for rounds, leader in looks.items()]
+        leads = {early.rounds: early.leader for early in self.early}
+        leaders = [f"{leader} {self._when(rounds)}" for rounds, leader in leads.items()]
         lines.append(f"Ahead on the way: {strung(leaders)}.")
         drops = "; ".join(f"{_named(drop)} {self._when(drop.rounds)}" for drop in self.dropped)
         lines.append(f"Elimination would have dropped {drops or 'nobody'}; left: {self.winner}.")
@@ -136,21 +136,21 @@ class Otherwise:
         )
 
 
-def what_otherwise(
+def counterfactuals_of(
     evidence: Evidence,
     counts: ArrayLike | None = None,
     sums: ArrayLike | None = None,
     shares: Sequence[float] = (0.25, 0.5, 0.75),
     level: float = 0.95,
     among: NDArray[np.int64] | None = None,
-) -> Otherwise:
-    """Replay a single test as others would have read it.
+) -> Counterfactuals:
+    """What other ways of reading a single test would have concluded.
 
     Parameters
     ----------
     counts, sums : (J, K) or (K,) plays and rewards of each arm, for raw means
     among : the arms that the K columns of counts and sums are, if not all were played
-    shares : of the rounds at which to look who led
+    shares : of the rounds, after which to say who led
     level : of the interval for the arm that raw means put first
 
     Notes
@@ -167,7 +167,8 @@ def what_otherwise(
     >>> scores = np.array([[[50.0, 30.0], [300.0, 250.0]]])  # sums over pieces of 500 rounds
     >>> squares = np.tile(1000 * np.eye(2), (1, 2, 1, 1))
     >>> evidence = Evidence(arms, np.array([[500, 500]]), scores, squares)
-    >>> print(what_otherwise(evidence, counts=[[450, 50], [50, 450]], sums=[[45, 3], [30, 225]]))
+    >>> counts, sums = [[450, 50], [50, 450]], [[45, 3], [30, 225]]
+    >>> print(counterfactuals_of(evidence, counts, sums))
     Best by unbiased estimates over all 1000 rounds: A.
     Raw means say B, which without bias is behind by 0.07 [...]: too close to tell.
     Ahead on the way: A after 50%.
@@ -194,24 +195,24 @@ def what_otherwise(
         means = np.where(plays > 0, rewards / np.where(plays > 0, plays, 1.0), np.nan)
         place = int(np.where(plays > 0, sign * means, -np.inf).argmax())
         leader = place if among is None else int(among[place])
-    looks = [_early(evidence, check_fraction(share, "a share"), sign) for share in shares]
+    leads = [_early(evidence, check_fraction(share, "a share"), sign) for share in shares]
     gone, winner = _eliminate(evidence, sign)
     best = int(evidence.best[0])
     shown = np.arange(evidence.arms.size, dtype=np.int64)
     if evidence.arms.large:
         _, top = best_of_all(evidence, evidence.theta)
-        more = [best, winner, *(k for _, _, k in looks), *([] if leader is None else [leader])]
+        more = [best, winner, *(k for _, _, k in leads), *([] if leader is None else [leader])]
         shown = np.unique(np.concatenate([top, np.array(more, dtype=np.int64)]))
     names = evidence.arms.names
     raw = None
     if means is not None and leader is not None:
         raw = _raw(evidence, _spread(means, among, shown), best, leader, level)
-    return Otherwise(
+    return Counterfactuals(
         names=tuple(names[k] for k in shown.tolist()),
         best=names[best],
         estimates=tuple(evidence.estimates[0][shown].tolist()),
         raw=raw,
-        early=tuple(Early(share, rounds, names[k]) for share, rounds, k in looks),
+        early=tuple(Early(share, rounds, names[k]) for share, rounds, k in leads),
         dropped=tuple(_dropped(rounds, out, shown, names) for rounds, out in gone),
         winner=names[winner],
         rounds=int(evidence.played[0]),
@@ -263,7 +264,7 @@ def _early(evidence: Evidence, share: float, sign: float) -> tuple[float, int, i
 
 
 def _eliminate(evidence: Evidence, sign: float) -> tuple[list[tuple[int, Indices]], int]:
-    """Whom each stage gives up, after how many rounds; and who is left."""
+    """The arms that each stage drops, after how many rounds; and the arm that is left."""
     K, d = evidence.arms.size, evidence.arms.rank
     stages = max(1, ceil(log2(d)))
     ends = np.cumsum(evidence.rounds[0])

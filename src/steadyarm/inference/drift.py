@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
-from steadyarm.inference.evidence import Evidence, plain
+from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.limits import best_of_all, spread_of
 from steadyarm.inference.periods import Periods, allocations_of, by_pieces, group_pieces, variation
 from steadyarm.validation import check_fraction, whole_number
@@ -141,7 +141,7 @@ class DriftReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; None for what is unknown or has no end."""
-        data: dict[str, Any] = plain(self)
+        data: dict[str, Any] = json_ready(self)
         more = {"gaps_move": self.gaps_move, "level_moves": self.level_moves}
         return data | more | {"verdict": self.verdict}
 

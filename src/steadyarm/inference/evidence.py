@@ -21,25 +21,23 @@ from steadyarm.estimators import arm_values, ips, ips_squares
 from steadyarm.linalg import gram, inverse_root, matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 
-# Results as plain values that JSON can hold.
 
-
-def plain(value: Any) -> Any:
-    """Lists, dictionaries, numbers and text only; None where a number is infinite or unknown.
+def json_ready(value: Any) -> Any:
+    """The value as JSON can hold it: None where a number is infinite or unknown.
 
     Examples
     --------
-    >>> plain({"p": np.float64(0.5), "residuals": np.array([1.0, np.inf]), "of": ("A", "B")})
+    >>> json_ready({"p": np.float64(0.5), "residuals": np.array([1.0, np.inf]), "of": ("A", "B")})
     {'p': 0.5, 'residuals': [1.0, None], 'of': ['A', 'B']}
     """
     if isinstance(value, (np.ndarray, np.generic)):
-        return plain(value.tolist())
+        return json_ready(value.tolist())
     if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: json_ready(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
+        return {key: json_ready(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
+        return [json_ready(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

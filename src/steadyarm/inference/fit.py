@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.evidence import plain
+from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding, status_of
 from steadyarm.inference.periods import box_test
 from steadyarm.segments import Segment, SegmentStats
@@ -82,7 +82,7 @@ class LackOfFit:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, with the finding's status."""
-        data: dict[str, Any] = plain(self)
+        data: dict[str, Any] = json_ready(self)
         return data | {"status": self.finding.status}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.evidence import plain
+from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.srm import ALARM, NOTICE, CountTest, attrition_test, srm_test
 from steadyarm.validation import checked_range, whole_number
@@ -68,7 +68,7 @@ class HealthReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {"status": self.status, "findings": plain(self.findings)}
+        return {"status": self.status, "findings": json_ready(self.findings)}
 
     def __str__(self) -> str:
         lines = [f"Health: {self.status if self.status == 'ok' else self.status.upper()}"]

@@ -11,7 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.evidence import plain
+from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.sampling_variance import (
     NORMAL,
     Balance,
@@ -69,7 +69,7 @@ class CountTest:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; None for infinite residuals."""
-        data: dict[str, Any] = plain(self)
+        data: dict[str, Any] = json_ready(self)
         return data
 
 

@@ -23,7 +23,7 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     WrongStateError,
 )
-from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
+from steadyarm.inference import Counterfactuals, DriftReport, Evidence, HealthReport
 from steadyarm.live.assigner import Assigner, LocalLease, Soon, waited_for
 from steadyarm.live.assignments import (
     LATEST,
@@ -374,7 +374,7 @@ class Experiment:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
         return self.results().drift(periods, level)
 
-    def counterfactuals(self, level: float = 0.95) -> Otherwise:
+    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
         """What raw means, an early look or elimination would have concluded."""
         return self.results().counterfactuals(level)
 

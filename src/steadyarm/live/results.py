@@ -17,17 +17,17 @@ import numpy as np
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import (
+    Counterfactuals,
     DriftReport,
     Evidence,
     Finding,
     HealthReport,
     LoggedSegment,
-    Otherwise,
+    counterfactuals_of,
     drift_report,
     health_report,
     lack_of_fit,
     late_finding,
-    what_otherwise,
 )
 from steadyarm.live.assignments import Status, to_datetime
 from steadyarm.live.decisions import (
@@ -259,7 +259,7 @@ class LiveResults:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
         return drift_report(self.evidence(), periods, level, self.state.budget, self.ended)
 
-    def counterfactuals(self, level: float = 0.95) -> Otherwise:
+    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
         """What raw means, an early look or elimination would have concluded."""
         evidence, pieces = self.evidence(), self.judged()
         sign = 1.0 if self.direction == "maximize" else -1.0
@@ -267,14 +267,14 @@ class LiveResults:
         if among is None:
             counts = np.concatenate([piece.stats.counts for piece in pieces])
             sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
-            return what_otherwise(evidence, counts, sums, level=level)
+            return counterfactuals_of(evidence, counts, sums, level=level)
         plays, rewards = np.zeros((2, among.size))
         for piece in pieces:
             played = piece.segment.arms
             at = slice(None) if played is None else np.searchsorted(among, played)
             plays[at] += piece.stats.counts[0]
             rewards[at] += sign * piece.stats.sums[0]
-        return what_otherwise(evidence, plays, rewards, level=level, among=among)
+        return counterfactuals_of(evidence, plays, rewards, level=level, among=among)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing.

@@ -25,7 +25,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.inference.evidence import plain
+from steadyarm.inference.evidence import json_ready
 from steadyarm.live.assignments import LiveAssignment, Status, to_datetime
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
@@ -86,7 +86,7 @@ def experiment_facts(experiment: Experiment) -> dict[str, Any]:
         "name": status.name,
         "state": status.state,
         "created": iso(status.created),
-        "settings": plain(settings_facts(experiment.settings)),
+        "settings": json_ready(settings_facts(experiment.settings)),
         "assigned": assigned,
         "rewarded": rewarded,
         "indices": indices,
@@ -177,7 +177,7 @@ def verdict_facts(verdict: Verdict, names: Sequence[str]) -> dict[str, Any]:
         "gap_low": gap_low,
         "gap_high": gap_high,
     }
-    facts: dict[str, Any] = plain(
+    facts: dict[str, Any] = json_ready(
         {
             "arm": verdict.name,
             "sure": verdict.sure,

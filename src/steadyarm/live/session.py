@@ -19,7 +19,7 @@ from steadyarm.errors import (
     RewardsPendingError,
     UnknownAssignmentError,
 )
-from steadyarm.inference import DriftReport, Evidence, HealthReport, Otherwise
+from steadyarm.inference import Counterfactuals, DriftReport, Evidence, HealthReport
 from steadyarm.live.decisions import as_seen, state_after
 from steadyarm.live.ledger import Assignment, Books, OpenSegment, part_of, why_it_waits
 from steadyarm.live.results import LiveResults
@@ -189,7 +189,7 @@ class Session:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
         return self.results().drift(periods, level)
 
-    def counterfactuals(self, level: float = 0.95) -> Otherwise:
+    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
         """What raw means, an early look or elimination would have concluded."""
         return self.results().counterfactuals(level)
 

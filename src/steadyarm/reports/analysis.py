@@ -51,7 +51,7 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
     blocks += [
         period_table(found.drift, _drifting(found, order), "rewards"),
         Heading("What would have been concluded otherwise?"),
-        *otherwise_blocks(found.otherwise),
+        *otherwise_blocks(found.counterfactuals),
         Heading("What this rests on"),
         Items(_assumptions(found)),
     ]

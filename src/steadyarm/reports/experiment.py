@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
-from steadyarm.inference import DriftReport, Otherwise
+from steadyarm.inference import Counterfactuals, DriftReport
 from steadyarm.live.assignments import to_datetime
 from steadyarm.live.description import description_of, toml_of
 from steadyarm.live.experiment import Experiment
@@ -78,7 +78,7 @@ def labelled(card: Scorecard) -> Scorecard:
     )
 
 
-def labelled_otherwise(other: Otherwise, card: Scorecard) -> Otherwise:
+def labelled_otherwise(other: Counterfactuals, card: Scorecard) -> Counterfactuals:
     """What would have been concluded otherwise, with the same names."""
     if card.settings.arms.large:
         return other
@@ -245,7 +245,7 @@ def experiment_report(
     fingerprint : whether the log's fingerprint is taken; reads the whole log, too
     """
     seen = scorecard_of(experiment) if card is None else card
-    other: Otherwise | str
+    other: Counterfactuals | str
     try:
         other = experiment.counterfactuals()
     except (InvalidInputError, RewardsPendingError) as error:
@@ -260,12 +260,12 @@ def experiment_report(
 
 def document_of(
     card: Scorecard,
-    otherwise: Otherwise | str,
+    otherwise: Counterfactuals | str,
     fingerprint: Fingerprint | None = None,
     replayed: Replay | None = None,
 ) -> Document:
     """The report on what was seen; `otherwise` may be the reason why there is none."""
-    if isinstance(otherwise, Otherwise):
+    if isinstance(otherwise, Counterfactuals):
         otherwise = labelled_otherwise(otherwise, card)
     card = labelled(card)
     blocks: list[Block] = [
@@ -285,7 +285,7 @@ def document_of(
         ]
     blocks += appendix(card, fingerprint, replayed)
     foot = f"Written by SteadyArm {__version__} from what was stored at {when(card.seen)}."
-    if not card.settled and (fingerprint or replayed or isinstance(otherwise, Otherwise)):
+    if not card.settled and (fingerprint or replayed or isinstance(otherwise, Counterfactuals)):
         foot += MEANWHILE
     return Document(f"Test report: {card.name}", tuple(blocks), foot)
 
@@ -364,9 +364,9 @@ def _corrections(card: Scorecard) -> list[Block]:
     return [Heading("What was corrected?"), Paragraph(says), table]
 
 
-def _otherwise(other: Otherwise | str, card: Scorecard) -> list[Block]:
+def _otherwise(other: Counterfactuals | str, card: Scorecard) -> list[Block]:
     head = Heading("What would have been concluded otherwise?")
-    if isinstance(other, Otherwise):
+    if isinstance(other, Counterfactuals):
         return [head, *otherwise_blocks(other)]
     if not card.status.total_rewarded:
         return [head, Paragraph("No reward has been told yet.")]

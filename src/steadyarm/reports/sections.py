@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.inference import DriftReport, HealthReport, Otherwise
+from steadyarm.inference import Counterfactuals, DriftReport, HealthReport
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.plot import charts
 from steadyarm.reports.document import Block, Heading, Note, Paragraph, Picture, Table
@@ -81,7 +81,7 @@ def period_table(drift: DriftReport, order: Sequence[int], counted_as: str) -> T
     return Table(caption, header, "lrl" + "r" * len(shown), rows, " ".join(notes))
 
 
-def otherwise_blocks(other: Otherwise) -> list[Block]:
+def otherwise_blocks(other: Counterfactuals) -> list[Block]:
     """Who else would have been put first, and why not to."""
     rows = []
     if other.raw is not None:
