@@ -11,9 +11,8 @@ from typing import Any
 import httpx
 
 import steadyarm as sa
-from steadyarm.dashboard.access import Access
+from steadyarm.dashboard.access import Access, GuardedPage
 from steadyarm.dashboard.app import create_app
-from steadyarm.dashboard.guard import GuardedPage
 from steadyarm.service.auth import new_token
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage

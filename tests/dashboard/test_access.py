@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from steadyarm.cli.main import main
-from steadyarm.dashboard import access, forms
+from steadyarm.dashboard import access
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import create_experiment
 from steadyarm.policies import Steady
@@ -247,7 +247,7 @@ def test_strangers_can_fill_no_memory(guarded: Guarded) -> None:
     assert (sent(), read) == (403, [])  # without a session nothing is read
     key = browser.csrf()
     assert sent() == sent(**{"X-CSRF-Token": key}) == 413
-    assert len(read) == 2 * (forms.SMALL // 1000 + 1)
+    assert len(read) == 2 * (access.SMALL_FORM // 1000 + 1)
     service = browser.app.state.service
     assert service.load._bytes == {True: 0, False: 0}
     service.load._bytes[False] = STRANGERS  # others hold all that people may who did not sign in

@@ -14,9 +14,9 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.dashboard import creating
-from steadyarm.dashboard.creating import PLANNED, BusyError, planned, read_question
-from steadyarm.dashboard.forms import USUAL
+from steadyarm.dashboard import planner
+from steadyarm.dashboard.forms import PLANNED, USUAL
+from steadyarm.dashboard.planner import BusyError, planned, read_question
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.storages.records import Scope
 from tests.dashboard.clients import Browser, Guarded, dashboard
@@ -239,10 +239,8 @@ def test_amounts_are_planned_and_fewer_is_more_of_its_absence() -> None:
     fields = {key: [value] for key, value in (GOOD | ASKED).items()}
     amounts = fields | {"plan_reward": ["amount"], "plan_sd": ["2"], "plan_difference": ["0.5"]}
     asked = read_question(amounts).settings
-    assert asked is not None
     assert (asked["rewards"], asked["effects"]) == ({"sd": 2.0}, {"smallest_gap": 0.5})
     less = read_question(fields | {"direction": ["minimize"]}).settings
-    assert less is not None
     assert less["rewards"] == {"rate": 0.9}
 
 
@@ -283,7 +281,7 @@ def test_what_takes_long_is_planned_with_a_fixed_split() -> None:
     asked = read_question(parts | {key: [value] for key, value in ASKED.items()})
     found, label = planned(asked)
     assert label == "G-BAI"
-    assert "takes too long to simulate" in creating.answer(asked, found, label)["sentence"]
+    assert "takes too long to simulate" in planner.answer(asked, found, label)["sentence"]
 
 
 def test_one_plan_at_a_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +292,7 @@ def test_one_plan_at_a_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -
         assert go.wait(60)
         return sa.plan(*given, **more)
 
-    monkeypatch.setattr(creating, "plan", slow)
+    monkeypatch.setattr(planner, "plan", slow)
     browser.get("/new")
     first: list[httpx.Response] = []
     thread = threading.Thread(

@@ -7,8 +7,7 @@ from importlib import resources
 
 import pytest
 
-from steadyarm.dashboard import forms
-from steadyarm.dashboard.guard import GuardedPage
+from steadyarm.dashboard.access import GuardedPage
 from steadyarm.dashboard.responses import HEADERS, local_path
 from steadyarm.service.app import Endpoint
 from steadyarm.service.auth import new_token
@@ -157,7 +156,7 @@ def test_unforeseen_errors_are_told_without_details(
 
 def test_large_forms_are_refused(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     browser, _, _ = guarded
-    monkeypatch.setattr(forms, "FIELDS", 1000)  # so many fit into the form for signing in
+    monkeypatch.setattr(access, "MOST_FIELDS", 1000)  # so many fit into the form for signing in
     assert browser.post_form("/sign-in", {"token": "x" * 8_200}).status_code == 413
     many = {f"f{i}": "" for i in range(1001)}
     assert browser.post_form("/sign-in", many).status_code == 400

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import steadyarm as sa
-from steadyarm.dashboard import cache
+from steadyarm.dashboard import pages
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from tests.dashboard.clients import Browser, Guarded
@@ -22,7 +22,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(experiment.name)
         return scorecard_of(experiment)
 
-    monkeypatch.setattr(cache, "look_at", counted)
+    monkeypatch.setattr(pages, "scorecard_of", counted)
     return seen
 
 
@@ -30,8 +30,8 @@ def test_a_page_that_did_not_change_is_not_sent_again(
     shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(cache, "STALE", 0.0)
-    monkeypatch.setattr(cache, "PATIENCE", 30.0)
+    monkeypatch.setattr(pages, "STALE", 0.0)
+    monkeypatch.setattr(pages, "PATIENCE", 30.0)
     path = "/experiments/layouts"
     first = browser.get(path)
     known = {"If-None-Match": first.headers["ETag"]}
@@ -48,7 +48,7 @@ def test_looks_are_made_once_however_many_watch(
     shown: tuple[Browser, Scorecard], looked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(cache, "STALE", 0.0)  # nothing has changed
+    monkeypatch.setattr(pages, "STALE", 0.0)  # nothing has changed
     for _ in range(5):
         assert browser.get("/experiments/layouts").status_code == 200
         assert browser.get("/experiments/layouts/charts/drift.json").status_code == 200
@@ -59,8 +59,8 @@ def test_time_alone_makes_a_new_look(
     shown: tuple[Browser, Scorecard], looked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(cache, "OLD", 0.0)
-    monkeypatch.setattr(cache, "PATIENCE", 30.0)
+    monkeypatch.setattr(pages, "OLD", 0.0)
+    monkeypatch.setattr(pages, "PATIENCE", 30.0)
     for _ in range(3):
         browser.get("/experiments/layouts")
     assert looked == ["layouts"] * 3
@@ -76,7 +76,7 @@ def test_a_look_that_fails_is_not_tried_at_every_view(
         seen.append(experiment.name)
         raise sa.InvalidInputError("no such policy here")
 
-    monkeypatch.setattr(cache, "look_at", failing)
+    monkeypatch.setattr(pages, "scorecard_of", failing)
     for _ in range(50):
         page = browser.get("/").text
         if "cannot be shown" in page:
@@ -91,8 +91,8 @@ def test_a_stopped_test_is_shown_as_stopped_at_once(
     shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(cache, "FRESH", 3600.0)
-    monkeypatch.setattr(cache, "STALE", 3600.0)
+    monkeypatch.setattr(pages, "FRESH", 3600.0)
+    monkeypatch.setattr(pages, "STALE", 3600.0)
     path = "/experiments/layouts"
     assert f'href="{path}/stop"' in browser.get(path).text
     assert browser.post_form(f"{path}/stop").status_code == 303

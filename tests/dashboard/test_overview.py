@@ -78,4 +78,4 @@ def test_search_and_filter() -> None:
         "q=alpha&state=draft": [],
         "state=running": ["beta", "alpha"],
     }
-    assert "No experiment fits. Show all 3" in nothing
+    assert "No experiment matches. Show all 3" in nothing

@@ -1,3 +1,1 @@
 """Pages for people, beside the service's interface for programs."""
-
-__all__: list[str] = []

@@ -1,10 +1,10 @@
-"""Who looks at a page: people sign in with a token, and a session remembers it for a while.
+"""Who visits a page, whether they may, and what they are shown if not.
 
-The browser has a cookie with a random id, and the storage a hash of that id with the hash of the
-token. Both are looked up at every request, so that a session ends for all workers at once when
-somebody signs out or the token is removed, whoever has copied the cookie. The cookie is signed,
-since keys for forms are bound to ids, also of people who have not signed in: no other site can make
-up an id and its key.
+People sign in with a token. The browser then has a cookie with a random id, and the storage a hash
+of that id with the hash of the token. Both are looked up at every request, so that a session ends
+for all workers at once when somebody signs out or the token is removed, whoever has copied the
+cookie. The cookie is signed, since keys for forms are bound to ids, also of people who have not
+signed in: no other site can make up an id and its key.
 
 The cookie is SameSite=Lax, not Strict: a link in a mail or a chat must not ask people to sign in
 who have done so. With Lax other sites can only make the browser follow links, which change
@@ -15,29 +15,66 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs, quote
 
 from itsdangerous import BadData, Signer, URLSafeSerializer
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope as Asked
+from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as RequestScope
 
+from steadyarm.dashboard.responses import (
+    local_path,
+    render,
+    see_other,
+    wants_json,
+    with_headers,
+)
 from steadyarm.live.settings import microseconds
 from steadyarm.service.auth import RANKS, hash_of, header_of
-from steadyarm.service.problems import RefusedError
+from steadyarm.service.problems import (
+    GENERIC,
+    HEADERS,
+    RefusedError,
+    answer_to,
+    problem_of,
+    read_body,
+)
 from steadyarm.service.service import Service
 from steadyarm.storages.records import Scope, SessionRecord, TokenRecord
 
-__all__ = ["LASTS", "Access", "Session", "Viewer", "check_origin"]
-
 LASTS = 12 * 60 * 60  # seconds that somebody stays signed in
 SIGNED: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+MOST_FIELDS = 5_000  # of a form
+SMALL_FORM = 8_192  # bytes of a form that anybody may send, signed in or not
+TITLES = {
+    "malformed": "The form could not be read",
+    "forbidden": "This is not allowed",
+    "not-found": "There is no such page",
+    "too-large": "The form is too large",
+}
+# What helps a person at a browser; the service's own hints are for programs.
+HINTS = {
+    "unknown-experiment": "The overview lists all experiments.",
+    "not-found": "The overview lists all experiments.",
+    "method-not-allowed": "Go to the overview and begin from there.",
+    "experiment-exists": "Choose another name.",
+    "wrong-state": "Load the experiment's page again; somebody else may have changed its state.",
+    "too-large": "Send less.",
+    "internal": "The service's log has more under the request's id.",
+    "storage-unavailable": "Load the page again in a moment.",
+    "starting": "Load the page again in a moment; the first start may take a minute.",
+}
 
 
 @dataclass(frozen=True)
 class Viewer:
-    """Whoever looks at a page.
+    """Somebody who visits a page.
 
     Attributes
     ----------
@@ -67,7 +104,7 @@ class Viewer:
 
 
 @dataclass(frozen=True)
-class Session:
+class BrowserSession:
     """What the cookie says.
 
     Attributes
@@ -80,25 +117,45 @@ class Session:
     new: bool = True
 
 
+Handler = Callable[[Service, Request, Viewer], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page, or something that pages need; a handler finds what a form sent in `state.form`.
+
+    Attributes
+    ----------
+    scope : that a viewer needs; None if anybody may come
+    anonymous : whether nobody needs to be recognised, so that the storage is not read
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    scope: Scope | None
+    anonymous: bool = False
+
+
 class Access:
-    """Tells viewers by their cookies."""
+    """Recognises viewers by their cookies; begins and ends their sessions."""
 
     def __init__(self, service: Service) -> None:
         secret = service.settings.secret or secrets.token_urlsafe(32)
-        self._service, self._guard, self._settings = service, service.guard, service.settings
+        self.service, self._guard, self._settings = service, service.guard, service.settings
         self._cookies = URLSafeSerializer(secret, "steadyarm.live.session-id", signer_kwargs=SIGNED)
         self._keys = Signer(secret, "steadyarm.csrf", **SIGNED)
 
-    def session(self, scope: Asked) -> Session:
-        """The session of a request; a new one if it has none, or a forged one."""
+    def session(self, scope: RequestScope) -> BrowserSession:
+        """The session of a request; a new one if its cookie is missing or forged."""
         cookie = Request(scope).cookies.get(self._name(scope), "")
         try:
-            return Session(str(self._cookies.loads(cookie)), new=False)
+            return BrowserSession(str(self._cookies.loads(cookie)), new=False)
         except BadData:
             return _new_session()
 
-    async def viewer(self, scope: Asked, session: Session) -> Viewer:
-        """Who a session belongs to; whoever is on this machine may do all before the first token.
+    async def viewer(self, scope: RequestScope, session: BrowserSession) -> Viewer:
+        """The viewer of a session; whoever is on this machine may do all before the first token.
 
         RefusedError if there has been no token and the request comes from elsewhere, or if no token
         is left.
@@ -107,81 +164,205 @@ class Access:
             self._guard.check_direct(scope)
             return Viewer(None, "admin", self._key(session))
         self._guard.check_any_left()
-        token = None if session.new else await self._token(session)
-        if token is None:
-            return self.nobody(session)
-        return Viewer(token.name, token.scope, self._key(session))
-
-    async def _token(self, session: Session) -> TokenRecord | None:
-        storage = self._service.storage
+        storage = self.service.storage
 
         def find() -> SessionRecord | None:  # in a thread: the clock may be the server's
             return storage.find_session(hash_of(session.id), storage.now())
 
-        found = await self._service.look_up(find)
-        return None if found is None else self._guard.with_hash(found.token)
+        found = None if session.new else await self.service.look_up(find)
+        token = None if found is None else self._guard.with_hash(found.token)
+        if token is None:
+            return self.nobody(session)
+        return Viewer(token.name, token.scope, self._key(session))
 
-    def nobody(self, session: Session) -> Viewer:
+    def nobody(self, session: BrowserSession) -> Viewer:
         """Somebody who has not signed in."""
         return Viewer(None, None, self._key(session))
 
-    def knows(self, session: Session, key: str) -> bool:
+    def knows(self, session: BrowserSession, key: str) -> bool:
         """Whether a key for forms is that of the session."""
         return self._keys.verify_signature(session.id, key)
 
     def remember(
-        self, response: Response, scope: Asked, session: Session, lasts: int | None = None
+        self,
+        response: Response,
+        scope: RequestScope,
+        session: BrowserSession,
+        lasts: int | None = None,
     ) -> None:
         """Send the session to the browser, for that many seconds, or until it is closed."""
         cookie = self._cookies.dumps(session.id)
-        response.set_cookie(self._name(scope), str(cookie), max_age=lasts, **self._manner(scope))
+        response.set_cookie(self._name(scope), str(cookie), max_age=lasts, **self._options(scope))
 
-    async def sign_in(self, response: Response, scope: Asked, token: TokenRecord) -> None:
+    async def sign_in(self, response: Response, scope: RequestScope, token: TokenRecord) -> None:
         """Begin another session, so that one which somebody else may know ends here.
 
         InvalidInputError if the token was removed meanwhile.
         """
-        session, storage = _new_session(), self._service.storage
+        session, storage = _new_session(), self.service.storage
 
         def add() -> None:
             now = storage.now()
             expires = now + microseconds(LASTS)
             storage.add_session(SessionRecord(hash_of(session.id), token.hash, now, expires))
 
-        await self._service.write("", add)
+        await self.service.write("", add)
         self.remember(response, scope, session, LASTS)
 
-    async def sign_out(self, response: Response, scope: Asked, session: Session) -> None:
+    async def sign_out(self, response: Response, scope: RequestScope) -> None:
         """End the session, in this browser and wherever else its cookie is."""
-        await self._service.write("", self._service.storage.remove_session, hash_of(session.id))
-        response.delete_cookie(self._name(scope), **self._manner(scope))
+        session = self.session(scope)
+        await self.service.write("", self.service.storage.remove_session, hash_of(session.id))
+        response.delete_cookie(self._name(scope), **self._options(scope))
 
-    def _key(self, session: Session) -> str:
+    def _key(self, session: BrowserSession) -> str:
         return self._keys.get_signature(session.id).decode()
 
-    def _manner(self, scope: Asked) -> dict[str, Any]:
+    def _options(self, scope: RequestScope) -> dict[str, Any]:
         return {"path": "/", "secure": self._secure(scope), "httponly": True, "samesite": "lax"}
 
-    def _secure(self, scope: Asked) -> bool:
-        # What a proxy says in X-Forwarded-Proto anybody may say, so a setting tells it.
+    def _secure(self, scope: RequestScope) -> bool:
+        # Anybody may send X-Forwarded-Proto, so behind a proxy a setting says it.
         return self._settings.https or scope["scheme"] == "https"
 
-    def _name(self, scope: Asked) -> str:
+    def _name(self, scope: RequestScope) -> str:
         # Browsers keep cookies by host alone, so services on other ports need other names; the
         # prefix makes them refuse cookies that came by http or from a neighbouring host.
         return ("__Host-" if self._secure(scope) else "") + f"steadyarm-{self._settings.port}"
 
 
-def _new_session() -> Session:
-    return Session(secrets.token_urlsafe(32))
+def _new_session() -> BrowserSession:
+    return BrowserSession(secrets.token_urlsafe(32))
 
 
-def check_origin(scope: Asked) -> None:
-    """Refuse what a page of another site sends."""
-    origin = header_of(scope, b"origin").lower()
-    if origin and origin.partition("://")[2] != header_of(scope, b"host").lower():
-        raise RefusedError(
-            "forbidden",
-            "The form was sent from a page of another site.",
-            "If a proxy stands in front of the service, let it pass the Host header on.",
+class GuardedPage(Route):
+    """A page as the application serves it: finds out who comes, whether they may, adds headers.
+
+    Attributes
+    ----------
+    page : as the list has it
+    """
+
+    def __init__(self, access: Access, page: Page) -> None:
+        super().__init__(page.path, page.handler, methods=[page.method])
+        self.page, self._access, self._service = page, access, access.service
+        self.app = self._answer
+
+    async def _answer(self, scope: RequestScope, receive: Receive, send: Send) -> None:
+        scope["route"] = self  # for metrics and the access log
+        session = self._access.session(scope)
+        viewer = self._access.nobody(session)
+        try:
+            if not self.page.anonymous:  # computes nothing, so it has no longer than others
+                viewer = await self._service.in_time(self._viewer(scope, session), scope)
+            answer = self._allowed(Request(scope, receive), session, viewer)
+            response = await self._service.in_time(answer, scope, long=True)
+        except Exception as error:  # foreseen or not: a page that explains it, never a stack trace
+            response = problem_page(error, scope, viewer)
+        if session.new and response.media_type == "text/html":  # it holds a key for forms
+            self._access.remember(response, scope, session)
+        await with_headers(response)(scope, receive, send)
+
+    async def _viewer(self, scope: RequestScope, session: BrowserSession) -> Viewer:
+        try:
+            viewer = await self._access.viewer(scope, session)
+        except RefusedError:
+            if self.page.scope is not None:
+                raise
+            return self._access.nobody(session)
+        scope["token"] = viewer.name  # for the access log
+        return viewer
+
+    async def _allowed(self, request: Request, session: BrowserSession, viewer: Viewer) -> Response:
+        needed = self.page.scope
+        if needed is not None and viewer.scope is None:
+            return _to_sign_in(request.scope)
+        request.scope["known"] = viewer.scope is not None
+        if self.page.method == "POST":
+            await self._check_form(request, session)
+        if needed is not None and not viewer.may(needed):
+            raise RefusedError(
+                "forbidden",
+                f"You came with the token {viewer.name!r}, which has the scope {viewer.scope}; "
+                f"this needs {needed}.",
+                f"Sign in with a token of: steadyarm token create --scope {needed}",
+            )
+        return await self.page.handler(self._service, request, viewer)
+
+    async def _check_form(self, request: Request, session: BrowserSession) -> None:
+        """Read the form and refuse what comes from another site or session."""
+        origin = header_of(request.scope, b"origin").lower()
+        if origin and origin.partition("://")[2] != header_of(request.scope, b"host").lower():
+            raise RefusedError(
+                "forbidden",
+                "The form was sent from a page of another site.",
+                "If a proxy stands in front of the service, let it pass the Host header on.",
+            )
+        form: dict[str, list[str]] = {}
+        if not session.new:  # a browser without a session has no key, so nothing is read
+            most = SMALL_FORM if self.page.scope is None else self._service.settings.max_body
+            form = request.state.form = await _form(request, most)
+        key = header_of(request.scope, b"x-csrf-token") or form.get("csrf", [""])[-1]
+        if session.new or not self._access.knows(session, key):
+            raise RefusedError(
+                "forbidden",
+                "The page that this was sent from is too old, or of another session.",
+                "Load it anew and try again; the browser must accept cookies.",
+            )
+
+
+async def _form(request: Request, most: int) -> dict[str, list[str]]:
+    """The fields of a form, each with all of its values; none if the body is something else."""
+    kind = header_of(request.scope, b"content-type").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return {}
+    body = await read_body(request, most)
+    try:
+        return parse_qs(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MOST_FIELDS,
         )
+    except ValueError:
+        raise RefusedError(
+            "malformed",
+            f"The form is not text in UTF-8, or has more than {MOST_FIELDS:,} fields.",
+            "Load the page anew and try again.",
+        ) from None
+
+
+def _to_sign_in(scope: RequestScope) -> Response:
+    if wants_json(scope):
+        raise RefusedError(
+            "unauthorized", "You are not signed in, or not any more.", "Sign in at /sign-in."
+        )
+    path = "/"
+    if scope["method"] == "GET":
+        query = scope["query_string"].decode("latin-1")
+        path = local_path(quote(scope["path"]) + ("?" + query if query else ""))
+    return see_other("/sign-in" + (f"?next={quote(path)}" if path != "/" else ""))
+
+
+def problem_page(error: Exception, scope: RequestScope, viewer: Viewer) -> Response:
+    """The page that explains an error; a problem in JSON if a script asked."""
+    if wants_json(scope):
+        return answer_to(error, scope)
+    headers = error.headers if isinstance(error, (HTTPException, RefusedError)) else None
+    if isinstance(error, HTTPException):  # of the router
+        kind = GENERIC.get(error.status_code, "not-found")
+        error = RefusedError(kind, "The address may be mistyped, or the page has moved.")
+    problem = problem_of(error, scope.get("request_id", ""))
+    kind, detail = problem["type"].rpartition(":")[2], problem["detail"]
+    own = error.hint if isinstance(error, RefusedError) else None
+    page = render(
+        "problem.html",
+        viewer,
+        problem["status"],
+        title=TITLES.get(kind, problem["title"]),
+        detail=detail[:1].upper() + detail[1:],
+        hint=HINTS.get(kind) if own is None else own,
+        request_id=problem["request_id"] if problem["status"] >= 500 else "",
+    )
+    page.headers.update(headers or HEADERS.get(kind, {}))
+    return page

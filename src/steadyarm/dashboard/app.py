@@ -1,55 +1,131 @@
-"""The application: the service, and the dashboard's pages beside it."""
+"""The application: the service and the dashboard's pages; the pages to sign in and to act."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from steadyarm.dashboard import creating, pages
-from steadyarm.dashboard.access import Access
-from steadyarm.dashboard.guard import GuardedPage, Page, problem_page
-from steadyarm.dashboard.pages import sign_in_pages
-from steadyarm.dashboard.responses import dress, static
-from steadyarm.errors import StorageError
+from steadyarm.dashboard import forms, pages, planner
+from steadyarm.dashboard.access import Access, GuardedPage, Page, Viewer, problem_page
+from steadyarm.dashboard.pages import ACTIONS, EXPERIMENT, Action, Scorecards
+from steadyarm.dashboard.responses import (
+    experiment_path,
+    local_path,
+    render,
+    see_other,
+    static,
+    with_headers,
+)
+from steadyarm.errors import InvalidInputError, StorageError
 from steadyarm.service import app as service_app
 from steadyarm.service.auth import header_of
+from steadyarm.service.handlers import move
 from steadyarm.service.problems import RefusedError, answer_to
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
 
-__all__ = ["create_app"]
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
-# The first that fits counts.
-PAGES: tuple[Page, ...] = (
-    Page("GET", "/static/{file}", static, None, asks_who=False),
-    *pages.PAGES,
-    *creating.PAGES,
-    *pages.ACTION_PAGES,
-)
+EMPTY = "Enter a token; it begins with sa_."
+WRONG = "This token is not known, or was removed. A new one counts after a few seconds."
 
 
 def create_app(storage: Storage, settings: ServiceSettings | None = None) -> FastAPI:
-    """The service with the dashboard on a storage, which it closes in the end."""
+    """Make the service with the dashboard on a storage, which it closes in the end."""
     app = service_app.create_app(storage, settings, _refused)
     service: Service = app.state.service
     access = app.state.access = Access(service)
-    found = (*sign_in_pages(access), *PAGES)
-    app.router.routes.extend(GuardedPage(service, access, page) for page in found)
+    app.state.scorecards = Scorecards(service)
+    found = (  # the first that fits counts
+        Page("GET", "/static/{file}", static, None, anonymous=True),
+        *sign_in_pages(access),
+        *pages.PAGES,
+        *forms.PAGES,
+        *planner.PAGES,
+        *(page for action in ACTIONS for page in action_pages(action)),
+    )
+    app.router.routes.extend(GuardedPage(access, page) for page in found)
     return app
 
 
 async def _refused(error: Exception, scope: Scope) -> Response:
-    """A page where no route fits, for people; programs get what the service alone answers."""
+    """Answer where no route fits: people with a page, programs as the service alone does."""
     if scope["path"].startswith("/v1/") or "text/html" not in header_of(scope, b"accept"):
         return answer_to(error, scope)
     access: Access = scope["app"].state.access
     session = access.session(scope)
     viewer = access.nobody(session)
     with suppress(RefusedError, StorageError):
-        service: Service = scope["app"].state.service
-        viewer = await service.in_time(access.viewer(scope, session), scope)
-    return dress(problem_page(error, scope, viewer))
+        viewer = await access.service.in_time(access.viewer(scope, session), scope)
+    return with_headers(problem_page(error, scope, viewer))
+
+
+def sign_in_pages(access: Access) -> tuple[Page, ...]:
+    """The pages that begin and end sessions."""
+
+    async def asked(service: Service, request: Request, viewer: Viewer) -> Response:
+        path = local_path(request.query_params.get("next", "/"))
+        if _is_needless(service, request, viewer):
+            return see_other(path)
+        return render("sign_in.html", viewer, path=path, error=None)
+
+    async def sign_in(service: Service, request: Request, viewer: Viewer) -> Response:
+        form = request.state.form
+        path = local_path(form.get("next", ["/"])[-1])
+        if _is_needless(service, request, viewer):
+            return see_other(path)
+        token, response = form.get("token", [""])[-1].strip(), see_other(path)
+        if not token:
+            return render("sign_in.html", viewer, 403, path=path, error=EMPTY)
+        try:
+            found = service.guard.find(token, request.scope)
+            await access.sign_in(response, request.scope, found)
+        except (RefusedError, InvalidInputError) as error:
+            if isinstance(error, RefusedError) and error.kind != "unauthorized":
+                raise
+            return render("sign_in.html", viewer, 403, path=path, error=WRONG)
+        request.scope["token"] = found.name  # for the access log
+        return response
+
+    async def sign_out(service: Service, request: Request, viewer: Viewer) -> Response:
+        response = see_other("/sign-in")
+        await access.sign_out(response, request.scope)
+        return response
+
+    return (
+        Page("GET", "/sign-in", asked, None),
+        Page("POST", "/sign-in", sign_in, None),
+        Page("POST", "/sign-out", sign_out, None),
+    )
+
+
+def _is_needless(service: Service, request: Request, viewer: Viewer) -> bool:
+    """Whether nobody has to sign in, or the viewer has done so."""
+    if service.guard.open:
+        service.guard.check_direct(request.scope)
+        return True
+    service.guard.check_any_left()
+    return viewer.signed_in
+
+
+def action_pages(action: Action) -> tuple[Page, Page]:
+    """The page that asks for confirmation, and the one that acts."""
+    path = f"{EXPERIMENT}/{action.name}"
+
+    async def confirm(service: Service, request: Request, viewer: Viewer) -> Response:
+        name = (await service.experiment(request)).name
+        back = experiment_path(name)
+        return render("confirm.html", viewer, action=action, name=name, back=back)
+
+    async def act(service: Service, request: Request, viewer: Viewer) -> Response:
+        name, by = request.path_params["name"], viewer.name or ""
+        experiment = await move(service, name, action.name, by)
+        return see_other(experiment_path(experiment.name))
+
+    return Page("GET", path, confirm, "admin"), Page("POST", path, act, "admin")

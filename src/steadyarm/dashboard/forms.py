@@ -1,197 +1,92 @@
-"""What forms send: the fields in a request's body, read once. `form` says what they mean."""
+"""The page for a new experiment: its form, the preview of the same as a file, and its creation.
+
+The rules of an experiment stand in its settings. This module only reads numbers and lists from what
+people type, hands them over as a description, and shows errors of the settings at their fields.
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from itertools import zip_longest
 from math import prod
 from typing import Any
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
+from starlette.responses import Response
 
-from steadyarm.live.lifecycle import NAME
-from steadyarm.live.settings import LARGEST, UNITS
-from steadyarm.policies import POLICIES, policy_named
-from steadyarm.service.auth import header_of
-from steadyarm.service.problems import RefusedError, read_body
+from steadyarm.arms import ArmSet
+from steadyarm.arms.names import check_factors
+from steadyarm.dashboard.access import Page, Viewer
+from steadyarm.dashboard.responses import experiment_path, render, see_other
+from steadyarm.errors import ExperimentExistsError, InvalidInputError
+from steadyarm.live.description import toml_of
+from steadyarm.live.lifecycle import check_name, settings_from_description
+from steadyarm.live.settings import Settings
+from steadyarm.service.handlers import make
+from steadyarm.service.problems import RefusedError, checked, json_answer
+from steadyarm.service.service import Service
+from steadyarm.wire import NewExperiment
 
-__all__ = [
-    "CHOICES",
-    "LABELS",
-    "MOST_VARIANTS",
-    "POLICY_CHOICES",
-    "SMALL",
-    "USUAL",
-    "Filled",
-    "Form",
-    "Typed",
-    "blank",
-    "form_of",
-    "read_arms",
-    "read_form",
-    "told",
-]
+# The fields: labels, first values and choices, each with a sentence for those who have to choose.
 
-KIND = "application/x-www-form-urlencoded"
-KEPT = "steadyarm.form"
-FIELDS = 5_000
-SMALL = 8_192  # bytes of a form that anybody may send, signed in or not
-
-
-@dataclass(frozen=True)
-class Form:
-    """The fields of a form, each with all of its values."""
-
-    values: Mapping[str, list[str]]
-
-    def text(self, name: str, default: str = "") -> str:
-        """The last value of a field."""
-        return self.values.get(name, [default])[-1]
-
-    def all(self, name: str) -> list[str]:
-        """All values of a field, in order."""
-        return list(self.values.get(name, ()))
-
-
-async def form_of(request: Request, most: int) -> Form:
-    """The form in a request's body, read once; an empty one if the body is something else."""
-    if KEPT in request.scope:
-        kept: Form = request.scope[KEPT]
-        return kept
-    kind = header_of(request.scope, b"content-type").partition(";")[0].strip().lower()
-    form = Form({})
-    if kind == KIND:
-        form = Form(_parsed(await read_body(request, most)))
-    request.scope[KEPT] = form
-    return form
-
-
-def _parsed(body: bytes) -> dict[str, list[str]]:
-    try:
-        return parse_qs(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS
-        )
-    except ValueError:
-        raise RefusedError(
-            "malformed",
-            f"The form is not text in UTF-8, or has more than {FIELDS:,} fields.",
-            "Load the page anew and try again.",
-        ) from None
-
-
-# Typed: what people type into fields, as numbers and choices, with an error per field in words.
-
-
-GROUPED = re.compile(r"\d{1,3}(?:[,_' \u00a0\u202f]\d{3})+", re.ASCII)
-DIGITS = re.compile(r"\d{1,30}", re.ASCII)
-DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{0,30})?|[.,]\d{1,30})", re.ASCII)
-SHOWN = 40  # characters of a wrong value that are told
-
-
-class Typed:
-    """The fields of a form; what is missing among them has its usual value.
-
-    Attributes
-    ----------
-    values : the text of every field, as it was typed
-    errors : what is wrong, by field
-    """
-
-    def __init__(self, given: Mapping[str, Sequence[str]], usual: Mapping[str, str]) -> None:
-        self.values = {key: given[key][-1] if given.get(key) else usual[key] for key in usual}
-        self.errors: dict[str, str] = {}
-
-    def text(self, key: str) -> str:
-        """Without spaces around it."""
-        return self.values[key].strip()
-
-    def wrong(self, key: str, sentence: str) -> None:
-        """Note what is wrong; the first word on a field counts."""
-        self.errors.setdefault(key, sentence)
-
-    def choice(self, key: str, choices: Collection[str]) -> str | None:
-        """One of the choices."""
-        if self.text(key) in choices:
-            return self.text(key)
-        self.wrong(key, f"{told(self.text(key))} is not one of the choices; choose one of them.")
-        return None
-
-    def whole(self, key: str, expected: str, least: int = 0, most: int = 2**53 - 1) -> int | None:
-        """A whole number, perhaps with separators between thousands."""
-        text = self.text(key)
-        digits = re.sub(r"\D", "", text) if GROUPED.fullmatch(text) else text
-        if DIGITS.fullmatch(digits) and least <= int(digits) <= most:
-            return int(digits)
-        self._expected(key, expected)
-        return None
-
-    def number(
-        self, key: str, expected: str, above: float = -math.inf, below: float = math.inf
-    ) -> float | None:
-        """A number strictly between two others."""
-        found = self._decimal(self.text(key))
-        if found is not None and above < float(found) < below:
-            return float(found)
-        self._expected(key, expected)
-        return None
-
-    def percent(self, key: str, expected: str) -> float | None:
-        """A share, typed in per cent, strictly between 0 and 100."""
-        found = self._decimal(self.text(key).removesuffix("%").rstrip())
-        if found is not None and 0 < float(found / 100) < 1:
-            return float(found / 100)
-        self._expected(key, expected)
-        return None
-
-    def _decimal(self, text: str) -> Decimal | None:
-        if not DECIMAL.fullmatch(text):
-            return None
-        try:
-            return Decimal(text.replace(",", "."))
-        except InvalidOperation:
-            return None
-
-    def _expected(self, key: str, expected: str) -> None:
-        given = self.text(key)
-        start = f"This is {told(given)}; expected " if given else "This is empty; expected "
-        self.wrong(key, f"{start}{expected}.")
-
-
-def told(text: str) -> str:
-    """What was typed, in quotation marks, cut if it is long."""
-    return f"“{text}”" if len(text) <= SHOWN else f"“{text[:SHOWN]}…”"
-
-
-# Choices of the form for new experiments, each with a sentence for those who have to choose.
-
-
+FIELDS = {  # label, and what the field says at first
+    "name": ("Name", ""),
+    "kind": ("What is tested", "variants"),
+    "variants": ("Variants", ""),
+    "interactions": ("How parts work together", "2"),
+    "budget": ("Visitors in all", ""),
+    "policy": ("Method", "steady"),
+    "direction": ("What is better", "maximize"),
+    "range": ("What a reward is", "click"),
+    "range_low": ("Least reward", ""),
+    "range_high": ("Largest reward", ""),
+    "window": ("How long to wait for a reward", "1"),
+    "window_unit": ("Unit of time", "d"),
+    "missing": ("If no reward comes", "zero"),
+    "sticky": ("Visitors who come again", "unit"),
+    "control": ("Variant with a fixed share", ""),
+    "control_share": ("Its share", ""),
+    "min_share": ("Least share of every variant", ""),
+    "start": ("Start", "now"),
+    "seed": ("Seed", ""),
+}
+USUAL = {key: value for key, (_, value) in FIELDS.items()}
+PLANNED = {  # the planner's fields beside the form, and what they say at first
+    "plan_reward": "rate",
+    "plan_rate": "5",
+    "plan_gap": "1",
+    "plan_sd": "1",
+    "plan_difference": "0.1",
+    "plan_traffic": "1000",
+    "plan_days": "60",
+    "plan_error": "5",
+}
 POLICY_CHOICES = {
     "Steady": "Recommended. Moves visitors to the variants that can still win, and stays right "
     "when visitors change from day to day.",
-    "Uniform": "All variants get the same share throughout. Stays right when visitors change, but "
-    "needs more of them.",
-    "G-BAI": "A fixed split, worked out beforehand so that all variants are known equally well. "
-    "Learns nothing on the way.",
-    "P1-RAGE": "Half a fixed split, half on the variants that matter. The published method from "
-    "which Steady comes.",
-    "P1-Peace": "As P1-RAGE, with another rule for which variants still matter.",
+    "Uniform": "Gives all variants the same share throughout. Stays right when visitors change, "
+    "but needs more of them.",
+    "G-BAI": "Splits visitors in fixed shares, computed beforehand so that all variants are known "
+    "equally well. Learns nothing during the test.",
+    "P1-RAGE": "Gives half of the visitors a fixed split and half to the variants that matter. "
+    "Steady was developed from this published method.",
+    "P1-Peace": "Works like P1-RAGE, with another rule for which variants still matter.",
     "Mixed-Peace": "Drops variants step by step, but keeps half of the visitors for a fixed split.",
-    "Peace": "Drops variants for good, step by step. Quick in a calm world, misled by a changing "
-    "one; waits for all rewards of a step.",
-    "OD-LinBAI": "Halves the variants step by step. Quick in a calm world, misled by a changing "
-    "one; waits for all rewards of a step.",
-    "P1": "The better a variant looks, the more visitors it gets. Treats every variant by itself.",
-    "Adjacent-BAI": "A fixed split that compares variants with their neighbours only. Learns "
-    "nothing on the way.",
-    "Sequential-Halving": "Drops the worse half of the variants, again and again. Quick in a calm "
-    "world, misled by a changing one; waits for all rewards of a step.",
-    "Linear-Thompson": "Made to earn while testing: the leader soon gets nearly all visitors. "
-    "Misled when visitors change.",
-    "Top-Two-Thompson": "Compares the leader with its closest rival most of the time. Misled when "
+    "Peace": "Drops variants for good, step by step. Quick if nothing changes, misled if visitors "
+    "change; waits for all rewards of a step.",
+    "OD-LinBAI": "Halves the number of variants step by step. Quick if nothing changes, misled if "
+    "visitors change; waits for all rewards of a step.",
+    "P1": "Gives a variant more visitors the better it looks. Treats every variant by itself.",
+    "Adjacent-BAI": "Splits visitors in fixed shares that compare variants with their neighbours "
+    "only. Learns nothing during the test.",
+    "Sequential-Halving": "Drops the worse half of the variants, again and again. Quick if nothing "
+    "changes, misled if visitors change; waits for all rewards of a step.",
+    "Linear-Thompson": "Earns while testing: the leader soon gets nearly all visitors. Misled if "
+    "visitors change.",
+    "Top-Two-Thompson": "Compares the leader with its closest rival most of the time. Misled if "
     "visitors change.",
 }
 CHOICES: dict[str, dict[str, str]] = {
@@ -213,9 +108,9 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "window_unit": {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"},
     "missing": {
-        "zero": "It counts as 0: nothing came, so nothing happened. Right if only clicks and "
-        "purchases are told",
-        "drop": "It was lost: it counts as the average of the same variant. Right if rewards get "
+        "zero": "It counts as 0, because nothing happened. Right if you report only clicks and "
+        "purchases",
+        "drop": "It was lost and counts as the average of the same variant. Right if rewards get "
         "lost whatever they are",
         "fail": "It must come: there is no verdict without it",
     },
@@ -225,57 +120,80 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "start": {"now": "Start at once", "draft": "Keep it as a draft and start it later"},
 }
-USUAL = {
-    "name": "",
-    "kind": "variants",
-    "variants": "",
-    "interactions": "2",
-    "budget": "",
-    "policy": "steady",
-    "direction": "maximize",
-    "range": "click",
-    "range_low": "",
-    "range_high": "",
-    "window": "1",
-    "window_unit": "d",
-    "missing": "zero",
-    "sticky": "unit",
-    "control": "",
-    "control_share": "",
-    "min_share": "",
-    "start": "now",
-    "seed": "",
-}
-LABELS = {
-    "name": "Name",
-    "kind": "What is tested",
-    "variants": "Variants",
-    "interactions": "How parts work together",
-    "budget": "Visitors in all",
-    "policy": "Method",
-    "direction": "What is better",
-    "range": "What a reward is",
-    "range_low": "Least reward",
-    "range_high": "Largest reward",
-    "window": "How long to wait for a reward",
-    "window_unit": "Unit of time",
-    "missing": "If no reward comes",
-    "sticky": "Visitors who come again",
-    "control": "Variant with a fixed share",
-    "control_share": "Its share",
-    "min_share": "Least share of every variant",
-    "start": "Start",
-    "seed": "Seed",
-}
-
-
-# The form for a new experiment: submitted fields become a description, or errors in words.
-
-
+PLACES = {"reward_range": "range_high", "reward_window": "window"}  # fields of settings
 MOST_VARIANTS = 2000  # as the service has it
-LEAST_ROWS = 4  # of factors, for those without JavaScript
-LONGEST_WINDOW = 1e10  # seconds
+LEAST_ROWS = 4  # of parts, for those without JavaScript
+TRIED = 300  # variants up to which the settings are made while somebody types
+NAMED = 50  # variants whose names are offered for the control
+SHOWN = 40  # characters of a wrong value that an error repeats
+
+GROUPED = re.compile(r"\d{1,3}(?:[,_' \u00a0\u202f]\d{3})+", re.ASCII)
+DIGITS = re.compile(r"\d{1,30}", re.ASCII)
+DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{0,30})?|[.,]\d{1,30})", re.ASCII)
 LINES = re.compile(r"\r\n|\r|\n")
+
+
+class Fields:
+    """The fields of a form as they were typed; a field that is missing has its usual value.
+
+    Attributes
+    ----------
+    values : the text of every field
+    errors : what is wrong, by field; the first error of a field stays
+    """
+
+    def __init__(self, given: Mapping[str, Sequence[str]], usual: Mapping[str, str]) -> None:
+        self.values = {key: given[key][-1] if given.get(key) else usual[key] for key in usual}
+        self.errors: dict[str, str] = {}
+        for key, choices in CHOICES.items():
+            if self.text(key) not in choices:
+                self.wrong(key, f"{_quoted(self.text(key))} is not one of the choices.")
+
+    def text(self, key: str) -> str:
+        """The text without spaces around it."""
+        return self.values[key].strip()
+
+    def wrong(self, key: str, sentence: str) -> None:
+        """Note what is wrong with a field."""
+        self.errors.setdefault(key, sentence)
+
+    def check(self, key: str, check: Callable[..., object], *given: Any) -> None:
+        """Note the error that a check of the library raises."""
+        try:
+            check(*given)
+        except InvalidInputError as error:
+            self.wrong(key, sentence_of(error))
+
+    def whole(self, key: str, most: int | None = None) -> int | None:
+        """A whole number, perhaps with separators between thousands, from 1 to `most` if given."""
+        text = self.text(key)
+        digits = re.sub(r"\D", "", text) if GROUPED.fullmatch(text) else text
+        if DIGITS.fullmatch(digits) and (most is None or 1 <= int(digits) <= most):
+            return int(digits)
+        limits = "" if most is None else f" from 1 to {most:,}"
+        self._expected(key, f"a whole number{limits}, such as 1,000")
+        return None
+
+    def number(self, key: str, positive: bool = False) -> float | None:
+        """A number, with a point or a comma before its decimals."""
+        text = self.text(key)
+        value = float(text.replace(",", ".")) if DECIMAL.fullmatch(text) else None
+        if value is not None and (value > 0 or not positive):
+            return value
+        self._expected(key, "a number above 0" if positive else "a number")
+        return None
+
+    def percent(self, key: str) -> float | None:
+        """A share, typed in per cent, strictly between 0 and 100."""
+        text = self.text(key).removesuffix("%").rstrip()
+        if DECIMAL.fullmatch(text) and 0 < (share := Decimal(text.replace(",", ".")) / 100) < 1:
+            return float(share)
+        self._expected(key, "a share above 0 and below 100 %, such as 5")
+        return None
+
+    def _expected(self, key: str, expected: str) -> None:
+        given = _quoted(self.text(key)) if self.text(key) else "empty"
+        self.wrong(key, f"This is {given}; expected {expected}.")
 
 
 @dataclass(frozen=True)
@@ -284,34 +202,34 @@ class Filled:
 
     Attributes
     ----------
-    values : every field but those of factors, as typed
-    factors : names and levels of factors, as typed
+    values : every field but those of parts, as typed
+    parts : names and choices of parts, as typed
     errors : what is wrong, by field; empty if all is well
     name, description, start : for `create_from_description`; complete if nothing is wrong
-    variants : how many there are, as far as that can be told
+    variants : how many there are, as far as that is known
+    settings : what was described, if it was made and is right
     """
 
     values: Mapping[str, str]
-    factors: tuple[tuple[str, str], ...]
+    parts: tuple[tuple[str, str], ...]
     errors: Mapping[str, str]
     name: str
     description: Mapping[str, Any]
     start: bool
     variants: int
+    settings: Settings | None = None
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """The factors with empty rows below, so that there is room for more."""
-        return self.factors + (("", ""),) * max(LEAST_ROWS - len(self.factors), 0)
+        """The parts with empty rows below, so that there is room for more."""
+        return self.parts + (("", ""),) * max(LEAST_ROWS - len(self.parts), 0)
 
 
-def blank() -> Filled:
-    """The form before anything is typed."""
-    return Filled(USUAL, (), {}, "", {}, True, 0)
+BLANK = Filled(USUAL, (), {}, "", {}, True, 0)
 
 
 def read_form(given: Mapping[str, Sequence[str]]) -> Filled:
-    r"""What the fields say.
+    r"""Read the fields of a form.
 
     Examples
     --------
@@ -319,166 +237,213 @@ def read_form(given: Mapping[str, Sequence[str]]) -> Filled:
     >>> found.description["arms"], found.description["budget"], dict(found.errors)
     (['A', 'B'], 20000, {})
     >>> read_form({"name": ["shop"], "variants": ["A\nB"], "budget": ["many"]}).errors["budget"]
-    'This is “many”; expected a whole number of at least 1, such as 10,000.'
+    'This is “many”; expected a whole number, such as 1,000.'
     """
-    typed = Typed(given, USUAL)
-    name = _name(typed)
+    typed = Fields(given, USUAL)
+    typed.check("name", check_name, typed.text("name"))
     arms, variants = read_arms(typed, given)
-    description: dict[str, Any] = {
+    reward_range: list[float | None] | None = None
+    if typed.text("range") == "click":
+        reward_range = [0.0, 1.0]
+    elif typed.text("range") == "custom":
+        reward_range = [typed.number("range_low"), typed.number("range_high")]
+        reward_range = None if None in reward_range else reward_range
+    window = None
+    if typed.text("window") and typed.number("window", positive=True) is not None:
+        window = typed.text("window").lstrip("+").replace(",", ".") + typed.text("window_unit")
+    described = {
         "arms": arms,
-        "budget": typed.whole("budget", "a whole number of at least 1, such as 10,000", least=1),
-        "policy": typed.choice("policy", CHOICES["policy"]),
+        "budget": typed.whole("budget"),
+        "policy": typed.text("policy"),
+        "direction": typed.text("direction"),
+        "sticky": typed.text("sticky"),
+        "reward_range": reward_range,
+        "reward_window": window,
+        "missing": typed.text("missing"),
+        "control": _control(typed),
+        "min_share": typed.percent("min_share") if typed.text("min_share") else None,
+        "seed": typed.whole("seed") if typed.text("seed") else None,
     }
-    for key, usual in (("direction", "maximize"), ("sticky", "unit")):
-        if (chosen := typed.choice(key, CHOICES[key])) != usual:
-            description[key] = chosen
-    description |= _rewards(typed)
-    description |= _shares(typed, arms, variants)
-    if typed.text("seed"):
-        description["seed"] = typed.whole(
-            "seed", "a whole number from 0 to 2^63 - 1, or nothing", most=2**63 - 1
-        )
-    start = typed.choice("start", CHOICES["start"])
+    usual = {"direction": "maximize", "sticky": "unit"}
+    described = {k: v for k, v in described.items() if v is not None and usual.get(k) != v}
+    settings = None
+    if variants <= TRIED and not typed.errors.keys() & CHOICES.keys():
+        settings = _settings(typed, described)
     return Filled(
-        typed.values, _rows(given), typed.errors, name, description, start != "draft", variants
+        typed.values,
+        _rows(given),
+        typed.errors,
+        typed.text("name"),
+        described,
+        typed.text("start") != "draft",
+        variants,
+        settings,
     )
 
 
-def read_arms(typed: Typed, given: Mapping[str, Sequence[str]]) -> tuple[Any, int]:
+def read_arms(typed: Fields, given: Mapping[str, Sequence[str]]) -> tuple[Any, int]:
     """The variants as a description has them, and how many they are."""
-    kind = typed.choice("kind", CHOICES["kind"])
-    if kind == "variants":
-        names = [line.strip() for line in LINES.split(typed.values["variants"]) if line.strip()]
-        _check_names(typed, "variants", names, "variants", "one per line")
+    if typed.text("kind") != "factorial":
+        names = _list(LINES.split(typed.values["variants"]))
+        _check_count(typed, "variants", len(names), "variants")
+        typed.check("variants", ArmSet.one_hot, names)
         return names, len(names)
-    if kind is None:
-        return None, 0
-    factors: dict[str, list[str]] = {}
-    for i, (name, levels) in enumerate(_rows(given)):
+    parts: dict[str, list[str]] = {}
+    for i, (name, choices) in enumerate(_rows(given)):
         name = name.strip()
-        if not name and not levels.strip():
+        if not name and not choices.strip():
             continue
+        lines = LINES.split(choices.strip())  # where there are lines, a choice may have commas
+        levels = _list(lines if len(lines) > 1 else choices.split(","))
         if not name:
             typed.wrong(f"factor-{i}", "This part has no name; give it one, such as headline.")
-        elif not name.isprintable():
-            typed.wrong(f"factor-{i}", "The name has characters that cannot be shown; retype it.")
-        elif name in factors:
-            typed.wrong(f"factor-{i}", f"There are two parts called {told(name)}; rename one.")
-        factors[name] = _levels(levels)
-        _check_names(typed, f"levels-{i}", factors[name], "choices", "separated by commas")
-    if not factors:
+        elif name in parts:
+            typed.wrong(f"factor-{i}", f"There are two parts called {_quoted(name)}; rename one.")
+        else:
+            typed.check(f"levels-{i}", check_factors, {name: levels}, 1)
+        parts[name] = levels
+    if not parts:
         typed.wrong("factor-0", "There are no parts yet; give at least one, such as headline.")
-    count = prod(len(levels) for levels in factors.values()) if factors else 0
+    count = prod(map(len, parts.values())) if parts else 0
+    _check_count(typed, "factor-0", count, "combinations")
+    return {"factorial": parts, "interactions": 2 - (typed.text("interactions") == "1")}, count
+
+
+def sentence_of(error: InvalidInputError) -> str:
+    """An error as a sentence beside the field that it is about."""
+    if error.given == "":
+        return f"This is empty; expected {error.expected}."
+    text = str(error if error.expected is None else error.called("this"))
+    return text[:1].upper() + text[1:]
+
+
+def _settings(typed: Fields, description: Mapping[str, Any]) -> Settings | None:
+    """The settings; all errors are noted, for what is wrong is left out of the next attempt."""
+    if any(key.startswith(("variants", "factor", "levels")) for key in typed.errors):
+        return None
+    rest = {"budget": 1, **description}
+    while True:
+        try:
+            return settings_from_description(rest)
+        except InvalidInputError as error:
+            typed.wrong(_place(error, typed), sentence_of(error))
+            if error.field not in rest:
+                return None
+            rest.pop(error.field)
+            rest.setdefault("budget", 1)
+
+
+def _place(error: InvalidInputError, typed: Fields) -> str:
+    """The field at which an error of the settings is shown."""
+    if error.field == "arms":
+        return "factor-0" if typed.text("kind") == "factorial" else "variants"
+    return PLACES.get(error.field or "form", error.field or "form")
+
+
+def _control(typed: Fields) -> dict[str, float] | None:
+    control = typed.text("control")
+    if not control and not typed.text("control_share"):
+        return None
+    if not control:
+        typed.wrong("control", "Name the variant that gets this share.")
+    share = typed.percent("control_share")
+    return {control: share} if control and share is not None else None
+
+
+def _check_count(typed: Fields, key: str, count: int, what: str) -> None:
     if count > MOST_VARIANTS:
-        typed.wrong(
-            "factor-0",
-            f"These are {count:,} combinations; at most {MOST_VARIANTS:,} can be tested here. "
-            "Leave some choices out.",
-        )
-    interactions = typed.choice("interactions", CHOICES["interactions"])
-    return {"factorial": factors, "interactions": int(interactions or 1)}, count
-
-
-def _name(typed: Typed) -> str:
-    name = typed.text("name")
-    if not name:
-        typed.wrong("name", "The test has no name; give it one, such as checkout-button.")
-    elif not NAME.fullmatch(name):
-        typed.wrong(
-            "name",
-            "A name has up to 100 letters from a to z, digits, dots, hyphens and underscores, the "
-            "first a letter or digit, such as checkout-button-2.",
-        )
-    return name
+        typed.wrong(key, f"These are {count:,} {what}; at most {MOST_VARIANTS:,} can be tested.")
 
 
 def _rows(given: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str], ...]:
     names, levels = list(given.get("factor", ())), list(given.get("levels", ()))
-    count = max(len(names), len(levels))
-    names += [""] * (count - len(names))
-    levels += [""] * (count - len(levels))
-    rows = list(zip(names, levels, strict=True))
+    rows = list(zip_longest(names, levels, fillvalue=""))
     while rows and not "".join(rows[-1]).strip():
         rows.pop()
     return tuple(rows)
 
 
-def _levels(text: str) -> list[str]:
-    """One per line if there are lines, so that commas can be part of them."""
-    parts = LINES.split(text.strip())
-    if len(parts) == 1:
-        parts = parts[0].split(",")
+def _list(parts: Sequence[str]) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _check_names(typed: Typed, key: str, names: list[str], what: str, how: str) -> None:
-    if len(names) < 2:
-        typed.wrong(key, f"There are fewer than two {what}; give at least two, {how}.")
-    if len(names) > MOST_VARIANTS:
-        typed.wrong(
-            key, f"These are {len(names):,} {what}; at most {MOST_VARIANTS:,} can be tested here."
+def _quoted(text: str) -> str:
+    """What was typed, cut if it is long."""
+    return f"“{text}”" if len(text) <= SHOWN else f"“{text[:SHOWN]}…”"
+
+
+# The pages
+
+
+async def shown(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Show the empty form."""
+    return _page(viewer, BLANK, {})
+
+
+async def created(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Create the experiment, or show the form again with what is wrong."""
+    filled = await service.read(read_form, request.state.form)
+    if filled.errors:
+        return _page(viewer, filled, filled.errors, 422)
+    try:
+        asked = checked(
+            NewExperiment, {"name": filled.name, "start": filled.start, **filled.description}
         )
-    seen = set()
-    for name in names:
-        if not name.isprintable():
-            typed.wrong(key, f"One of the {what} has characters that cannot be shown; retype it.")
-        if name in seen:
-            typed.wrong(key, f"{told(name)} is there twice; all {what} must differ.")
-        seen.add(name)
+        experiment, _ = await make(service, asked, viewer.name or "")
+    except ExperimentExistsError:
+        taken = f"There is a test called {filled.name} already; choose another name."
+        return _page(viewer, filled, {"name": taken}, 409)
+    except InvalidInputError as error:  # of tests that are too large to be tried before
+        return _page(viewer, filled, {"form": sentence_of(error)}, 422)
+    except RefusedError as error:
+        if error.kind != "invalid-input":
+            raise
+        return _page(viewer, filled, {"form": str(error)}, 422)
+    return see_other(experiment_path(experiment.name))
 
 
-def _rewards(typed: Typed) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    missing = typed.choice("missing", CHOICES["missing"])
-    kind = typed.choice("range", CHOICES["range"])
-    if kind == "click":
-        found["reward_range"] = [0.0, 1.0]
-    elif kind == "custom":
-        low = typed.number("range_low", "the least possible reward", -LARGEST, LARGEST)
-        high = typed.number("range_high", "the largest possible reward", -LARGEST, LARGEST)
-        found["reward_range"] = [low, high]
-        if low is not None and high is not None:
-            if low >= high:
-                typed.wrong("range_high", f"The largest must be more than the least, {low:g}.")
-            elif missing == "zero" and not low <= 0 <= high:
-                typed.wrong(
-                    "missing",
-                    f"A reward that did not come would count as 0, which is not between {low:g} "
-                    f"and {high:g}; choose another answer here, or other limits.",
-                )
-    unit = typed.choice("window_unit", CHOICES["window_unit"])
-    if typed.text("window") and unit is not None:
-        most = LONGEST_WINDOW / UNITS[unit]
-        typed.number("window", "a time above 0, such as 2, or nothing", 0.0, most)
-        found["reward_window"] = typed.text("window").lstrip("+").replace(",", ".") + unit
-    return found | {"missing": missing}
+async def previewed(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Answer with the same as a file, or with what is wrong; nothing is created."""
+    filled = await service.read(read_form, request.state.form)
+    cautions = [] if filled.settings is None else filled.settings.cautions()
+    answer: dict[str, Any] = {
+        "errors": filled.errors,
+        "variants": filled.variants,
+        "names": [] if filled.settings is None else filled.settings.arms.names[:NAMED],
+        "cautions": [text[:1].upper() + text[1:] for text in cautions],
+        "toml": None,
+        "command": None,
+    }
+    if not filled.errors:
+        draft = "" if filled.start else " --draft"
+        answer["toml"] = toml_of(filled.name, filled.description)
+        answer["command"] = f"steadyarm experiment create {filled.name}.toml{draft}"
+    return json_answer(answer)
 
 
-def _shares(typed: Typed, arms: Any, variants: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    control, reserved, free = typed.text("control"), 0.0, variants
-    if control or typed.text("control_share"):
-        if not control:
-            typed.wrong("control", "Whose share this is, is missing; name a variant.")
-        elif isinstance(arms, list) and control not in arms:
-            typed.wrong("control", f"{told(control)} is none of the variants; name one of them.")
-        share = typed.percent("control_share", "a share above 0 and below 100 %, such as 20")
-        found["control"] = {control: share}
-        reserved, free = share or 0.0, free - 1
-    if typed.text("min_share"):
-        least = typed.percent("min_share", "a share above 0 and below 100 %, such as 2")
-        found["min_share"] = least
-        reserved += (least or 0.0) * free
-    if reserved >= 1:
-        typed.wrong(
-            "min_share" if "min_share" in found else "control_share",
-            f"These shares reserve {100 * reserved:.3g} % of all visitors; they must leave some.",
-        )
-    policy = typed.text("policy")
-    if found and policy in CHOICES["policy"] and POLICIES[policy_named(policy)].waits:
-        typed.wrong(
-            "policy",
-            "This one shows every variant a fixed number of times and has no room for a fixed "
-            "or least share; choose Steady, or leave the shares empty.",
-        )
-    return found
+def _page(viewer: Viewer, filled: Filled, errors: Mapping[str, str], status: int = 200) -> Response:
+    return render(
+        "new.html",
+        viewer,
+        status,
+        filled=filled,
+        errors=errors,
+        summary=[(key, _label(key), text) for key, text in errors.items()],
+        choices=CHOICES,
+        policies=POLICY_CHOICES,
+        planned=PLANNED,
+    )
+
+
+def _label(key: str) -> str:
+    what, _, number = key.partition("-")
+    if number:
+        return f"{'Name' if what == 'factor' else 'Choices'} of part {int(number) + 1}"
+    return FIELDS[key][0] if key in FIELDS else ""
+
+
+PAGES = (
+    Page("GET", "/new", shown, "admin"),
+    Page("POST", "/new", created, "admin"),
+    Page("POST", "/new/preview", previewed, "admin"),
+)

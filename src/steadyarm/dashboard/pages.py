@@ -1,105 +1,201 @@
-"""The pages that show experiments and their charts; they read looks, and change nothing."""
+"""The pages that show experiments and their charts; they read scorecards and change nothing.
+
+A process keeps the last scorecard of each experiment that somebody watches, so that pages answer at
+once however many people watch, and makes a new one when something has changed and somebody asks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-from dataclasses import dataclass
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from steadyarm.dashboard.access import Access, Viewer
-from steadyarm.dashboard.cache import Kept, Looks
-from steadyarm.dashboard.forms import SMALL, form_of
-from steadyarm.dashboard.guard import Page
-from steadyarm.dashboard.responses import (
-    attachment,
-    experiment_path,
-    local_path,
-    not_modified,
-    render,
-    see_other,
-)
+from steadyarm.dashboard.access import Page, Viewer
+from steadyarm.dashboard.responses import attachment, experiment_path, not_modified, render
 from steadyarm.dashboard.views import (
     CHARTS,
     MOST_ROWS,
     Section,
-    cards,
     leaderboard,
-    rewards_are_shares,
+    overview_rows,
     sections_of,
     what_is_tested,
 )
-from steadyarm.errors import InvalidInputError
+from steadyarm.errors import SteadyArmError
+from steadyarm.live.experiment import Experiment
 from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.plotly import spec_of
 from steadyarm.reports.experiment import labelled
 from steadyarm.service import handlers
-from steadyarm.service.handlers import move
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
-from steadyarm.storages.records import ExperimentState
+from steadyarm.storages.records import ExperimentState, Summary
 
-__all__ = ["ACTIONS", "ACTION_PAGES", "PAGES", "Action", "actions_for", "sign_in_pages"]
+log = logging.getLogger("steadyarm.dashboard")
 
-# The pages for signing in and out; `access` knows tokens and cookies.
+FRESH, STALE = 2.0, 10.0  # seconds for which a scorecard serves while things change, at least, most
+SHARE = 5.0  # between these: so many times as long as it took, so that making them stays cheap
+OLD = 300.0  # seconds after which time alone makes a new one: paces and windows end
+PATIENCE = 0.15  # seconds to wait for a new one before the old one is shown once more
+AGAIN = 60.0  # seconds before one that failed is tried again
+MOST = 500  # scorecards in memory
+MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
+MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
+STATES = ("running", "paused", "draft", "stopped", "archived")
 
-
-EMPTY = "Enter a token; it begins with sa_."
-WRONG = "This token is not known, or was removed. A new one counts after a few seconds."
-
-
-def sign_in_pages(access: Access) -> tuple[Page, ...]:
-    """The pages that begin and end sessions."""
-
-    async def asked(service: Service, request: Request, viewer: Viewer) -> Response:
-        path = local_path(request.query_params.get("next", "/"))
-        if _is_needless(service, request, viewer):
-            return see_other(path)
-        return render("sign_in.html", viewer, path=path, error=None)
-
-    async def sign_in(service: Service, request: Request, viewer: Viewer) -> Response:
-        form = await form_of(request, SMALL)
-        path = local_path(form.text("next", "/"))
-        if _is_needless(service, request, viewer):
-            return see_other(path)
-        token, response = form.text("token").strip(), see_other(path)
-        if not token:
-            return render("sign_in.html", viewer, 403, path=path, error=EMPTY)
-        try:
-            found = service.guard.find(token, request.scope)
-            await access.sign_in(response, request.scope, found)
-        except (RefusedError, InvalidInputError) as error:
-            if isinstance(error, RefusedError) and error.kind != "unauthorized":
-                raise
-            return render("sign_in.html", viewer, 403, path=path, error=WRONG)
-        request.scope["token"] = found.name  # for the access log
-        return response
-
-    async def sign_out(service: Service, request: Request, viewer: Viewer) -> Response:
-        response = see_other("/sign-in")
-        await access.sign_out(response, request.scope, access.session(request.scope))
-        return response
-
-    return (
-        Page("GET", "/sign-in", asked, None),
-        Page("POST", "/sign-in", sign_in, None),
-        Page("POST", "/sign-out", sign_out, None),
-    )
+T = TypeVar("T")
+Mark = tuple[ExperimentState, int, int, int, int, int, int]
 
 
-def _is_needless(service: Service, request: Request, viewer: Viewer) -> bool:
-    if service.guard.open:
-        service.guard.check_direct(request.scope)
-        return True
-    service.guard.check_any_left()
-    return viewer.signed_in
+def mark_of(summary: Summary) -> Mark:
+    """State and counts, of which one changes whenever a scorecard would."""
+    counts = summary.assigned, summary.rewarded, summary.late, summary.corrected
+    return (summary.state, summary.key, summary.version, *counts)
 
 
-# Starting, pausing, stopping: each is asked about once more, then done by `service.managing`.
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A scorecard, and how long it serves.
+
+    Attributes
+    ----------
+    mark : of the experiment when the scorecard was made
+    made : a time of the monotonic clock
+    took : seconds
+    derived : charts, texts and figures that were made from the scorecard, by key
+    """
+
+    card: Scorecard
+    mark: Mark
+    made: float
+    took: float
+    derived: dict[object, Any] = field(default_factory=dict)
+
+    def serves(self, mark: Mark) -> bool:
+        """Whether it may be shown for an experiment that has this mark now."""
+        age = time.monotonic() - self.made
+        if self.mark == mark:
+            return age < OLD
+        return self.mark[0] == mark[0] and age < min(max(FRESH, SHARE * self.took), STALE)
+
+    def once(self, key: object, make: Callable[[Scorecard], T]) -> T:
+        """Return what `make` makes of the scorecard, made once."""
+        if key not in self.derived:
+            self.derived[key] = make(self.card)
+        made: T = self.derived[key]
+        return made
+
+
+class Scorecards:
+    """The latest scorecard of every experiment that somebody watches.
+
+    Attributes
+    ----------
+    reports : lets one report be made at a time: drawing takes seconds, and whoever waits for it
+        must not take a thread
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.reports = asyncio.Semaphore(1)
+        self._service = service
+        self._kept: dict[str, Kept] = {}  # those used last come last
+        self._failed: dict[str, float] = {}  # when
+        self._running: dict[str, asyncio.Task[Kept]] = {}
+        self._due: dict[str, None] = {}  # names that wait for their turn, in order
+        self._turn: asyncio.Task[None] | None = None
+
+    async def get(self, name: str) -> Kept:
+        """Return the scorecard of an experiment.
+
+        Its state is always the present one; its numbers are a few seconds old at most, or as old
+        as making them takes.
+        """
+        experiment = (await self._service.find(name)).experiment
+        mark = await self._service.glance(_mark, experiment)
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = await asyncio.shield(self._renewed(name))
+        elif not kept.serves(mark):
+            with suppress(TimeoutError):
+                kept = await asyncio.wait_for(asyncio.shield(self._renewed(name)), PATIENCE)
+        if kept.mark[0] != mark[0]:  # it was begun before somebody stopped the test, say
+            with suppress(Exception):  # the next one says what is wrong
+                await asyncio.shield(self._renewed(name))
+            kept = await asyncio.shield(self._renewed(name))
+        if name in self._kept:
+            self._kept[name] = self._kept.pop(name)
+        return kept
+
+    def peek(self, summary: Summary) -> tuple[Scorecard | None, bool]:
+        """Return the scorecard that is there, and whether making one failed; renew it meanwhile."""
+        name, kept = summary.name, self._kept.get(summary.name)
+        failed = time.monotonic() < self._failed.get(name, -AGAIN) + AGAIN
+        room = kept is not None or len(self._kept) < MOST
+        wanted = room and not failed and name not in self._running
+        if wanted and (kept is None or not kept.serves(mark_of(summary))):
+            self._due[name] = None
+            if self._turn is None or self._turn.done():
+                self._turn = asyncio.create_task(self._take_turns())
+        return None if kept is None else kept.card, failed
+
+    async def _take_turns(self) -> None:
+        """Renew one at a time, so that an overview of many does not hold up all other pages."""
+        while self._due:
+            name = next(iter(self._due))
+            del self._due[name]
+            with suppress(Exception):  # `_done` logs it
+                await self._renewed(name)
+
+    def _renewed(self, name: str) -> asyncio.Task[Kept]:
+        if name not in self._running:
+            task = self._running[name] = asyncio.create_task(self._make(name))
+            task.add_done_callback(lambda done: self._done(name, done))
+        return self._running[name]
+
+    async def _make(self, name: str) -> Kept:
+        experiment = (await self._service.find(name)).experiment
+        return await self._service.read(_kept, experiment)
+
+    def _done(self, name: str, task: asyncio.Task[Kept]) -> None:
+        del self._running[name]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._failed[name] = time.monotonic()
+            unforeseen = None if isinstance(error, SteadyArmError) else error
+            log.error("the scorecard of %r failed: %s", name, error, exc_info=unforeseen)
+            return
+        self._failed.pop(name, None)
+        self._kept.pop(name, None)
+        if len(self._kept) >= MOST:
+            del self._kept[next(iter(self._kept))]
+        self._kept[name] = task.result()
+
+
+def _mark(experiment: Experiment) -> Mark:
+    (summary,) = experiment.storage.summaries(experiment.key)
+    return mark_of(summary)
+
+
+def _kept(experiment: Experiment) -> Kept:
+    began, mark = time.monotonic(), _mark(experiment)
+    card, now = scorecard_of(experiment), time.monotonic()
+    return Kept(card, mark, now, now - began)
+
+
+# What can be done with an experiment, which its page offers; each is confirmed, then done.
 
 
 @dataclass(frozen=True)
@@ -123,115 +219,63 @@ class Action:
 
 
 ACTIONS = (
-    Action("start", "Start", "It begins to hand out variants.", ("draft",)),
+    Action("start", "Start", "It begins to assign variants.", ("draft",)),
     Action(
         "pause",
         "Pause",
-        "It hands out nothing until it is resumed; rewards still count.",
+        "It assigns nothing until it is resumed; rewards still count.",
         ("running",),
     ),
-    Action("resume", "Resume", "It hands out variants again.", ("paused",)),
+    Action("resume", "Resume", "It assigns variants again.", ("paused",)),
     Action(
         "stop",
         "Stop",
-        "It hands out nothing any more and cannot be resumed. Rewards of what was handed out "
-        "still count.",
+        "It assigns nothing any more and cannot be resumed. Rewards of earlier visits still count.",
         ("running", "paused"),
         final=True,
     ),
     Action(
         "archive",
         "Archive",
-        "Its books are closed: neither variants nor rewards any more. What was found stays.",
+        "It accepts neither visits nor rewards any more. Its results stay.",
         ("draft", "stopped"),
         final=True,
     ),
 )
 
 
-def actions_for(state: ExperimentState) -> tuple[Action, ...]:
-    """What can be done in a state.
-
-    Examples
-    --------
-    >>> [action.name for action in actions_for("paused")]
-    ['resume', 'stop']
-    """
-    return tuple(action for action in ACTIONS if state in action.when)
-
-
-def _pages(action: Action) -> tuple[Page, Page]:
-    path = f"/experiments/{{name}}/{action.name}"
-
-    async def confirm(service: Service, request: Request, viewer: Viewer) -> Response:
-        name = (await service.experiment(request)).name
-        back = experiment_path(name)
-        return render("confirm.html", viewer, action=action, name=name, back=back)
-
-    async def act(service: Service, request: Request, viewer: Viewer) -> Response:
-        experiment = await move(
-            service, request.path_params["name"], action.name, viewer.name or ""
-        )
-        return see_other(experiment_path(experiment.name))
-
-    return Page("GET", path, confirm, "admin"), Page("POST", path, act, "admin")
-
-
-ACTION_PAGES: tuple[Page, ...] = tuple(page for action in ACTIONS for page in _pages(action))
-
-
-MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
-MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
-STATES = ("running", "paused", "draft", "stopped", "archived")
-
-
-def looks_of(request: Request, service: Service) -> Looks:
-    """The looks that this process keeps."""
-    state = request.app.state
-    if not hasattr(state, "looks"):
-        state.looks = Looks(service)
-    looks: Looks = state.looks
-    return looks
+# The pages
 
 
 async def overview(service: Service, request: Request, viewer: Viewer) -> Response:
-    """All experiments."""
+    """Show all experiments."""
     asked, state = request.query_params.get("q", ""), request.query_params.get("state", "")
+    cards: Scorecards = request.app.state.scorecards
     summaries = await service.read(service.storage.summaries)
-    looks = looks_of(request, service)
-    rows = cards((one, looks.glance(one), looks.failed(one.name)) for one in summaries)
+    rows = overview_rows((summary, *cards.peek(summary)) for summary in summaries)
     shown = [
-        card
-        for card in rows
-        if asked.casefold() in f"{card.name}\n{card.leader or ''}".casefold()
-        and state in ("", card.state)
+        row
+        for row in rows
+        if asked.casefold() in f"{row.summary.name}\n{row.leader or ''}".casefold()
+        and state in ("", row.summary.state)
     ]
-    return _kept(
-        request,
-        render(
-            "overview.html",
-            viewer,
-            cards=shown,
-            total=len(rows),
-            asked=asked,
-            state=state,
-            states=STATES,
-        ),
-    )
+    values = {"asked": asked, "state": state, "states": STATES}
+    return _changed(request, render("overview.html", viewer, rows=shown, total=len(rows), **values))
 
 
 async def experiment(service: Service, request: Request, viewer: Viewer) -> Response:
-    """One experiment."""
-    kept = await looks_of(request, service).at(request.path_params["name"])
+    """Show one experiment."""
+    kept = await _scorecard(request)
     everything = request.query_params.get("all") == "1"
     origin = str(request.base_url).rstrip("/")
     page = await service.glance(_experiment, kept, viewer, everything, origin)
-    return _kept(request, page)
+    return _changed(request, page)
 
 
 def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Response:
     card = kept.card
     rows = leaderboard(card, None if everything else MOST_ROWS)
+    possible = [action for action in ACTIONS if card.status.state in action.when]
     return render(
         "experiment.html",
         viewer,
@@ -241,11 +285,11 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Re
         more=len(card.names) - len(rows),
         everything=everything,
         origin=origin,
-        shares=rewards_are_shares(card),
+        shares=card.settings.reward_range == (0.0, 1.0),  # per cent are easier to read
         tested=kept.once("tested", what_is_tested),
         drift_verdict=kept.once("drift", _drift_verdict),
         sections=kept.once("sections", sections_of),
-        actions=actions_for(card.status.state) if viewer.may("admin") else (),
+        actions=possible if viewer.may("admin") else (),
     )
 
 
@@ -255,14 +299,13 @@ def _drift_verdict(card: Scorecard) -> str:
 
 
 async def chart_page(service: Service, request: Request, viewer: Viewer) -> Response:
-    """One chart with its numbers as a table."""
+    """Show one chart with its numbers as a table."""
     kept, section, chart = await _chart(service, request)
-    card = kept.card
     return render(
         "chart.html",
         viewer,
-        card=card,
-        path=experiment_path(card.name),
+        card=kept.card,
+        path=experiment_path(kept.card.name),
         section=section,
         chart=chart,
         rows=chart.table.rows[:MOST_LINES],
@@ -270,56 +313,52 @@ async def chart_page(service: Service, request: Request, viewer: Viewer) -> Resp
 
 
 async def chart_json(service: Service, request: Request, viewer: Viewer) -> Response:
-    """One chart as Plotly draws it."""
+    """Answer with one chart as Plotly draws it."""
     kept, section, chart = await _chart(service, request)
     dark = request.query_params.get("dark") == "1"
     columns = 2 if request.query_params.get("wide") == "1" else 1
 
-    def drawn(card: Scorecard) -> tuple[str, str]:
-        body = json.dumps(spec_of(chart, dark, columns), allow_nan=False)
-        return body, _etag(body)
+    def drawn(card: Scorecard) -> str:
+        return json.dumps(spec_of(chart, dark, columns), allow_nan=False)
 
-    body, etag = await service.glance(kept.once, (section.name, dark, columns), drawn)
-    return not_modified(request, etag) or Response(
-        body, media_type="application/json", headers={"ETag": etag}
-    )
+    body = await service.glance(kept.once, (section.name, dark, columns), drawn)
+    return _changed(request, Response(body, media_type="application/json"))
 
 
 async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Response:
-    """The numbers of one chart as a file."""
+    """Answer with the numbers of one chart as a file."""
     kept, _, chart = await _chart(service, request)
     text = await service.glance(chart.table.csv)
     return attachment(text, "text/csv", kept.card.name, chart.name, "csv")
 
 
 async def log_csv(service: Service, request: Request, viewer: Viewer) -> Response:
-    """All assignments with their rewards, as a file."""
+    """Answer with all assignments and their rewards as a file."""
     return await handlers.export(service, request)
 
 
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
-    """The report as one file; of long tests without the checks that read the whole log.
-
-    One is made at a time: drawing takes seconds, and whoever waits takes no thread.
-    """
-    from steadyarm.reports import experiment_report  # matplotlib takes a second to come
+    """Answer with the report as one file; for long tests it does not check the whole log."""
+    from steadyarm.reports import experiment_report  # matplotlib takes a second to import
     from steadyarm.reports.render import page
 
     found = await service.experiment(request)
-    kept = await looks_of(request, service).at(found.name)
-    short = kept.card.status.total_assigned <= MOST_CHECKED
-    state = request.app.state
-    if not hasattr(state, "reports"):
-        state.reports = asyncio.Semaphore(1)
-    async with state.reports:
+    card = (await _scorecard(request)).card
+    short = card.status.total_assigned <= MOST_CHECKED
+    async with request.app.state.scorecards.reports:
         text = await service.read(
-            lambda: page(experiment_report(found, kept.card, replay=short, fingerprint=short))
+            lambda: page(experiment_report(found, card, replay=short, fingerprint=short))
         )
     return attachment(text, "text/html", found.name, "html")
 
 
+async def _scorecard(request: Request) -> Kept:
+    cards: Scorecards = request.app.state.scorecards
+    return await cards.get(request.path_params["name"])
+
+
 async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Chart]:
-    kept = await looks_of(request, service).at(request.path_params["name"])
+    kept = await _scorecard(request)
     section = CHARTS.get(request.path_params["chart"])
     chart = None
     if section is not None:
@@ -328,20 +367,16 @@ async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Cha
         raise RefusedError(
             "not-found",
             "There is no such chart, or nothing to show in it yet.",
-            f"Look at {experiment_path(kept.card.name)} for those that are there.",
+            f"{experiment_path(kept.card.name)} shows the charts that there are.",
         )
     return kept, section, chart
 
 
-def _kept(request: Request, page: Response) -> Response:
-    """The page, unless the browser has it already."""
-    etag = _etag(bytes(page.body).decode())
-    page.headers["ETag"] = etag
-    return not_modified(request, etag) or page
-
-
-def _etag(text: str) -> str:
-    return f'"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"'
+def _changed(request: Request, response: Response) -> Response:
+    """The response, or 304 if the browser has it already."""
+    etag = f'"{hashlib.blake2b(bytes(response.body), digest_size=12).hexdigest()}"'
+    response.headers["ETag"] = etag
+    return not_modified(request, etag) or response
 
 
 EXPERIMENT = "/experiments/{name}"

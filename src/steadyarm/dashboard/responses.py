@@ -1,4 +1,4 @@
-"""Answers that pages share, and the headers that all of them carry."""
+"""How pages are answered: templates and their filters, static files, headers, redirects."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import gzip
 import hashlib
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
 from importlib import metadata, resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,62 +19,19 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 import steadyarm
-from steadyarm.dashboard.access import Viewer
 from steadyarm.live.assignments import to_datetime
 from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
 from steadyarm.storages.records import AuditEntry
 
-__all__ = [
-    "FILTERS",
-    "amount",
-    "asset",
-    "attachment",
-    "cell",
-    "corrected",
-    "count",
-    "day",
-    "dress",
-    "environment",
-    "experiment_path",
-    "local_path",
-    "not_modified",
-    "percent",
-    "render",
-    "see_other",
-    "segment",
-    "static",
-    "wants_json",
-    "when",
-]
+if TYPE_CHECKING:
+    from steadyarm.dashboard.access import Viewer
 
 # Filters of the templates: numbers and times as people read them.
 
 
 UNKNOWN = "\u2013"  # a dash
-
-
-def segment(name: str) -> str:
-    """A name as one part of an address.
-
-    Examples
-    --------
-    >>> segment("a/b?")
-    'a%2Fb%3F'
-    """
-    return quote(name, safe="")
-
-
-def count(number: int) -> str:
-    """A whole number with separators.
-
-    Examples
-    --------
-    >>> count(1234567)
-    '1,234,567'
-    """
-    return f"{number:,}"
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -112,26 +68,30 @@ def amount(value: float, shares: bool = False) -> str:
     return f"{value:.4g}"
 
 
-def when(time: datetime | None) -> str:
-    """A time; a dash if there is none.
+def when(time: datetime | int | None) -> str:
+    """A time, or microseconds since 1970; a dash if there is none.
 
     Examples
     --------
-    >>> when(datetime(2026, 11, 5, 9, 30))
-    '5 Nov 2026, 09:30'
+    >>> when(datetime(2026, 11, 5, 9, 30)), when(0)
+    ('5 Nov 2026, 09:30', '1 Jan 1970, 00:00')
     """
-    return UNKNOWN if time is None else f"{time.day} {time:%b %Y, %H:%M}"
+    if time is None:
+        return UNKNOWN
+    at = to_datetime(time) if isinstance(time, int) else time
+    return f"{day(at)}, {at:%H:%M}"
 
 
-def day(time: datetime | date | None) -> str:
+def day(time: datetime | date | int | None) -> str:
     """A date; a dash if there is none.
 
     Examples
     --------
-    >>> day(date(2026, 11, 5))
-    '5 Nov 2026'
+    >>> day(date(2026, 11, 5)), day(None)
+    ('5 Nov 2026', '–')
     """
-    return UNKNOWN if time is None else f"{time.day} {time:%b %Y}"
+    at = to_datetime(time) if isinstance(time, int) else time
+    return UNKNOWN if at is None else f"{at.day} {at:%b %Y}"
 
 
 def cell(value: Any) -> str:
@@ -147,7 +107,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return count(value)
+        return f"{value:,}"
     if isinstance(value, float):
         return amount(value)
     if isinstance(value, datetime):
@@ -156,7 +116,7 @@ def cell(value: Any) -> str:
 
 
 def corrected(entry: AuditEntry) -> str:
-    """What a correction did.
+    """What a correction changed.
 
     Examples
     --------
@@ -171,71 +131,46 @@ def corrected(entry: AuditEntry) -> str:
     return f"{said}, see entry {detail['entry']}" if "entry" in detail else said
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
-    "amount": amount,
-    "cell": cell,
-    "corrected": corrected,
-    "count": count,
-    "day": day,
-    "to_datetime": to_datetime,
-    "percent": percent,
-    "segment": segment,
-    "when": when,
-}
-
-
 # Style sheets, scripts and pictures: read once, sent packed, kept by browsers.
-
 
 PLOTLY = "plotly.min.js"
 MEDIA = {
     ".css": "text/css; charset=utf-8",
-    ".ico": "image/x-icon",
     ".js": "text/javascript; charset=utf-8",
-    ".png": "image/png",
     ".svg": "image/svg+xml",
-    ".webmanifest": "application/manifest+json",
-    ".woff2": "font/woff2",
 }
-PACKED = {".css", ".js", ".svg", ".webmanifest"}
 FOREVER = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True)
 class Asset:
-    """A file as it is sent.
-
-    Attributes
-    ----------
-    packed : by gzip; None if that is of no use
-    version : changes with what is in it
-    """
+    """A file as it is sent: as it is, packed by gzip, and a version that changes with it."""
 
     body: bytes
-    packed: bytes | None
+    packed: bytes
     media: str
     version: str
 
 
 def asset(name: str) -> str:
-    """The address of a file, which changes with what is in it."""
-    version = _plotly_version() if name == PLOTLY else _own()[name].version
+    """The address of a file, which changes with its content."""
+    version = metadata.version("plotly") if name == PLOTLY else _own()[name].version
     return f"/static/{name}?v={version}"
 
 
 async def static(service: Service, request: Request, viewer: Viewer) -> Response:
-    """One of the files; no other can be named, for names are looked up, not opened."""
+    """Answer with one of the files; names are looked up, not opened, so there are no others."""
     name = request.path_params["file"]
     found = await service.read(_plotly) if name == PLOTLY else _own().get(name)
     if found is None:
         raise RefusedError("not-found", "There is no such file.")
-    accepted = header_of(request.scope, b"accept-encoding")
-    packed = found.packed if "gzip" in accepted else None
-    etag = f'"{found.version}{"" if packed is None else "-gzip"}"'
+    packed = "gzip" in header_of(request.scope, b"accept-encoding")
+    etag = f'"{found.version}{"-gzip" if packed else ""}"'
     response = not_modified(request, etag)
     if response is None:
-        response = Response(packed or found.body, media_type=found.media, headers={"ETag": etag})
-        if packed is not None:
+        body = found.packed if packed else found.body
+        response = Response(body, media_type=found.media, headers={"ETag": etag})
+        if packed:
             response.headers["Content-Encoding"] = "gzip"
     response.headers["Vary"] = "Accept-Encoding"
     current = request.query_params.get("v") == found.version
@@ -246,28 +181,22 @@ async def static(service: Service, request: Request, viewer: Viewer) -> Response
 @cache
 def _own() -> dict[str, Asset]:
     folder = resources.files("steadyarm.dashboard").joinpath("static")
-    found = {}
-    for file in folder.iterdir():
-        suffix = "." + file.name.rpartition(".")[2]
-        if suffix in MEDIA and file.is_file():
-            found[file.name] = _asset(file.read_bytes(), suffix)
-    return found
+    return {
+        file.name: _asset(file.read_bytes(), "." + file.name.rpartition(".")[2])
+        for file in folder.iterdir()
+        if file.name.endswith(tuple(MEDIA))
+    }
 
 
 @cache
 def _plotly() -> Asset:
     body = resources.files("plotly").joinpath("package_data", PLOTLY).read_bytes()
-    return _asset(body, ".js", _plotly_version())
+    return _asset(body, ".js", metadata.version("plotly"))
 
 
-@cache
-def _plotly_version() -> str:
-    return metadata.version("plotly")
-
-
-def _asset(body: bytes, suffix: str, version: str | None = None) -> Asset:
-    packed = gzip.compress(body, 6, mtime=0) if suffix in PACKED else None
-    return Asset(body, packed, MEDIA[suffix], version or hashlib.sha256(body).hexdigest()[:16])
+def _asset(body: bytes, suffix: str, version: str = "") -> Asset:
+    version = version or hashlib.sha256(body).hexdigest()[:16]
+    return Asset(body, gzip.compress(body, 6, mtime=0), MEDIA[suffix], version)
 
 
 # Templates to pages: the one place where they are loaded, filled in and escaped.
@@ -275,7 +204,7 @@ def _asset(body: bytes, suffix: str, version: str | None = None) -> Asset:
 
 @cache
 def environment() -> Environment:
-    """The templates of this package; whatever they are given is shown as text."""
+    """Load the templates of this package; whatever they are given is shown as text."""
     made = Environment(
         loader=PackageLoader("steadyarm.dashboard"),
         autoescape=True,
@@ -284,13 +213,22 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(FILTERS)
+    made.filters.update(
+        amount=amount,
+        cell=cell,
+        corrected=corrected,
+        count="{:,}".format,
+        day=day,
+        path=experiment_path,
+        percent=percent,
+        when=when,
+    )
     made.globals.update(asset=asset, version=steadyarm.__version__)
     return made
 
 
 def render(template: str, viewer: Viewer, status: int = 200, /, **values: Any) -> HTMLResponse:
-    """The page of a template for a viewer."""
+    """Fill in a template for a viewer."""
     page = environment().get_template(template)
     return HTMLResponse(page.render(viewer=viewer, **values), status)
 
@@ -318,8 +256,8 @@ HEADERS = {
 LOCAL = re.compile(r"/(?!/)[!-\[\]-~]{0,1999}")
 
 
-def dress(response: Response) -> Response:
-    """Add the headers for safety, and how long to keep it, where the handler has said nothing."""
+def with_headers(response: Response) -> Response:
+    """Add the headers for safety and caching that the handler has not set."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     kept = "private, no-cache" if "etag" in response.headers else "no-store"
@@ -328,12 +266,12 @@ def dress(response: Response) -> Response:
 
 
 def see_other(path: str) -> Response:
-    """Go on to another page."""
+    """Redirect to another page after a form."""
     return RedirectResponse(path, 303)
 
 
 def experiment_path(name: str) -> str:
-    """Where an experiment's page is.
+    """The address of an experiment's page.
 
     Examples
     --------
@@ -344,7 +282,7 @@ def experiment_path(name: str) -> str:
 
 
 def attachment(text: str, kind: str, *name: str) -> Response:
-    """A file to be saved; its name is made of these and the last is its ending.
+    """A file to be saved, whose name has these parts; the last is its ending.
 
     Examples
     --------
@@ -360,7 +298,7 @@ def attachment(text: str, kind: str, *name: str) -> Response:
 
 
 def local_path(given: str) -> str:
-    """The path, if it is one of this service; else that of the overview.
+    """The path if it leads to a page of this service, else that of the overview.
 
     Examples
     --------
@@ -371,7 +309,7 @@ def local_path(given: str) -> str:
 
 
 def not_modified(request: Request, etag: str) -> Response | None:
-    """304 if the browser has what the tag, with its quotes, stands for; else None."""
+    """Answer 304 if the browser has what the tag, with its quotes, stands for; else None."""
     known = header_of(request.scope, b"if-none-match")
     if etag in (one.strip().removeprefix("W/") for one in known.split(",")):
         return Response(status_code=304, headers={"ETag": etag})
@@ -379,7 +317,7 @@ def not_modified(request: Request, etag: str) -> Response | None:
 
 
 def wants_json(scope: Scope) -> bool:
-    """Whether a script asks, not a person."""
+    """Whether a script sent the request, not a person at a browser."""
     accepted = header_of(scope, b"accept")
     route = getattr(scope.get("route"), "path", "")  # not the address: names may end so, too
     return (

@@ -1,122 +1,58 @@
-"""What pages show of experiments: looks and summaries as rows, texts and positions of bars."""
+"""What pages show of experiments: which charts, the overview's rows, the leaderboard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.live.assignments import to_datetime
+from steadyarm.errors import InvalidInputError
 from steadyarm.live.effects import bundles_in
 from steadyarm.live.scorecard import Light, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.settings import variants_in
-from steadyarm.live.verdict import Verdict
-from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
+from steadyarm.plot.sources import chart_for
 from steadyarm.reports.method import rewards_in_words
 from steadyarm.storages.records import Summary
 from steadyarm.wording import factors_in, listed
 
-__all__ = [
-    "CHARTS",
-    "MOST_ROWS",
-    "SECTIONS",
-    "Card",
-    "Rank",
-    "Section",
-    "cards",
-    "leaderboard",
-    "rewards_are_shares",
-    "sections_of",
-    "what_is_tested",
-]
-
-# The charts of an experiment's page: which there are, what they say, and how they are drawn.
+MOST_NAMED = 6  # variants, or levels of a factor
+MOST_ROWS = 30  # of a leaderboard before the rest is left out
 
 
 @dataclass(frozen=True)
 class Section:
-    """One chart of the page.
+    """One chart of an experiment's page.
 
     Attributes
     ----------
     name : the last part of its address
-    title : over the chart; the chart's own title says what is to be seen now
+    title : over the chart; the chart's own title says what it shows now
     explanation : how to read it
-    chart : None where there is nothing to show
     wide : whether it takes the whole width of the page
+    of : tests of factors or of items; None for all tests
     """
 
     name: str
     title: str
     explanation: str
-    chart: Callable[[Scorecard], Chart | None]
     wide: bool = False
+    of: Literal["factors", "items"] | None = None
 
-
-def _estimates(card: Scorecard) -> Chart | None:
-    return None if card.course is None else charts.estimates(card.course)
-
-
-def _daily(card: Scorecard) -> Chart | None:
-    if card.drift is None:
-        return None
-    return charts.daily(card.drift, _picked(card, card.drift.names))
-
-
-def _allocation(card: Scorecard) -> Chart | None:
-    if card.shares is None:
-        return None
-    return charts.allocation(card.shares, _picked(card, card.shares.names))
-
-
-def _picked(card: Scorecard, names: Sequence[str]) -> list[int] | None:
-    """Those that the chart of estimates picks."""
-    if card.course is None:
-        return None
-    return charts.matched(charts.likely(card.course), card.course.names, names)
-
-
-def _plausible(card: Scorecard) -> Chart | None:
-    return None if card.course is None else charts.plausible(card.course)
-
-
-def _effects(card: Scorecard) -> Chart | None:
-    return _parts(card, "factors")
-
-
-def _items(card: Scorecard) -> Chart | None:
-    return _parts(card, "items")
-
-
-def _parts(card: Scorecard, kind: Literal["factors", "items"]) -> Chart | None:
-    if card.effects is None or card.effects.kind != kind:
-        return None
-    return charts.effects(card.effects)
-
-
-def _interactions(card: Scorecard) -> Chart | None:
-    if card.effects is None or not card.effects.pairs:
-        return None
-    return charts.interactions(card.effects)
-
-
-def _drift(card: Scorecard) -> Chart | None:
-    return None if card.drift is None else charts.drift(card.drift)
-
-
-def _waiting(card: Scorecard) -> Chart | None:
-    return None if card.waiting is None else charts.waiting(card.waiting)
-
-
-def _leaderboard(card: Scorecard) -> Chart | None:
-    if card.verdict is None:
-        return None
-    return charts.leaderboard(card.verdict, card.names, card.settings.direction)
+    def chart(self, card: Scorecard) -> Chart | None:
+        """The chart of a test; None if there is nothing to show."""
+        effects = card.effects
+        if self.of is not None and (effects is None or effects.kind != self.of):
+            return None
+        if self.name == "interactions" and (effects is None or not effects.pairs):
+            return None
+        try:
+            return chart_for("effects" if self.name == "items" else self.name, card)
+        except InvalidInputError:
+            return None
 
 
 SECTIONS: dict[str, Section] = {
@@ -125,176 +61,135 @@ SECTIONS: dict[str, Section] = {
         Section(
             "estimates",
             "Estimates so far",
-            "What each variant brings per visit, from all visits up to that moment. The band holds "
-            "at every moment at once.",
-            _estimates,
+            "What each variant brings per visit, from all visits up to that time. The bands hold "
+            "at all times at once.",
         ),
         Section(
             "daily",
             "Day by day",
             "The same from each period's visits alone: noisier, but it shows what moved.",
-            _daily,
         ),
         Section(
             "allocation",
             "Who gets the traffic",
-            "Shares of the visits. A mark stands where the policy changed its mind.",
-            _allocation,
+            "Shares of the visits. A mark shows where the policy changed the shares.",
         ),
         Section(
             "plausible",
             "Who can still win",
             "Variants that are not ruled out as the best. A test ends well when one is left.",
-            _plausible,
         ),
         Section(
             "effects",
-            "What each choice does",
-            "Difference from the average of its slot, over all other choices alike.",
-            _effects,
+            "What each level does",
+            "Difference from the average of its factor, averaged over all other factors.",
             wide=True,
+            of="factors",
         ),
         Section(
             "items",
             "What each item brings",
             "Mean reward of all bundles with the item, minus that of all bundles without it.",
-            _items,
             wide=True,
+            of="items",
         ),
         Section(
             "interactions",
-            "Choices that depend on each other",
-            "Lines that are not parallel: the better choice of one slot depends on the other.",
-            _interactions,
+            "Levels that depend on each other",
+            "Lines that are not parallel: the better level of one factor depends on the other.",
             wide=True,
         ),
         Section(
             "drift",
             "Drift",
             "By how much the leader was ahead in each period, and the average of all variants.",
-            _drift,
             wide=True,
         ),
         Section(
             "waiting",
             "Rewards and how late they come",
             "Visits and rewards by the day of the visit, and the mean time until the reward.",
-            _waiting,
             wide=True,
         ),
     )
 }
 CHARTS = SECTIONS | {
-    "leaderboard": Section(
-        "leaderboard", "Leaderboard", "Estimates and intervals of all variants.", _leaderboard
-    )
+    "leaderboard": Section("leaderboard", "Leaderboard", "Estimates and intervals of all variants.")
 }
 
 
 def sections_of(card: Scorecard) -> list[tuple[Section, Chart]]:
-    """What there is to show, in the order of the page."""
+    """The charts that a test has, in the order of the page."""
     found = ((section, section.chart(card)) for section in SECTIONS.values())
     return [(section, chart) for section, chart in found if chart is not None]
 
 
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
-
-MOST_NAMED = 6  # variants, or levels of a factor
-MOST_ROWS = 30  # of a leaderboard before the rest is left out
-
-
 @dataclass(frozen=True)
-class Card:
+class Row:
     """One experiment of the overview.
 
     Attributes
     ----------
-    used : share of the budget that was handed out
-    leader : None if there is none yet, or nobody has looked so far
-    rivals : variants beside the leader that are not ruled out
-    settled : whether a look was there, so that what is missing is missing
-    failed : whether looking failed
+    card : its scorecard; None if none was made so far
+    failed : whether making one failed
     """
 
-    name: str
-    state: str
-    policy: str
-    arms: int
-    assigned: int
-    budget: int
-    used: float
-    leader: str | None
-    rivals: int
-    light: Light
-    headline: str
-    settled: bool
+    summary: Summary
+    card: Scorecard | None
     failed: bool
-    created: datetime
-    started: datetime | None
-    expected_end: datetime | None
-    last: datetime | None
+
+    @property
+    def policy(self) -> str:
+        """The name of its policy."""
+        config: Any = self.summary.config
+        return str(config["policy"]["name"])
+
+    @property
+    def arms(self) -> int:
+        """How many variants it has."""
+        return variants_in(self.summary.config)
+
+    @property
+    def budget(self) -> int:
+        """How many visits it may have."""
+        config: Any = self.summary.config
+        return int(config["budget"])
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will be handed out."""
-        return self.assigned >= self.budget or self.state in ("stopped", "archived")
+        """Whether nothing more will be assigned."""
+        stopped = self.summary.state in ("stopped", "archived")
+        return stopped or self.summary.assigned >= self.budget
+
+    @property
+    def leader(self) -> str | None:
+        """The recommended variant; None if none is known yet."""
+        if self.card is None or self.card.verdict is None:
+            return None
+        return self.card.labels[self.card.verdict.row]
+
+    @property
+    def rivals(self) -> int:
+        """How many variants beside the leader are not ruled out."""
+        verdict = None if self.card is None else self.card.verdict
+        if verdict is None:
+            return 0
+        return len(set(verdict.plausible) - {verdict.name}) + verdict.others
+
+    @property
+    def light(self) -> Light:
+        """Its health."""
+        return "none" if self.card is None else self.card.light
 
 
-@dataclass(frozen=True)
-class Rank:
-    """One variant of the leaderboard; positions of its bar go from 0 to 100."""
-
-    place: int
-    name: str
-    label: str
-    estimate: float
-    low: float
-    high: float
-    share: float
-    share_now: float
-    assigned: int
-    rewarded: int
-    standing: Standing
-    left: float | None
-    middle: float | None
-    right: float | None
-
-
-def cards(found: Iterable[tuple[Summary, Scorecard | None, bool]]) -> list[Card]:
-    """The overview, from summaries, looks, and whether looking failed: what runs comes first."""
-    rows = [_card(*one) for one in found]
+def overview_rows(found: Iterable[tuple[Summary, Scorecard | None, bool]]) -> list[Row]:
+    """The rows of the overview: running experiments first, then the newest."""
     order = {"running": 0, "paused": 1, "draft": 2, "stopped": 3, "archived": 4}
-    rows.sort(key=lambda card: (card.over, order[card.state], -card.created.timestamp()))
-    return rows
 
+    def place(row: Row) -> tuple[bool, int, int]:
+        return row.over, order[row.summary.state], -row.summary.created
 
-def _card(summary: Summary, card: Scorecard | None, failed: bool) -> Card:
-    config: Any = summary.config
-    verdict = None if card is None else card.verdict
-    return Card(
-        name=summary.name,
-        state=summary.state,
-        policy=config["policy"]["name"],
-        arms=variants_in(config),
-        assigned=summary.assigned,
-        budget=config["budget"],
-        used=min(summary.assigned / config["budget"], 1.0),
-        leader=None if card is None or verdict is None else card.labels[verdict.row],
-        rivals=0 if verdict is None else _rivals(verdict),
-        light="none" if card is None else card.light,
-        headline="" if card is None else card.headline,
-        settled=card is not None,
-        failed=failed,
-        created=to_datetime(summary.created),
-        started=None if summary.started is None else to_datetime(summary.started),
-        expected_end=None if card is None else card.expected_end,
-        last=None if summary.last is None else to_datetime(summary.last),
-    )
-
-
-def _rivals(verdict: Verdict) -> int:
-    return len(set(verdict.plausible) - {verdict.name}) + verdict.others
+    return sorted((Row(*one) for one in found), key=place)
 
 
 def what_is_tested(card: Scorecard) -> str:
@@ -302,62 +197,76 @@ def what_is_tested(card: Scorecard) -> str:
     arms, K = card.settings.arms, card.size
     factors, bundles = factors_in(arms), bundles_in(arms)
     if bundles is not None:
-        n = len(bundles.items)
-        variants = (
-            f"{K:,} bundles of {bundles.size} of {n} items: {listed(bundles.items, MOST_NAMED)}."
-        )
-    elif factors is None and arms.large:
-        variants = f"{K:,} variants: {', '.join(arms.names[:MOST_NAMED])} and others."
-    elif factors is None:
-        variants = f"{K:,} variants: {listed(card.names, MOST_NAMED)}."
-    else:
+        items = f"{len(bundles.items)} items: {listed(bundles.items, MOST_NAMED)}"
+        variants = f"{K:,} bundles of {bundles.size} of {items}."
+    elif factors is not None:
         parts = (f"{name} ({listed(levels, MOST_NAMED)})" for name, levels in factors.items())
         variants = f"{K:,} combinations, named in this order: {', '.join(parts)}."
+    elif arms.large:
+        variants = f"{K:,} variants: {', '.join(arms.names[:MOST_NAMED])} and others."
+    else:
+        variants = f"{K:,} variants: {listed(card.names, MOST_NAMED)}."
     return " ".join((variants, *rewards_in_words(card.settings)))
 
 
-def rewards_are_shares(card: Scorecard) -> bool:
-    """Whether rewards lie between 0 and 1, so that per cent are easier to read."""
-    return card.settings.reward_range == (0.0, 1.0)
+@dataclass(frozen=True)
+class Rank:
+    """One variant of the leaderboard; positions of its bar go from 0 to 100.
+
+    Attributes
+    ----------
+    share : of the visits that are assigned now; of all visits if the test has ended
+    left, middle, right : positions of interval and estimate; None if they are unknown
+    """
+
+    name: str
+    label: str
+    estimate: float
+    low: float
+    high: float
+    share: float
+    assigned: int
+    standing: Standing
+    left: float | None
+    middle: float | None
+    right: float | None
 
 
 def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
     """Variants from the best to the worst; before the first reward in their own order."""
-    verdict, names, labels = card.verdict, card.names, card.labels
-    K, assigned, rewarded = len(names), card.assigned, card.rewarded
-    nothing = np.full(K, np.nan)
-    estimates = nothing if verdict is None else verdict.estimates
-    limits = np.full((K, 2), np.nan) if verdict is None else verdict.intervals
-    known = np.isfinite(limits).all(axis=1) & np.isfinite(estimates)
-    place = _scale(estimates, limits, known)
-    total = max(card.status.total_assigned, 1)
-    now = nothing if card.planned is None else card.planned
+    verdict, K = card.verdict, len(card.names)
+    estimates = np.full(K, np.nan) if verdict is None else verdict.estimates
+    limits = np.full((K, 2), np.nan) if verdict is None else verdict.intervals.copy()
+    limits[~(np.isfinite(limits).all(axis=1) & np.isfinite(estimates))] = np.nan
+    shares = np.full(K, np.nan) if card.planned is None else card.planned
     if card.ended:
-        now = nothing
+        shares = np.asarray(card.assigned) / max(card.status.total_assigned, 1)
+    position = _scale(np.column_stack([estimates, limits]))
     return [
         Rank(
-            place=i,
-            name=names[k],
-            label=labels[k],
+            name=card.names[k],
+            label=card.labels[k],
             estimate=float(estimates[k]),
-            low=float(limits[k, 0]) if known[k] else np.nan,
-            high=float(limits[k, 1]) if known[k] else np.nan,
-            share=assigned[k] / total,
-            share_now=float(now[k]),
-            assigned=assigned[k],
-            rewarded=rewarded[k],
+            low=float(limits[k, 0]),
+            high=float(limits[k, 1]),
+            share=float(shares[k]),
+            assigned=card.assigned[k],
             standing=standing_of(card, k),
-            left=place(limits[k, 0]) if known[k] else None,
-            middle=place(estimates[k]) if np.isfinite(estimates[k]) else None,
-            right=place(limits[k, 1]) if known[k] else None,
+            left=position(limits[k, 0]),
+            middle=position(estimates[k]),
+            right=position(limits[k, 1]),
         )
-        for i, k in enumerate(order_of(card)[:most], 1)
+        for k in order_of(card)[:most]
     ]
 
 
-def _scale(estimates: Floats, limits: Floats, known: Booleans) -> Callable[[float], float]:
-    """From rewards to positions, such that all that is known fits."""
-    values = np.concatenate([estimates[np.isfinite(estimates)], limits[known].ravel()])
-    low, high = (values.min(), values.max()) if values.size else (0.0, 1.0)
+def _scale(values: NDArray[np.float64]) -> Callable[[float], float | None]:
+    """From rewards to positions, such that all known values fit; None for unknown ones."""
+    known = values[np.isfinite(values)]
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
     room = (high - low) or 1.0
-    return lambda value: round(2 + 96 * float((value - low) / room), 2)
+
+    def position(value: float) -> float | None:
+        return round(2 + 96 * float((value - low) / room), 2) if np.isfinite(value) else None
+
+    return position
