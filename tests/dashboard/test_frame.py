@@ -7,6 +7,7 @@ from importlib import resources
 
 import pytest
 
+from steadyarm.dashboard import access
 from steadyarm.dashboard.access import GuardedPage
 from steadyarm.dashboard.responses import HEADERS, local_path
 from steadyarm.service.app import Endpoint
