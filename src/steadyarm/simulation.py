@@ -104,8 +104,8 @@ class LocalEngine:
     jobs: int | None = None
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise InvalidInputError(f"jobs is {self.jobs}; expected at least 1.")
+        if self.jobs is not None:
+            whole_number(self.jobs, "jobs", least=1)
 
     def run(
         self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
