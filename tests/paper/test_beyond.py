@@ -22,10 +22,12 @@ from steadyarm.paper.beyond import (
     oracle_floor,
     ratio_interval,
 )
-from steadyarm.paper.draw import beyond_picture, style_of
-from steadyarm.paper.report import markdown_report
+from steadyarm.paper.charts import beyond_chart
+from steadyarm.paper.report import report_of
 from steadyarm.paper.run import key_of
 from steadyarm.paper.specification import VARIANTS
+from steadyarm.plot.matplotlib import draw
+from steadyarm.reports.render import text as markdown
 
 
 def cells(trials: int = 1000, **errors: int) -> list[CellResult]:
@@ -173,41 +175,41 @@ def test_the_command_draws_and_reports(
     verdict = "Steady: geometric mean 0.2 over 11 settings; significantly worse in 0 and better in"
     assert f"{verdict} 11 of 11 tested" in shown
     report = (tmp_path / "report.md").read_text()
-    assert "](beyond_paper.png)" in report
-    assert "| `soare_scale` | scale 3 | 100 | 50 | 10 | 0.2 | 0.11 to 0.36 | 1.5e-17 |" in report
+    assert "](./beyond_paper.png)" in report
+    assert r"| soare\_scale | scale 3 | 100 | 50 | 10 | 0.2 | 0.11 to 0.36 | 1.5e-17 |" in report
 
 
 def test_the_table_marks_what_is_worse_and_what_does_not_count() -> None:
     beyond = beyond_of(mixed(), ["Steady"])
-    text = markdown_report([], mixed(), beyond=beyond)
-    table = text.split("(`beyond_paper`)")[1].splitlines()
-    rows = [line.split(" | ") for line in table if line.startswith("| `soare_stationary`")]
+    text = markdown(report_of([], mixed(), beyond=beyond))
+    table = text.split(r"(beyond\_paper)")[1].splitlines()
+    rows = [line.split(" | ") for line in table if line.startswith(r"| soare\_stationary")]
     assert [row[5] for row in rows] == ["0.25", "0.005", "(0.25)", "(10)", "**2**", "1.01"]
     assert rows[3][6].endswith("to ∞")
 
 
-def test_the_picture_shows_the_numbers() -> None:
+def test_the_chart_shows_the_numbers() -> None:
     beyond = beyond_of(mixed(), ["Steady"])
-    axes, style = beyond_picture(beyond).axes[0], style_of("Steady")
-    left, right = axes.get_xlim()
-    stars = [line for line in axes.lines if line.get_marker() == style.marker]
-    places = [float(np.asarray(line.get_xdata())[0]) for line in stars]
-    assert places == pytest.approx([r.ratio for r in beyond.ratios("Steady")])
-    assert left < min(places) < max(places) < right
-    open_stars = [line.get_markerfacecolor() == "white" for line in stars]
-    assert open_stars == [False, True, True, False, False, False]
+    (panel,) = beyond_chart(beyond).panels
+    floors, steady = panel.series
+    assert panel.y_range is not None
+    left, right = panel.y_range
+    assert steady.y == pytest.approx([r.ratio for r in beyond.ratios("Steady")])
+    assert left < min(steady.y) < max(steady.y) < right
+    assert steady.weak is not None
+    assert steady.weak.tolist() == [not row.counts for row in beyond.rows]
+    assert steady.low is not None
+    assert steady.high is not None
     # two intervals begin at 0 and one has no end
-    heads = [line.get_marker() for line in axes.lines if line.get_color() == style.colour]
-    assert (heads.count("<"), heads.count(">")) == (2, 1)
-    floors = [line for line in axes.lines if line.get_marker() == "|"]
+    assert ((steady.low < left).sum(), (steady.high > right).sum()) == (2, 1)
     inside = [row.floor_ratio for row in beyond.rows if row.floor_ratio > left]
-    assert [float(np.asarray(line.get_xdata())[0]) for line in floors] == pytest.approx(inside)
+    assert floors.y[np.isfinite(floors.y)] == pytest.approx(inside)
     assert 0 < len(inside) < 6
 
 
 def test_it_fits_one_page() -> None:
     found = cells(P1RAGE=100, GBAI_blocks=150, P1RAGE_blocks=80, Steady_fixed=60, Steady=0)
-    picture = beyond_picture(beyond_of(found, beyond_policies()))
+    picture = draw(beyond_chart(beyond_of(found, beyond_policies())))
     picture.draw_without_rendering()
     box, (width, height) = picture.get_tightbbox(), picture.get_size_inches()
     assert width <= 8.3

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 from steadyarm.paper.published import published_counts
-from steadyarm.paper.report import markdown_report, write_report
+from steadyarm.paper.report import report_of, write_report
 from steadyarm.paper.run import CellResult
-from steadyarm.paper.specification import figure_named
-
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
-    "gg=="
-)
+from steadyarm.paper.specification import Figure, figure_named
+from steadyarm.reports.render import text as markdown
 
 
 def cell(figure: str, value: float | None, policy: str, errors: int, trials: int) -> CellResult:
@@ -34,6 +30,12 @@ CELLS = [
 SHOWN = [figure_named("soare_stationary"), figure_named("malicious")]
 
 
+def markdown_report(
+    figures: list[Figure], cells: list[CellResult], *more: Any, **settings: Any
+) -> str:
+    return markdown(report_of(figures, cells, *more, **settings))
+
+
 class Page(HTMLParser):
     """Tags that open and close in pairs, the rows of tables and what pictures point to."""
 
@@ -46,17 +48,15 @@ class Page(HTMLParser):
         self.feed(text)
         self.close()
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "img":
-            self.pictures.append(dict(attrs)["src"] or "")
-
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        if tag == "img":
+            self.pictures.append(dict(attrs)["src"] or "")
         if tag == "tr":
             self.rows.append([])
         if tag in ("td", "th"):
             self.rows[-1].append("")
-        if tag != "meta":
+        if tag not in ("meta", "img"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -71,10 +71,10 @@ def test_the_summary_counts_and_names() -> None:
     text = markdown_report(SHOWN, CELLS, "steadyarm reproduce", {"seed": 7}, seconds=3.21)
     assert "4 cells, 44,000 trials, 5.0 seconds of computing; this run took 3.2 seconds." in text
     assert "1 of 3 comparable cells (33.3%) agree" in text
-    table = text.split("These do not:")[1].split("###")[0]
-    assert "| `soare_stationary` | budget 1010 | OD-LinBAI | 9,842 of 21,000 |" in table
+    table = text.split("Cells that do not agree")[1].split("###")[0]
+    assert r"| soare\_stationary | budget 1010 | OD-LinBAI | 9,842 of 21,000 |" in table
     assert re.search(
-        r"`malicious` \| - \| Peace \| 700 of 1,000 \| 1,000 of 1,000 .*not known", table
+        r"malicious \| \\- \| Peace \| 700 of 1,000 \| 1,000 of 1,000 .*not known", table
     )
     assert "1. OD-LinBAI's error has a closed form here" in table
     assert "| seed | 7 |" in text
@@ -87,12 +87,12 @@ def test_rows_tell_the_published_rate_and_mark_what_disagrees() -> None:
         "| 1010 | P1-RAGE | 1,119 | 21,000 | 0.0533 | 0.0503 to 0.0564 | 0.0533 | 1.000 |"
     )
     assert lines[1].startswith("| **1010** | **OD-LinBAI** | **9,842** |")
-    assert lines[2] == "| 1010 | Steady | 0 | 1,000 | 0.0000 | 0.0000 to 0.0037 | - | - |"
+    assert lines[2] == r"| 1010 | Steady | 0 | 1,000 | 0.0000 | 0.0000 to 0.0037 | \- | \- |"
 
 
 def test_the_scatter_table_is_measured() -> None:
     text = markdown_report(SHOWN, CELLS)
-    row = next(line for line in text.splitlines() if line.startswith("| `soare_stationary` | 2 |"))
+    row = next(line for line in text.splitlines() if line.startswith(r"| soare\_stationary | 2 |"))
     mean, rms = (float(entry) for entry in row.split("|")[3:5])
     pooled = (9842 + 9317) / 42_000
     z = (9842 - 9317) / 21_000 / (pooled * (1 - pooled) * 2 / 21_000) ** 0.5
@@ -109,7 +109,6 @@ def test_without_counterparts_it_says_so() -> None:
 
 
 def test_html_is_one_file_with_the_same_tables(tmp_path: Path) -> None:
-    (tmp_path / "soare_stationary.png").write_bytes(PIXEL)
     short = write_report(SHOWN, iter(CELLS), tmp_path, "steadyarm reproduce", {"seed": 7})
     assert short == (
         "1 of 3 comparable cells agree with the published counts.\n"
@@ -117,18 +116,26 @@ def test_html_is_one_file_with_the_same_tables(tmp_path: Path) -> None:
         " malicious Peace."
     )
     text = (tmp_path / "report.md").read_text()
-    assert "](soare_stationary.png)" in text
-    assert "malicious.png" not in text
+    assert "](./soare_stationary.png)" in text
+    assert "](./malicious.png)" in text
     parsed = Page((tmp_path / "report.html").read_text())
     assert parsed.open == []
-    assert parsed.pictures == ["data:image/png;base64," + base64.b64encode(PIXEL).decode()]
+    assert len(parsed.pictures) == 2
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in parsed.pictures)
     assert {"table", "strong", "style", "title"} <= parsed.tags
     assert {"script", "link"} & parsed.tags == set()
     assert ["1010", "Steady", "0", "1,000", "0.0000", "0.0000 to 0.0037", "-", "-"] in parsed.rows
     rules = len(re.findall(r"^\| :?---", text, flags=re.MULTILINE))
     table_lines = sum(line.startswith("|") for line in text.splitlines())
     assert len(parsed.rows) == table_lines - rules
-    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".html", ".md", ".png"]
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [
+        ".html",
+        ".md",
+        ".pdf",
+        ".pdf",
+        ".png",
+        ".png",
+    ]
 
 
 def test_whatever_was_typed_stays_text(tmp_path: Path) -> None:
@@ -136,4 +143,4 @@ def test_whatever_was_typed_stays_text(tmp_path: Path) -> None:
     write_report(SHOWN, CELLS, tmp_path, f"x ``` {evil}", {f"a|{evil}": "*b* [c](d) `e` | f\ng"})
     parsed = Page((tmp_path / "report.html").read_text())
     assert "script" not in parsed.tags
-    assert [f"a|{evil}", "*b* [c](d) `e` | f g"] in parsed.rows
+    assert [f"a|{evil}", "*b* [c](d) `e` | f\ng"] in parsed.rows

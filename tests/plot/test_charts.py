@@ -263,15 +263,18 @@ def test_waiting_counts() -> None:
 
 def test_a_plan_is_drawn_on_logarithmic_axes() -> None:
     plan = samples.plan()
-    calm, moving = charts.plan(plan).panels
+    calm, moving, lead = charts.plan(plan).panels
     assert (calm.x.kind, calm.y.kind, calm.level) == ("log", "log", plan.error)
     for line, series in zip(plan.lines, moving.series, strict=True):
         rates = {float(point.budget): point.rate for point in line.asked.points}
         check = line.asked.need.check
         rates[float(check.budget)] = check.rate
         assert set(series.x) == set(rates)
-        for x, y in zip(series.x, series.y, strict=True):
-            assert (math.isnan(y) and rates[x] == 0) or y == rates[x]
+        assert list(series.y) == [rates[x] for x in series.x]
+        assert list(series.x) == sorted(series.x)
+    assert calm.series[-1].x == plan.budgets  # the oracle's floor
+    assert (lead.series[0].x[0], lead.series[0].x[-1]) == (0, plan.days)
+    assert lead.series[0].y.min() < 0 < lead.series[0].y.max()
     assert plan.budget is not None
     assert [mark.x for mark in moving.marks] == [plan.budget]
     with_rates = [row for row in charts.plan(plan).table.rows if row[6] == 0]

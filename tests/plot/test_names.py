@@ -12,7 +12,7 @@ import steadyarm as sa
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.common import apart, listed
-from steadyarm.plot.frame import NARROW, PAPER, WIDE, Room, fitted
+from steadyarm.plot.layout import NARROW, PAPER, WIDE, Room, prepared
 from steadyarm.plot.matplotlib import draw
 from steadyarm.plot.plotly import spec_of
 from steadyarm.wording import labels_of
@@ -101,7 +101,7 @@ def test_people_read_of_visits() -> None:
 @pytest.mark.parametrize("room", [NARROW, WIDE, PAPER])
 def test_legends_and_marks_stay_different_in_every_room(room: Room) -> None:
     for chart in factorial_charts():
-        cut = fitted(chart, room)
+        cut = prepared(chart, room)
         for before, after in zip(chart.panels, cut.panels, strict=True):
             assert len({s.name for s in before.series}) == len({s.name for s in after.series})
             assert len({m.text for m in before.marks}) == len({m.text for m in after.marks})
@@ -121,7 +121,7 @@ def test_both_drawers_show_different_names_differently() -> None:
         assert len(set(spec["layout"]["yaxis2"]["ticktext"])) == 3
         assert len({note["text"] for note in spec["layout"]["annotations"]}) == 4
     figure = draw(chart)
-    assert len({text.get_text() for text in figure.legends[0].get_texts()}) == 4
+    assert len({text.get_text() for text in figure.legends[0].get_texts()}) == 3
     assert len({label.get_text() for label in figure.axes[1].get_yticklabels()}) == 3
     assert len({text.get_text() for text in figure.axes[0].texts}) == 3
 

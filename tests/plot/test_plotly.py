@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steadyarm.plot import charts, frame
+from steadyarm.plot import charts, layout
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.plotly import figure_of, spec_of
 from tests.plot import samples
@@ -159,13 +159,13 @@ def test_panels_do_not_overlap() -> None:
                     assert b <= e or f <= a or d <= g or h <= c
 
 
-@pytest.mark.parametrize("ground", [frame.LIGHT, frame.DARK])
-def test_lines_and_texts_stand_out_from_the_ground(ground: frame.Ground) -> None:
+@pytest.mark.parametrize("ground", [layout.LIGHT, layout.DARK])
+def test_lines_and_texts_stand_out_from_the_ground(ground: layout.Ground) -> None:
     for color in (*ground.lines, ground.quiet):
         assert contrast(color, ground.ground) >= 3
     for color in (ground.text, ground.faint):
         assert contrast(color, ground.ground) >= 4.5
-    assert len(set(ground.lines)) == len(frame.DASHES) == len(set(frame.SHAPES)) == 8
+    assert len(set(ground.lines)) == len(layout.DASHES) == 8
 
 
 def contrast(one: str, other: str) -> float:

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from steadyarm.files import write_atomically
-from steadyarm.plot.frame import LIGHT
+from steadyarm.plot.layout import LIGHT
 from steadyarm.policies import POLICIES
 
 __all__ = ["FOLDER", "RATES", "RECORD", "Rate", "picture_of", "read_rates"]

@@ -7,20 +7,21 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib import pyplot as plt  # the backend is chosen first
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.live.replay import Replay
+from steadyarm.plot import charts
+from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series
+from steadyarm.plot.charts.common import others, split
+from steadyarm.plot.matplotlib import save
 from steadyarm.policies import POLICIES
 from steadyarm.storages import Storage, open_storage
 from steadyarm.validation import whole_number
@@ -33,108 +34,15 @@ __all__ = [
     "NAME",
     "Stored",
     "add_parser",
+    "chart_of",
     "command_here",
     "daily_rates",
-    "draw",
     "run",
     "run_in_memory",
     "run_stored",
     "storage_url",
     "weekly_world",
 ]
-
-# The demo's picture: what visitors wanted day by day, and who found the best layout.
-
-
-matplotlib.use("Agg")
-
-
-# Okabe and Ito's colours, told apart by colour-blind readers too
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#B0B0B0"
-
-
-def draw(
-    world: sa.Environment,
-    chosen: sa.Verdict,
-    rival: sa.Verdict,
-    results: list[sa.Results],
-    folder: Path,
-) -> Path:
-    """Write the picture into `folder` and say where it is."""
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(12, 4.8), width_ratios=[1.5, 1], layout="constrained"
-    )
-    _draw_days(left, world, chosen, rival)
-    _draw_errors(right, results)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "demo.png"
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
-
-
-def _draw_days(axes: Axes, world: sa.Environment, chosen: sa.Verdict, rival: sa.Verdict) -> None:
-    rates = 100 * daily_rates(world)
-    days = np.arange(1, DAYS + 1)
-    for first in range(1, DAYS + 1, 7):
-        axes.axvspan(first - 0.5, first + 1.5, color="#F2F2F2", zorder=0)
-        axes.text(
-            first + 0.5,
-            0.02,
-            "weekend",
-            ha="center",
-            color="#666666",
-            fontsize=9,
-            transform=axes.get_xaxis_transform(),
-        )
-    axes.plot(days, rates, color=GREY, linewidth=0.8, zorder=1)
-    axes.plot(
-        days,
-        rates[:, rival.arm],
-        color=ORANGE,
-        marker="s",
-        markersize=4,
-        linewidth=2,
-        label=f"Peace chose: {rival.name}",
-    )
-    axes.plot(
-        days,
-        rates[:, chosen.arm],
-        color=BLUE,
-        marker="o",
-        markersize=4,
-        linewidth=2,
-        label=f"Steady chose: {chosen.name}",
-    )
-    axes.set(xlabel="day of the test", ylabel="true click rate (%)", xticks=days, ylim=(0, None))
-    axes.set_title("What visitors wanted, layout by layout", loc="left")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False, fontsize=9)
-
-
-def _draw_errors(axes: Axes, results: list[sa.Results]) -> None:
-    names = [result.policy for result in results]
-    rates = np.array([result.error_rate for result in results])
-    low, high = np.array([result.interval() for result in results]).T
-    colours = [ORANGE if POLICIES[name].waits else BLUE for name in names]
-    place = np.arange(len(names))
-    axes.barh(place, 100 * rates, color=colours, height=0.6)
-    axes.errorbar(
-        100 * rates,
-        place,
-        xerr=100 * np.array([rates - low, high - rates]),
-        fmt="none",
-        ecolor="black",
-        elinewidth=1,
-        capsize=3,
-    )
-    for y, (rate, top) in enumerate(zip(rates, high, strict=True)):
-        axes.text(100 * top + 1.5, y, f"{rate:.1%}", va="center", fontsize=9)
-    axes.set_yticks(place, names)
-    axes.invert_yaxis()
-    axes.set(xlabel="tests that ended with a wrong layout (%)", xlim=(0, 112))
-    axes.set_title(f"How often each policy is wrong ({results[0].trials} tests)", loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
-
 
 # The demo's live test: two weeks of visitors in an SQLite file, in a few seconds.
 
@@ -388,7 +296,7 @@ def run(args: argparse.Namespace) -> None:
         for policy in track(RIVALS, f"The same test {args.trials} times", console=console)
     ]
     _print_table(console, results)
-    path = draw(world, live.verdict, peace, results, args.out)
+    path = save(chart_of(world, live.verdict, peace, results), args.out / "demo.png")
     console.print(f"\nA picture of all this: [bold]{path}[/]")
     _print_where(args.out)
 
@@ -487,3 +395,34 @@ def _print_table(console: Console, results: list[sa.Results]) -> None:
 def daily_rates(world: sa.Environment) -> NDArray[np.float64]:
     """(days, K) true click rate of every layout on every day."""
     return np.asarray(world.means.reshape(DAYS, VISITS_PER_DAY, -1).mean(axis=1))
+
+
+def chart_of(
+    world: sa.Environment, chosen: sa.Verdict, rival: sa.Verdict, results: list[sa.Results]
+) -> Chart:
+    """The demo's picture: what visitors wanted day by day, and who found the best layout."""
+    rates, days = daily_rates(world), tuple(range(1, DAYS + 1))
+    rest = [k for k in range(world.arms.size) if k not in (chosen.arm, rival.arm)]
+    lines = [
+        Series(f"{policy} chose {_levels(verdict.name)}", days, rates[:, verdict.arm], color=color)
+        for color, policy, verdict in ((0, "Steady", chosen), (1, "Peace", rival))
+    ]
+    layouts = Panel(
+        Axis("day of the test"),
+        Axis("true click rate", percent=True),
+        (*others(days, rates, rest, "other layouts", np.zeros(DAYS, bool)), *lines),
+        "What visitors wanted, layout by layout",
+        tuple(Mark(first - 0.5, "weekend", until=first + 1.5) for first in days[::7]),
+        y_range=(0.0, 1.05 * float(rates.max())),
+        height=1.4,
+    )
+    errors = charts.results(results)
+    waits = np.array([POLICIES[result.policy].waits for result in results])
+    assumes = {"assumes nothing": (~waits, 0), "assumes that nothing moves": (waits, 1)}
+    wrong = replace(
+        errors.panels[0],
+        series=split(errors.panels[0].series[0], assumes),
+        title=f"How often each policy is wrong ({results[0].trials:,} tests)",
+    )
+    title = "A two-week test in a world that moves"
+    return Chart("demo", title, errors.summary, (layouts, wrong), errors.table)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.planning import Progress, Question, plan
 from steadyarm.planning.planner import seconds_for
 from steadyarm.planning.rhythm import KINDS, check_word
+from steadyarm.plot import charts
+from steadyarm.plot.matplotlib import save
 from steadyarm.reports import format_of, plan_report, write_report
 
 __all__ = ["add_parser", "run"]
@@ -109,7 +112,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Answer the question and print the plan."""
     question = _question(args)
-    draw = _drawing(args.plot)
+    _check_plot(args.plot)
     if args.report is not None:
         format_of(args.report)
     _announce(question, args)
@@ -118,8 +121,8 @@ def run(args: argparse.Namespace) -> None:
         found = plan(question, args.trials, args.seed, args.jobs, progress=bar.show)
     # first, so that a picture or report that cannot be written does not cost the answer
     print(json.dumps(found.to_dict()) if args.format == "json" else found, flush=True)
-    if draw is not None:
-        draw(found, args.plot)
+    if args.plot is not None:
+        save(charts.plan(found), args.plot)
         _say(f"The picture is in {args.plot}.", args.format)
     if args.report is not None:
         command = shlex.join(["steadyarm", *args.typed])
@@ -224,19 +227,16 @@ def _names(count: int) -> list[str]:
     return [chr(ord("A") + k) if count <= 26 else f"arm {k}" for k in range(count)]
 
 
-def _drawing(path: Path | None) -> Any:
-    """The drawing function, if a picture is wanted; found before hours of simulation are lost."""
+def _check_plot(path: Path | None) -> None:
+    """Refuse what cannot be drawn before hours of simulation are lost."""
     if path is None:
-        return None
+        return
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InvalidInputError(f"--plot is {path}; expected a name ending in .png, .pdf or .svg.")
-    try:
-        from steadyarm.planning.draw import draw_plan
-    except ImportError as error:
+    if find_spec("matplotlib") is None:
         raise MissingExtraError(
-            f"drawing needs {error.name}; install it with: pip install 'steadyarm[plots]'"
-        ) from None
-    return draw_plan
+            "drawing needs matplotlib; install it with: pip install 'steadyarm[plots]'"
+        )
 
 
 class _Bar:

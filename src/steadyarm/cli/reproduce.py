@@ -14,7 +14,8 @@ from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.paper import FIGURES, PAPER_POLICIES, Cell, Figure, Journal, figure_named
 from steadyarm.paper.beyond import beyond_of, beyond_points, beyond_policies
 from steadyarm.paper.published import published_counts
-from steadyarm.paper.run import key_of, run_cells, work_of
+from steadyarm.paper.report import write_report
+from steadyarm.paper.run import key_of, run_cells, work_of, write_results
 from steadyarm.paper.specification import BEYOND_PAPER, entrant_named
 from steadyarm.simulation import DaskEngine, Engine, LocalEngine
 from steadyarm.validation import whole_number
@@ -86,11 +87,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the cells, then draw and report."""
     try:
+        import matplotlib  # noqa: F401  # drawn at the end; missed at the beginning
         from rich.console import Console
-
-        from steadyarm.paper.draw import draw_beyond, draw_figure
-        from steadyarm.paper.report import write_report
-        from steadyarm.paper.run import write_results
     except ImportError as error:
         raise MissingExtraError(
             f"reproducing needs {error.name}; install it with: pip install 'steadyarm[plots]'"
@@ -108,12 +106,9 @@ def run(args: argparse.Namespace) -> None:
     started = time.perf_counter()
     results = _run_with_bar(console, cells, engine, journal)
     took = time.perf_counter() - started
-    for figure in figures:
-        draw_figure(figure, [r for r in results if r.figure == figure.name], args.out)
     beyond = None
     if any(map(_is_beyond, args.figures)):
         beyond = beyond_of(results, beyond_policies(_policies(args)))
-        draw_beyond(beyond, args.out)
     write_results(results, args.out / "results.csv")
     settings = {"seed": args.seed, "engine": args.engine, "version": __version__}
     command = shlex.join(["steadyarm", *args.typed])

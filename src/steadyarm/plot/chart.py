@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -16,7 +18,7 @@ from steadyarm.files import csv_cell
 __all__ = ["Axis", "Chart", "Mark", "Panel", "Series", "Table"]
 
 Floats = NDArray[np.float64]
-Kind = Literal["line", "steps", "points", "area", "bars"]
+Kind = Literal["line", "steps", "points", "rings", "area", "bars"]
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,13 @@ class Series:
 
     Attributes
     ----------
-    x : numbers, datetimes or texts, as the panel's axis says
-    y : nan where there is none
-    low, high : ends of intervals: a band around lines, bars at points; infinite where unknown
-    kind : lines, steps, points with error bars, areas that are stacked upon each other, or bars
-    color : index into the palette; None for the quiet grey of what is not picked out
-    weak : which values come of little data: they do not set the scale, and points are hollow
+    x : numbers, datetimes or texts, according to the panel's axis
+    y : values; nan where there is none
+    low, high : ends of intervals: a band around lines, error bars at points; infinite if unknown
+    kind : lines, steps, points with error bars, rings (open markers around the points of the same
+        colour, to compare with), areas that are stacked upon each other, or bars
+    color : index of the style (colour, marker and dashes); None for the grey of the background
+    weak : which values rest on little data: they do not set the scale, and points are hollow
     """
 
     name: str
@@ -60,10 +63,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical line where something happened."""
+    """A vertical line where something happened, or a shaded stretch up to `until`."""
 
     x: datetime | float
     text: str
+    until: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +76,12 @@ class Panel:
 
     Attributes
     ----------
-    level : of the values, a line to compare with
-    sideways : labels of x stand below each other, the first on top, and values run to the right
+    level : a value to compare with, drawn as a line
+    sideways : labels of x are listed from top to bottom, and values run to the right
     y_range : both ends of the axis of values; None to let them follow from the values
+    height : relative to that of an ordinary panel
+    zeros : on a logarithmic axis of values, the upper end of the strip that stands for zero; set
+        by the layout where a value is zero
     """
 
     x: Axis
@@ -85,6 +92,8 @@ class Panel:
     level: float | None = None
     sideways: bool = False
     y_range: tuple[float, float] | None = None
+    height: float = 1.0
+    zeros: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,45 @@ class Table:
 
     header: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Iterable[Any]]) -> Table:
+        """The table with these columns.
+
+        Examples
+        --------
+        >>> Table.of({"variant": ["A", "B"], "estimate": np.array([0.5, np.nan])}).rows
+        (('A', 0.5), ('B', None))
+        """
+        rows = zip(*columns.values(), strict=True)
+        return cls(tuple(columns), tuple(tuple(map(_plain, row)) for row in rows))
+
+    @classmethod
+    def grid(
+        cls,
+        outer: Mapping[str, Sequence[Any]],
+        inner: Mapping[str, Sequence[Any]],
+        cells: Mapping[str, NDArray[Any]],
+    ) -> Table:
+        """A row for each pair of an outer and an inner entry, with their (outer, inner) cells.
+
+        Examples
+        --------
+        >>> Table.grid({"day": [1, 2]}, {"arm": ["A", "B"]}, {"n": np.arange(4).reshape(2, 2)}).rows
+        ((1, 'A', 0), (1, 'B', 1), (2, 'A', 2), (2, 'B', 3))
+        """
+        J, K = (len(next(iter(side.values()))) for side in (outer, inner))
+        wide = {name: np.broadcast_to(values, (J, K)) for name, values in cells.items()}
+        rows = (
+            (
+                *(values[j] for values in outer.values()),
+                *(values[k] for values in inner.values()),
+                *(values[j, k] for values in wide.values()),
+            )
+            for j in range(J)
+            for k in range(K)
+        )
+        return cls((*outer, *inner, *cells), tuple(tuple(map(_plain, row)) for row in rows))
 
     def csv(self) -> str:
         """As a file that spreadsheets read; texts that they would compute are guarded."""
@@ -110,11 +158,11 @@ class Chart:
     Attributes
     ----------
     name : short, for addresses and file names: letters and hyphens
-    title : what is to be seen
-    summary : the same for those who cannot see it, in one or two sentences with the main numbers
-    panels : side by side; at least one
+    title : what the chart shows
+    summary : the same for people who cannot see it, in a sentence or two with the main numbers
+    panels : at least one
     table : the numbers
-    note : small print below, may be empty
+    note : small print below; may be empty
     """
 
     name: str
@@ -123,6 +171,11 @@ class Chart:
     panels: tuple[Panel, ...]
     table: Table
     note: str = field(default="")
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(value: Any) -> Any:

@@ -6,9 +6,11 @@ Matplotlib itself is imported when something is drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadyarm.errors import MissingExtraError
+from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.files import write_atomically
 from steadyarm.planning import Plan
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
@@ -31,6 +33,7 @@ __all__ = [
     "plausible",
     "png",
     "results",
+    "save",
     "svg",
     "waiting",
 ]
@@ -52,6 +55,15 @@ def svg(chart: Chart) -> bytes:
     """The chart as an SVG file, byte for byte the same at every call."""
     content: bytes = _pictures().svg(chart)
     return content
+
+
+def save(chart: Chart, path: Path) -> Path:
+    """Write the chart as a file; the ending of its name says as what (.png, .svg or .pdf)."""
+    pictures = _pictures()
+    writers = {".png": pictures.png, ".svg": pictures.svg, ".pdf": pictures.pdf}
+    if path.suffix.lower() not in writers:
+        raise InvalidInputError(f"the picture is {path}; expected a name in .png, .pdf or .svg.")
+    return write_atomically(path, writers[path.suffix.lower()](chart))
 
 
 def estimates(test: Test) -> Figure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from threading import Lock
@@ -28,23 +28,10 @@ from matplotlib.ticker import (
     PercentFormatter,
 )
 
-from steadyarm.plot import frame
+from steadyarm.plot import layout
 from steadyarm.plot.chart import Axis, Chart, Panel, Series
 from steadyarm.plot.charts.common import apart, shown
-from steadyarm.plot.frame import (
-    DASHES,
-    LIGHT,
-    PAPER,
-    SHAPES,
-    by_day,
-    fitted,
-    label_names,
-    limits_of,
-    places,
-    whole,
-)
-
-__all__ = ["draw", "families", "png", "printed", "set_ticks", "svg"]
+from steadyarm.plot.layout import DASHES, LIGHT, PAPER, SHAPES
 
 # Which fonts draw the names of people all over the world, of those that are installed.
 
@@ -89,41 +76,40 @@ DATES: dict[str, Any] = {
 }
 SIXTIETHS = [1, 2, 5, 10, 15, 30]  # minutes or seconds between ticks
 MOST = 8  # labels beside each other
+STEPS = [1, 2, 2.5, 5, 10]  # between numbers, times a power of ten
 
 
-def set_ticks(
-    axes: Axes, panel: Panel, text: Callable[[str], str], font: dict[str, Any], size: float
-) -> None:
+def _set_ticks(axes: Axes, panel: Panel) -> None:
     """Scales, ticks and names of both axes."""
     labels: Ruler = axes.yaxis if panel.sideways else axes.xaxis
     values: Ruler = axes.xaxis if panel.sideways else axes.yaxis
     if panel.x.kind == "label":
-        _names(axes, panel, labels, text, font)
+        _set_labels(axes, panel, labels)
     else:
         _scale(axes, labels, panel.x, "x")
-        if by_day(panel) and len(panel.series[0].x) <= MOST:
-            days = np.unique([place for s in panel.series for place in places(panel, s)])
+        if layout.by_day(panel) and len(panel.series[0].x) <= MOST:
+            days = np.unique([place for s in panel.series for place in layout.places(panel, s)])
             texts = [f"{datetime.fromtimestamp(day, UTC):%d %b}" for day in days]
             labels.set_ticks([float(day) / 86400 for day in days], texts)
+        if panel.x.kind == "number" and not panel.sideways:
+            labels.set_major_locator(MaxNLocator(10, steps=STEPS))
     _scale(axes, values, panel.y, "x" if panel.sideways else "y")
-    if whole(panel) is not None:
-        values.set_major_locator(MaxNLocator(6, integer=True))
+    if layout.whole(panel) is not None:
+        values.set_major_locator(MaxNLocator(6, integer=True, steps=STEPS))
+    if (ticks := layout.log_ticks(panel)) is not None:
+        values.set_ticks(*ticks)
     for ruler, axis in ((labels, panel.x), (values, panel.y)):
-        ruler.set_label_text(text(axis.title), size=size, color=LIGHT.faint, **font)
-        ruler.set_tick_params(labelsize=size - 0.5, color=LIGHT.grid, labelcolor=LIGHT.faint)
-        ruler.offsetText.set_fontsize(size - 1)
+        ruler.set_label_text(_text(axis.title), size=SIZE, color=LIGHT.faint, **_font())
+        ruler.set_tick_params(labelsize=SIZE - 0.5, color=LIGHT.grid, labelcolor=LIGHT.faint)
+        ruler.offsetText.set_fontsize(SIZE - 1)
 
 
-def _names(
-    axes: Axes, panel: Panel, ruler: Ruler, text: Callable[[str], str], font: dict[str, Any]
-) -> None:
-    names = label_names(panel)
+def _set_labels(axes: Axes, panel: Panel, ruler: Ruler) -> None:
+    names = layout.label_names(panel)
     count = len(names)
-    step = 1 if panel.sideways else max(1, -(-count // MOST))
-    at = range(0, count, step)
-    most = PAPER.side if panel.sideways else PAPER.below
-    short = apart([str(name) for name in names], most)
-    ruler.set_ticks(list(at), [text(short[k]) for k in at], **font)
+    at = range(0, count, 1 if panel.sideways else max(1, -(-count // MOST)))
+    short = apart([str(name) for name in names], PAPER.side if panel.sideways else PAPER.below)
+    ruler.set_ticks(list(at), [_text(short[k]) for k in at], **_font())
     ruler.grid(panel.sideways)
     if panel.sideways:
         axes.set_ylim(count - 0.5, -0.5)
@@ -145,7 +131,7 @@ def _scale(axes: Axes, ruler: Ruler, axis: Axis, side: str) -> None:
         ruler.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         ruler.set_minor_locator(NullLocator())
     else:
-        ruler.set_major_locator(MaxNLocator(6))
+        ruler.set_major_locator(MaxNLocator(6, steps=STEPS))
     ruler.set_major_formatter(_numbers(axis))
 
 
@@ -166,33 +152,37 @@ def _number(value: float) -> str:
 
 WIDTH = 7.0  # inches: the text of an A4 page
 SIZE, SMALL = 8.5, 7.5
+FULL, HALF = 90, 42  # letters of a title across the page, and across half of it
 _SAVING = Lock()  # what SVG's identifiers are made of is a setting of the whole process
 
 
 def draw(chart: Chart) -> Figure:
     """The picture as matplotlib's object, on no screen and in no global state."""
-    chart = fitted(chart, PAPER)
-    columns = 2 if len(chart.panels) > 1 and _narrow(chart) else 1
-    lines = [chart.panels[i : i + columns] for i in range(0, len(chart.panels), columns)]
+    chart = layout.prepared(chart, PAPER)
+    lines = _lines(chart.panels)
     heights = [max(_height(panel, len(lines)) for panel in line) for line in lines]
     keys = _keys(chart)
-    columns_below = 3 if max(map(len, keys), default=0) <= 24 else 2
-    rows = -(-len(keys) // columns_below)
+    columns = 3 if max(map(len, keys), default=0) <= 24 else 2 if len(keys) > 1 else 1
     note = textwrap.wrap(chart.note, 110)
-    extra = 0.45 + 0.17 * rows + 0.14 * len(note)
+    extra = 0.45 + 0.17 * -(-len(keys) // columns) + 0.14 * len(note)
     figure = Figure(figsize=(WIDTH, sum(heights) + extra), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(len(lines), columns, height_ratios=heights)
-    limits = limits_of(chart)
-    for i, panel in enumerate(chart.panels):
-        _draw(figure.add_subplot(grid[i // columns, i % columns]), panel, limits[i])
+    grid = figure.add_gridspec(len(lines), 2, height_ratios=heights)
+    first: dict[Axis, Axes] = {}
+    for i, line in enumerate(lines):
+        for j, panel in enumerate(line):
+            place = grid[i, j] if len(line) > 1 or _paired(lines) else grid[i, :]
+            same = first.get(panel.x) if panel.x.kind == "number" else None
+            axes = figure.add_subplot(place, sharex=same)
+            first.setdefault(panel.x, axes)
+            _draw(axes, panel, HALF if place.colspan.stop - place.colspan.start == 1 else FULL)
     title = textwrap.fill(shown(chart.title, 160), 80)
     figure.suptitle(_text(title), x=0.01, ha="left", fontweight="bold", size=11, **_font())
     small = _text("\n".join(note))
     if keys:
         legend = figure.legend(
             handles=list(keys.values()), labels=[_label(name) for name in keys],
-            loc="outside lower left", ncols=columns_below, frameon=False, handlelength=3.2,
+            loc="outside lower left", ncols=columns, frameon=False, handlelength=3.2,
             title=small, alignment="left", prop=_font() | {"size": SMALL},
             title_fontproperties=_font() | {"size": SMALL},
         )  # fmt: skip  # a table reads better so
@@ -216,6 +206,12 @@ def svg(chart: Chart) -> bytes:
         return _saved(draw(chart), "svg", metadata=empty)
 
 
+def pdf(chart: Chart) -> bytes:
+    """The picture as a PDF file, byte for byte the same at every call; its text can be searched."""
+    with _SAVING, matplotlib.rc_context({"pdf.fonttype": 42}):
+        return _saved(draw(chart), "pdf", metadata={"CreationDate": None})
+
+
 def _saved(figure: Figure, kind: str, **settings: Any) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, format=kind, facecolor="white", **settings)
@@ -236,36 +232,53 @@ def _label(name: str) -> str:
     return f" {text}" if text.startswith("_") else text  # else matplotlib leaves it out
 
 
-def _narrow(chart: Chart) -> bool:
+def _lines(panels: Sequence[Panel]) -> list[list[Panel]]:
+    """Panels by line: two narrow ones that follow each other share a line."""
+    lines: list[list[Panel]] = []
+    for panel in panels:
+        if _narrow(panel) and lines and len(lines[-1]) == 1 and _narrow(lines[-1][0]):
+            lines[-1].append(panel)
+        else:
+            lines.append([panel])
+    return lines
+
+
+def _paired(lines: Sequence[Sequence[Panel]]) -> bool:
+    """Whether all panels are narrow and some share a line; then a last one alone stays narrow."""
+    return any(len(line) > 1 for line in lines) and all(_narrow(p) for line in lines for p in line)
+
+
+def _narrow(panel: Panel) -> bool:
     """Panels by labels fit beside each other; those over time share their clock instead."""
-    return all(
-        panel.x.kind == "log" or (panel.x.kind == "label" and (panel.sideways or _short(panel)))
-        for panel in chart.panels
-    )
+    if panel.x.kind == "label":
+        return panel.sideways or _short(panel)
+    return panel.x.kind == "log"
 
 
 def _short(panel: Panel) -> bool:
     """Whether all labels fit below a panel of half the width."""
-    names = frame.label_names(panel)
+    names = layout.label_names(panel)
     return sum(min(len(str(name)), 14) + 2 for name in names) <= 36
 
 
 def _height(panel: Panel, lines: int) -> float:
     if panel.sideways:
         count = max((len(series.x) for series in panel.series), default=1)
-        return 0.2 * max(count, 3) + 0.6
-    rows = [row for row in frame.mark_rows(panel, PAPER.width) if row is not None]
-    return (3.0 if lines == 1 else 2.1) + 0.14 * (max(rows, default=-1) + 1)
+        return 0.2 * max(count, 3) * panel.height + 0.6
+    rows = [row for row in layout.mark_rows(panel, PAPER.width) if row is not None]
+    usual = 3.0 if lines == 1 else 2.1
+    return usual * panel.height + 0.14 * (max(rows, default=-1) + 1)
 
 
-def _draw(axes: Axes, panel: Panel, limits: tuple[float, float] | None) -> None:
+def _draw(axes: Axes, panel: Panel, letters: int) -> None:
+    """Draw one panel, whose title has room for so many letters in a line."""
     for spine in ("top", "right"):
         axes.spines[spine].set_visible(False)
     for spine in ("left", "bottom"):
         axes.spines[spine].set_color(LIGHT.grid)
     axes.grid(color=LIGHT.grid, linewidth=0.6)
     axes.set_axisbelow(True)
-    moved = frame.shifts(panel)
+    moved = layout.shifts(panel)
     areas = [series for series in panel.series if series.kind == "area"]
     if areas:
         _areas(axes, panel, areas)
@@ -275,30 +288,28 @@ def _draw(axes: Axes, panel: Panel, limits: tuple[float, float] | None) -> None:
     if panel.level is not None:
         line = axes.axvline if panel.sideways else axes.axhline
         line(panel.level, color=LIGHT.faint, linewidth=0.9, zorder=1.5)
-    set_ticks(axes, panel, _text, _font(), SIZE)
-    _limits(axes, panel, limits)
+    if panel.zeros is not None and panel.y_range is not None:
+        strip = axes.axvspan if panel.sideways else axes.axhspan
+        strip(panel.y_range[0], panel.zeros, color=LIGHT.quiet, alpha=0.13, linewidth=0, zorder=0)
+    _set_ticks(axes, panel)
+    _limits(axes, panel)
     rows = _marks(axes, panel)
-    axes.set_title(
-        _text(panel.title),
-        loc="left",
-        size=SIZE + 0.5,
-        color=LIGHT.text,
-        pad=5 + 10 * rows,
-        **_font(),
-    )
+    pad = 5 + 10 * rows
+    title = _text(textwrap.fill(panel.title, letters))
+    axes.set_title(title, loc="left", size=SIZE + 0.5, color=LIGHT.text, pad=pad, **_font())
 
 
-def _limits(axes: Axes, panel: Panel, found: tuple[float, float] | None) -> None:
+def _limits(axes: Axes, panel: Panel) -> None:
     kinds = {series.kind for series in panel.series}
-    if found is not None:
-        (axes.set_xlim if panel.sideways else axes.set_ylim)(*found)
+    if panel.y_range is not None:
+        (axes.set_xlim if panel.sideways else axes.set_ylim)(*panel.y_range)
     elif kinds & {"bars", "steps"} and panel.y.kind != "log":
         tops = np.concatenate([series.y for series in panel.series])
         top = 1.06 * float(np.nanmax(tops, initial=0.0)) or 1.0
         (axes.set_xlim if panel.sideways else axes.set_ylim)(0, top)
     if "area" in kinds:
         axes.margins(x=0)
-    if (wide := frame.clock_limits(panel)) is not None:
+    if (wide := layout.clock_limits(panel)) is not None:
         axes.set_xlim(wide[0] / 86400, wide[1] / 86400)
 
 
@@ -316,7 +327,7 @@ def _marker(series: Series) -> str:
 
 
 def _x(panel: Panel, series: Series, shift: float = 0.0) -> Any:
-    where = frame.places(panel, series) + shift
+    where = layout.places(panel, series, shift)
     return where / 86400 if panel.x.kind == "time" else where  # matplotlib counts days
 
 
@@ -335,14 +346,17 @@ def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
     x, color = _x(panel, series, shift), _color(series)
     if series.kind == "bars":
         scale = 86400 if panel.x.kind == "time" else 1
-        width = (0.6 if panel.sideways else 0.8) * frame.step_of(panel) / scale
+        width = (0.6 if panel.sideways else 0.8) * layout.step_of(panel) / scale
         bars = axes.barh if panel.sideways else axes.bar
         bars(x, np.nan_to_num(series.y), width, color=color, alpha=_alpha(series))
     elif series.color is None and series.kind == "line":
-        faint = 0.55 if len(x) < frame.CROWD else 0.3
+        faint = 0.55 if len(x) < layout.CROWD else 0.3
         axes.plot(x, series.y, color=color, linewidth=0.6, alpha=faint, zorder=1.8)
+    elif series.kind == "rings":
+        across = (series.y, x) if panel.sideways else (x, series.y)
+        axes.plot(*across, zorder=3, **_ring(_marker(series), color))
     elif series.kind == "points":
-        firm, hollow = frame.parts(series)
+        firm, hollow = layout.parts(series)
         _points(axes, panel, firm, x, color)
         if hollow is not None:
             _points(axes, panel, hollow, x, color, hollow=True)
@@ -354,12 +368,19 @@ def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
             marker=_marker(series) if few else "", zorder=2.5,
             drawstyle="steps-post" if series.kind == "steps" else "default",
         )  # fmt: skip  # a table reads better so
-        for run in frame.band_runs(series):
+        for run in layout.band_runs(series):
             assert series.low is not None
             assert series.high is not None
             axes.fill_between(
                 x[run], series.low[run], series.high[run], color=color, alpha=0.13, linewidth=0
             )
+
+
+def _ring(marker: str, color: str) -> dict[str, Any]:
+    return {
+        "linestyle": "none", "marker": marker, "markersize": 7, "markeredgewidth": 0.9,
+        "markerfacecolor": "none", "color": color,
+    }  # fmt: skip  # a table reads better so
 
 
 def _alpha(series: Series) -> float:
@@ -376,28 +397,25 @@ def _points(
         *across, color=color, marker=_marker(series), markersize=4, linewidth=0.7,
         linestyle=line, zorder=2.6, markerfacecolor="white" if hollow else color,
     )  # fmt: skip  # a table reads better so
-    reach = frame.reaches(series)
+    reach = layout.reaches(series)
     if reach is None:
         return
     known = np.isfinite(reach[0]) & np.isfinite(y)
     ends = (y - reach[0])[known], (y + reach[1])[known]
     bars = axes.hlines if panel.sideways else axes.vlines
-    bars(
-        np.asarray(x)[known],
-        *ends,
-        color=color,
-        linewidth=1.1,
-        zorder=2.4,
-        alpha=0.35 if hollow else 1.0,
-    )
+    alpha = 0.35 if hollow else 1.0
+    bars(np.asarray(x)[known], *ends, color=color, linewidth=1.1, zorder=2.4, alpha=alpha)
 
 
 def _marks(axes: Axes, panel: Panel) -> int:
     """Lines where something happened; how many rows of text stand above the panel."""
-    rows, ends = frame.mark_rows(panel, PAPER.width), frame.mark_anchors(panel)
+    rows, ends = layout.mark_rows(panel, PAPER.width), layout.mark_anchors(panel)
     for mark, row, end in zip(panel.marks, rows, ends, strict=True):
-        x = frame.seconds(mark.x) / 86400 if isinstance(mark.x, datetime) else mark.x
-        axes.axvline(x, color=LIGHT.faint, linewidth=0.7, linestyle=(0, (4, 3)), zorder=3)
+        x = layout.seconds(mark.x) / 86400 if isinstance(mark.x, datetime) else mark.x
+        if mark.until is None:
+            axes.axvline(x, color=LIGHT.faint, linewidth=0.7, linestyle=(0, (4, 3)), zorder=3)
+        else:
+            axes.axvspan(x, mark.until, color=LIGHT.quiet, alpha=0.13, linewidth=0, zorder=0)
         if row is not None:
             axes.annotate(
                 _text(mark.text), (x, 1), (0, 2 + 10 * row), size=SMALL, color=LIGHT.faint,
@@ -409,15 +427,18 @@ def _marks(axes: Axes, panel: Panel) -> int:
 
 def _keys(chart: Chart) -> dict[str, Any]:
     """What the legend shows, by name."""
-    if not frame.legend(chart):
+    if not layout.legend(chart):
         return {}
     keys: dict[str, Any] = {}
     for panel in chart.panels:
-        for series in panel.series:
+        for series in panel.series if len(panel.series) > 1 else ():
             keys.setdefault(series.name, _key(series, panel.sideways))
-        if (text := frame.one_text(panel)) is not None:
-            dashes = (0, (4, 3))
-            keys[text] = Line2D([], [], color=LIGHT.faint, linewidth=0.7, linestyle=dashes)
+        if (text := layout.one_text(panel)) is not None:
+            keys[text] = (
+                Line2D([], [], color=LIGHT.faint, linewidth=0.7, linestyle=(0, (4, 3)))
+                if panel.marks[0].until is None
+                else Patch(facecolor=LIGHT.quiet, alpha=0.2)
+            )
     return keys
 
 
@@ -427,6 +448,8 @@ def _key(series: Series, sideways: bool) -> Patch | Line2D:
         return Patch(facecolor=color, alpha=_alpha(series))
     if series.color is None and series.kind == "line":
         return Line2D([], [], color=color, linewidth=0.8, alpha=0.7)
+    if series.kind == "rings":
+        return Line2D([], [], **_ring("o", LIGHT.faint))
     marker = _marker(series) if series.kind == "points" else ""
     dashes: Any = "-" if sideways else _dash(series)
     return Line2D([], [], color=color, linestyle=dashes, marker=marker, markersize=4)

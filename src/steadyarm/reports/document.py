@@ -7,20 +7,6 @@ from typing import Literal
 
 from steadyarm.plot.chart import Chart
 
-__all__ = [
-    "Block",
-    "Code",
-    "Document",
-    "Facts",
-    "Heading",
-    "Items",
-    "Lead",
-    "Note",
-    "Paragraph",
-    "Picture",
-    "Table",
-]
-
 
 @dataclass(frozen=True)
 class Heading:
@@ -65,6 +51,13 @@ class Items:
     """A list."""
 
     texts: tuple[str, ...]
+    numbered: bool = False
+
+
+class Strong(str):
+    """A cell of a table that is picked out."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Literal, Protocol, cast
 from urllib.parse import quote
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
-from steadyarm.files import code_block, markdown_table, plain_text, write_atomically
+from steadyarm.files import write_atomically
 from steadyarm.plot.chart import Chart
 from steadyarm.reports.document import (
     Block,
@@ -23,22 +25,9 @@ from steadyarm.reports.document import (
     Note,
     Paragraph,
     Picture,
+    Strong,
     Table,
 )
-
-__all__ = [
-    "FORMATS",
-    "PAPER",
-    "SCREEN",
-    "Drawer",
-    "Format",
-    "drawer",
-    "format_of",
-    "page",
-    "pictures",
-    "text",
-    "write_report",
-]
 
 # Where pictures come from: the drawer of the extra `plots`, or a message that names it.
 
@@ -215,8 +204,9 @@ def _block(block: Block, draw: Drawer | None) -> str:
                 for name, value in pairs
             )
             return f'<dl class="facts">{"".join(cells)}</dl>'
-        case Items(texts):
-            return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in texts)}</ul>"
+        case Items(texts, numbered):
+            tag = "ol" if numbered else "ul"
+            return f"<{tag}>{''.join(f'<li>{escape(line)}</li>' for line in texts)}</{tag}>"
         case Code(words):
             return f"<pre{_length(words)}><code>{escape(words)}</code></pre>"
         case Table():
@@ -241,9 +231,9 @@ def _table(table: Table) -> str:
     rows = []
     for first, *others in table.rows:
         cells = (
-            f"<td{side}>{escape(cell)}</td>" for cell, side in zip(others, sides[1:], strict=True)
+            f"<td{side}>{_cell(cell)}</td>" for cell, side in zip(others, sides[1:], strict=True)
         )
-        rows.append(f'<tr><th scope="row"{sides[0]}>{escape(first)}</th>{"".join(cells)}</tr>')
+        rows.append(f'<tr><th scope="row"{sides[0]}>{_cell(first)}</th>{"".join(cells)}</tr>')
     note = f'<p class="small">{escape(table.note)}</p>' if table.note else ""
     whole = " whole" if len(rows) <= FEW else ""
     body = "\n".join(rows)
@@ -252,6 +242,10 @@ def _table(table: Table) -> str:
         f'tabindex="0"><table>\n<caption>{escape(table.caption)}</caption>\n'
         f"<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
     )
+
+
+def _cell(cell: str) -> str:
+    return f"<strong>{escape(cell)}</strong>" if isinstance(cell, Strong) else escape(cell)
 
 
 def _columns(table: Table) -> list[list[str]]:
@@ -296,6 +290,41 @@ _PAGE = """<!DOCTYPE html>
 # A document as Markdown, with its pictures as PNG files in a folder beside it.
 
 
+def markdown_table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]]) -> str:
+    """A table; `align` has an l or r for every column.
+
+    Examples
+    --------
+    >>> print(markdown_table(["arm", "rows"], "lr", [["A", "12"]]))
+    | arm | rows |
+    | :--- | ---: |
+    | A | 12 |
+    """
+    rules = ["---:" if side == "r" else ":---" for side in align]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rules, *rows))
+
+
+def plain_text(text: object) -> str:
+    r"""Text that means itself in Markdown, also in a table; addresses in it are no links.
+
+    Examples
+    --------
+    >>> print(plain_text("*A* | <b>"), plain_text("1. www.x.org"), plain_text("- B"))
+    \*A\* \| \<b\> 1\. www\.x.org \- B
+    >>> print(plain_text("-0.5 to 1.5"))
+    -0.5 to 1.5
+    """
+    words = re.sub(r"([\\`*_\[\]<>|&#~$@])", r"\\\1", " ".join(str(text).split()))
+    linked = re.sub(r"(?i):(?=//)|(?<=www)\.|(?<=mailto):", r"\\\g<0>", words)
+    return re.sub(r"^(\d+(?=[.)](\s|$))|(?=[-+](\s|$|-)))", r"\g<1>\\", linked)
+
+
+def code_block(text: str, language: str = "console") -> str:
+    """What was typed, whatever quotes it has."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
 MARKDOWN_WORDS = {"ok": "All right: ", "warn": "Look at this: ", "fail": "Wrong: ", "none": ""}
 
 
@@ -329,8 +358,11 @@ def _markdown_block(block: Block, folder: str) -> str:
             return f"> {MARKDOWN_WORDS[status]}{plain_text(words)}"
         case Facts(pairs):
             return " · ".join(f"{plain_text(name)}: {plain_text(value)}" for name, value in pairs)
-        case Items(texts):
-            return "\n".join(f"- {plain_text(line)}" for line in texts)
+        case Items(texts, numbered):
+            marks = (f"{i}." if numbered else "-" for i in range(1, len(texts) + 1))
+            return "\n".join(
+                f"{mark} {plain_text(line)}" for mark, line in zip(marks, texts, strict=True)
+            )
         case Code(words, language):
             return code_block(words, language)
         case Table():
@@ -343,9 +375,13 @@ def _markdown_block(block: Block, folder: str) -> str:
 
 def _markdown_table(table: Table) -> str:
     header = [plain_text(cell) for cell in table.header]
-    rows = [[plain_text(cell) for cell in row] for row in table.rows]
+    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
     parts = [plain_text(table.caption), markdown_table(header, table.align, rows)]
     return "\n\n".join([*parts, plain_text(table.note)] if table.note else parts)
+
+
+def _markdown_cell(cell: str) -> str:
+    return f"**{plain_text(cell)}**" if isinstance(cell, Strong) else plain_text(cell)
 
 
 # Reports as files: which format, which name, never half-written.

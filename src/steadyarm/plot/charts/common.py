@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time
 from itertools import count
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = [
     "period_axis",
     "rivals",
     "shown",
+    "split",
     "thinned",
     "wanted",
 ]
@@ -225,6 +227,28 @@ def others(
     ys = np.concatenate([np.append(values[rows, k], np.nan) for k in left])
     xs = tuple(x[j] for j in (*rows, rows[-1])) * len(left)
     return (Series(name, xs, ys, color=None, weak=np.tile(weak[[*rows, rows[-1]]], len(left))),)
+
+
+def split(
+    series: Series, parts: Mapping[str, tuple[NDArray[np.bool_], int | None]]
+) -> tuple[Series, ...]:
+    """The series as one for each part that is not empty: its name, its points and its colour."""
+
+    def kept(values: NDArray[np.float64] | None, here: NDArray[np.bool_]) -> Any:
+        return None if values is None else np.where(here, values, np.nan)
+
+    return tuple(
+        replace(
+            series,
+            name=name,
+            y=kept(series.y, here),
+            low=kept(series.low, here),
+            high=kept(series.high, here),
+            color=color,
+        )
+        for name, (here, color) in parts.items()
+        if here.any()
+    )
 
 
 def thinned(count: int, most: int) -> list[int]:

@@ -9,8 +9,9 @@ import numpy as np
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.verdict import Verdict
 from steadyarm.planning.answer import Curve, Plan, Point
+from steadyarm.planning.question import Question
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
-from steadyarm.plot.charts.common import MOST, known, shown
+from steadyarm.plot.charts.common import known, shown, split
 from steadyarm.segments import Direction
 from steadyarm.simulation import Results
 from steadyarm.wording import counted, labels_of, number, percent
@@ -34,27 +35,17 @@ def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) ->
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
     order = np.concatenate([[verdict.row], order[order != verdict.row]])
     top = order[:ROWS]
-    alive = set(verdict.plausible) - {verdict.name}
-    states = {
-        "leads": np.array([k == verdict.row for k in top]),
-        "not ruled out": np.array([names[k] in alive and k != verdict.row for k in top]),
-    }
-    states["ruled out"] = ~(states["leads"] | states["not ruled out"])
-    colors = {"leads": 0, "not ruled out": 4, "ruled out": None}
+    first, alive = top == verdict.row, np.array([names[k] in verdict.plausible for k in top])
     labels = names if verdict.size else labels_of(names)
+    low, high = verdict.intervals[top].T
     rows = tuple(labels[k] for k in top)
-    series = tuple(
-        Series(
-            state,
-            rows,
-            np.where(here, verdict.estimates[top], np.nan),
-            np.where(here, verdict.intervals[top, 0], np.nan),
-            np.where(here, verdict.intervals[top, 1], np.nan),
-            kind="points",
-            color=colors[state],
-        )
-        for state, here in states.items()
-        if here.any()
+    series = split(
+        Series("", rows, verdict.estimates[top], low, high, kind="points"),
+        {
+            "leads": (first, 0),
+            "not ruled out": (alive & ~first, 4),
+            "ruled out": (~alive & ~first, None),
+        },
     )
     more = len(order) - len(top)
     panel = Panel(Axis("", "label"), Axis("estimated reward"), series, sideways=True)
@@ -114,64 +105,73 @@ def _table(
 
 
 def plan(plan: Plan) -> Chart:
-    """Error against budget for each policy: if nothing moves, and with the rhythm if there is."""
-    calm = _panel(plan, "If nothing moves", moving=False)
-    panels: tuple[Panel, ...] = (calm,)
+    """Error against budget for each policy, if nothing moves and with the rhythm, if there is one.
+
+    The lead of the best variant over the days of the test shows what the rhythm does.
+    """
+    panels = [_plan_panel(plan, "If nothing moves", moving=False)]
     if plan.lines[0].moving is not None:
-        panels = (calm, _panel(plan, "With this rhythm", moving=True))
+        panels += [_plan_panel(plan, "With this rhythm", moving=True), _lead_panel(plan)]
     trusting = any(not line.robust for line in plan.lines)
     star = "* trusts that nothing moves. " if trusting else ""
+    strip = any(s.y.size and (s.y == 0).any() for panel in panels[:2] for s in panel.series)
+    zero = " The grey strip at the bottom stands for no wrong verdict at all." if strip else ""
     return Chart(
         "plan",
-        "Wrong verdicts against the number of visits",
+        _plan_title(plan),
         _plan_summary(plan),
-        panels,
+        tuple(panels),
         _plan_table(plan),
-        f"{star}Bars: exact 95 % intervals from simulated tests. Where not one verdict was wrong "
-        "there is no point.",
+        f"{star}Bars: exact 95 % intervals from simulated tests.{zero}",
     )
 
 
-def _panel(plan: Plan, title: str, moving: bool) -> Panel:
+def _plan_title(plan: Plan) -> str:
+    if plan.choice is None:
+        return f"No robust policy errs in only {percent(plan.error)} within {plan.most_days} days"
+    return (
+        f"{plan.choice.label}: {plan.budget:,} visits in {plan.days} days for about "
+        f"{percent(plan.error)} wrong verdicts"
+    )
+
+
+def _plan_panel(plan: Plan, title: str, moving: bool) -> Panel:
     series = []
     for i, line in enumerate(plan.lines):
         points = _points(line.asked if moving else line.calm)
+        low, high = np.array([point.interval() for point in points]).T
+        name = line.label if line.robust else f"{line.label} *"
         rates = np.array([point.rate for point in points])
-        ends = np.array([point.interval() for point in points])
-        seen = rates > 0  # zero has no place on a logarithmic axis
-        series.append(
-            Series(
-                line.label if line.robust else f"{line.label} *",
-                tuple(float(point.budget) for point in points),
-                np.where(seen, rates, np.nan),
-                np.where(seen, ends[:, 0], np.nan),
-                np.where(seen, ends[:, 1], np.nan),
-                kind="points",
-                color=i % MOST,
-            )
-        )
+        budgets = tuple(float(point.budget) for point in points)
+        series.append(Series(name, budgets, rates, low, high, kind="points", color=i))
     if not moving and plan.theory.floor:
         floor = np.array(plan.theory.floor, float)
-        low = max(plan.error / 30, 1e-6)
-        series.append(
-            Series(
-                "oracle that knows all means",
-                tuple(float(budget) for budget in plan.budgets),
-                np.where(floor >= low, floor, np.nan),
-                color=None,
-            )
-        )
+        seen = np.where(floor >= max(plan.error / 30, 1e-6), floor, np.nan)
+        budgets = tuple(map(float, plan.budgets))
+        series.append(Series("oracle that knows all means", budgets, seen, color=None))
     marks: tuple[Mark, ...] = ()
-    need = None if plan.choice is None else (plan.choice.asked if moving else plan.choice.calm).need
-    if need is not None and need.budget is not None and plan.choice is not None:
-        marks = (Mark(float(need.budget), f"{plan.choice.label}: {need.budget:,}"),)
+    if plan.choice is not None:
+        need = (plan.choice.asked if moving else plan.choice.calm).need
+        if need.budget is not None:
+            marks = (Mark(float(need.budget), f"{plan.choice.label}: {need.budget:,}"),)
+    visits, wrong = Axis("visits", "log"), Axis("wrong verdicts", "log", percent=True)
+    return Panel(visits, wrong, tuple(series), title, marks, level=plan.error, height=1.2)
+
+
+def _lead_panel(plan: Plan) -> Panel:
+    """The lead as a multiple of its average, at both ends of every piece of the chosen test."""
+    question = Question.from_settings(plan.question)
+    budget = plan.budget or plan.most_rounds
+    days = question.rhythm.days(budget, question.traffic_per_day)
+    pieces = question.rhythm.pieces(budget, days)
+    ends = pieces.ends / budget * days
+    x = np.column_stack([np.append(0.0, ends[:-1]), ends]).ravel()
+    lead = Series("lead of the best variant", tuple(x.tolist()), np.repeat(pieces.swing, 2))
+    title = "Lead of the best variant during the test (1 on average)"
+    axis = Axis("day of the test")
+    low, high = min(0.0, 1.15 * pieces.swing.min()), 1.15 * pieces.swing.max()
     return Panel(
-        Axis("visits", "log"),
-        Axis("wrong verdicts", "log", percent=True),
-        tuple(series),
-        title,
-        marks,
-        level=plan.error,
+        axis, Axis("lead"), (lead,), title, level=0.0, y_range=(float(low), float(high)), height=0.5
     )
 
 

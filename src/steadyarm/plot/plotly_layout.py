@@ -12,24 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from steadyarm.plot import frame
+from steadyarm.plot import layout
 from steadyarm.plot.chart import Axis, Chart, Panel
 from steadyarm.plot.charts.common import apart
-from steadyarm.plot.frame import WIDE, Room
-
-__all__ = [
-    "LEAST_LEFT",
-    "Cell",
-    "Grid",
-    "axes_of",
-    "below",
-    "cells_of",
-    "heading",
-    "moment",
-    "plain",
-    "safe",
-    "wrapped",
-]
+from steadyarm.plot.layout import WIDE, Room
 
 # Texts and values as Plotly may have them: its texts are half HTML, its numbers are JSON.
 
@@ -133,7 +119,7 @@ def cells_of(chart: Chart, columns: int, room: Room) -> Grid:
             own = _height(panel, len(lines) > 1) if panel.sideways else heights[n]
             cells.append(Cell(left, right, (y - own) / inner, y / inner, _rows(panel, wide)))
         y -= heights[n] + gaps[n]
-    named = frame.legend(chart)
+    named = layout.legend(chart)
     bottom = gaps[-1] + 4
     names = {series.name for panel in chart.panels for series in panel.series}
     lines_below = ceil(_phone_lines(names) / columns**2)
@@ -188,12 +174,12 @@ def _under(chart: Chart, i: int) -> int:
 def _height(panel: Panel, several: bool) -> int:
     if panel.sideways:
         count = max((len(series.x) for series in panel.series), default=1)
-        return LINE * max(count, 2) + 10
-    return LOW if several else TALL
+        return round(LINE * max(count, 2) * panel.height) + 10
+    return round((LOW if several else TALL) * panel.height)
 
 
 def _rows(panel: Panel, width: float) -> int:
-    return max((row + 1 for row in frame.mark_rows(panel, width) if row is not None), default=0)
+    return max((row + 1 for row in layout.mark_rows(panel, width) if row is not None), default=0)
 
 
 # Axes of a panel for Plotly.
@@ -216,44 +202,43 @@ def axes_of(
     chart: Chart,
     i: int,
     cell: Cell,
-    look: frame.Ground,
-    limits: tuple[float, float] | None,
+    ground: layout.Ground,
     room: Room,
     cramped: bool,
 ) -> Layout:
     """Both axes of panel number i; panels with the same clock are zoomed together."""
     n, panel, panels = i + 1 if i else "", chart.panels[i], chart.panels
-    labels = _common(panel.x, cell.left, cell.right, f"y{n}", look)
-    values = _common(panel.y, cell.bottom, cell.top, f"x{n}", look)
+    labels = _common(panel.x, cell.left, cell.right, f"y{n}", ground)
+    values = _common(panel.y, cell.bottom, cell.top, f"x{n}", ground)
     if panel.sideways:
         labels |= {"domain": [cell.bottom, cell.top], "anchor": f"x{n}"}
         values |= {"domain": [cell.left, cell.right], "anchor": f"y{n}"}
     labels |= _labels(panel, room) if panel.x.kind == "label" else _scale(panel.x) | _across(panel)
     if cramped and room.width < WIDE.width and panel.x.kind == "time":
         labels["nticks"] = 3
-    values |= _scale(panel.y) | _values(panel, limits)
+    values |= _scale(panel.y) | _values(panel)
     across, up = (values, labels) if panel.sideways else (labels, values)
     if title := below(chart, i):
-        across["title"] = {"text": safe(title), "standoff": 6, "font": _font(look)}
+        across["title"] = {"text": safe(title), "standoff": 6, "font": _font(ground)}
     clocks = [j for j, other in enumerate(panels) if other.x.kind == "time" and not other.sideways]
     if i in clocks and i != clocks[0]:
         across["matches"] = f"x{clocks[0] + 1 if clocks[0] else ''}"
     return {f"xaxis{n}": across, f"yaxis{n}": up}
 
 
-def _font(look: frame.Ground) -> Layout:
-    return {"size": 12, "color": look.faint}
+def _font(ground: layout.Ground) -> Layout:
+    return {"size": 12, "color": ground.faint}
 
 
-def _common(axis: Axis, start: float, end: float, anchor: str, look: frame.Ground) -> Layout:
+def _common(axis: Axis, start: float, end: float, anchor: str, ground: layout.Ground) -> Layout:
     return {
         "domain": [start, end],
         "anchor": anchor,
         "automargin": True,
-        "gridcolor": look.grid,
-        "zerolinecolor": look.grid,
-        "linecolor": look.grid,
-        "tickfont": {"size": 11, "color": look.faint},
+        "gridcolor": ground.grid,
+        "zerolinecolor": ground.grid,
+        "linecolor": ground.grid,
+        "tickfont": {"size": 11, "color": ground.faint},
         "showgrid": axis.kind != "label",
         "zeroline": False,
     }
@@ -273,32 +258,34 @@ def _scale(axis: Axis) -> Layout:
 def _across(panel: Panel) -> Layout:
     """Whole days have no hours; a moment needs something around it."""
     found: Layout = {}
-    if frame.by_day(panel):
+    if layout.by_day(panel):
         found["hoverformat"] = "%-d %b %Y"
         if len(panel.series[0].x) <= 4:
             found["dtick"] = 86_400_000
-    short = frame.clock_limits(panel)
-    if short is not None and not frame.by_day(panel):
+    short = layout.clock_limits(panel)
+    if short is not None and not layout.by_day(panel):
         found["hoverformat"] = "%-d %b %Y, %H:%M:%S"
-    ends = short or frame.marked_limits(panel)
+    ends = short or layout.marked_limits(panel)
     if ends is not None:
         time = panel.x.kind == "time"
         found["range"] = [moment(datetime.fromtimestamp(x, UTC)) if time else x for x in ends]
     return found
 
 
-def _values(panel: Panel, limits: tuple[float, float] | None) -> Layout:
+def _values(panel: Panel) -> Layout:
     kinds = {series.kind for series in panel.series}
-    if limits is None:
-        few = {"dtick": 1} if (frame.whole(panel) or 9) <= 5 else {}
+    if panel.y_range is None:
+        few = {"dtick": 1} if (layout.whole(panel) or 9) <= 5 else {}
         return {"rangemode": "tozero", **few} if kinds & {"bars", "steps"} else {}
-    log = panel.y.kind == "log"
-    return {"range": [float(np.log10(end)) if log else end for end in limits]}
+    if (ticks := layout.log_ticks(panel)) is None:
+        return {"range": list(panel.y_range)}
+    ends = [float(np.log10(end)) for end in panel.y_range]
+    return {"range": ends, "tickmode": "array", "tickvals": ticks[0], "ticktext": ticks[1]}
 
 
 def _labels(panel: Panel, room: Room) -> Layout:
     """Labels at 0, 1, 2: names that look alike when cut short stay apart."""
-    names = frame.label_names(panel)
+    names = layout.label_names(panel)
     count = len(names)
     step = 1 if panel.sideways else max(1, -(-count // 8))
     at = list(range(0, count, step))

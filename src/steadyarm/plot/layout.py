@@ -1,4 +1,7 @@
-"""What both drawers must agree on: places, bands, hollow points, and where texts of marks go."""
+"""What both drawers share: styles, positions, limits of axes, and texts cut to the room there is.
+
+`prepared` makes a chart ready to be drawn; the other functions answer a drawer's questions.
+"""
 
 from __future__ import annotations
 
@@ -13,45 +16,13 @@ from numpy.typing import NDArray
 from steadyarm.plot.chart import Chart, Mark, Panel, Series
 from steadyarm.plot.charts.common import apart
 
-__all__ = [
-    "CROWD",
-    "DARK",
-    "DASHES",
-    "LIGHT",
-    "NARROW",
-    "PAPER",
-    "SHAPES",
-    "WIDE",
-    "Ground",
-    "Room",
-    "band_runs",
-    "by_day",
-    "clear",
-    "clock_limits",
-    "decimals",
-    "fitted",
-    "label_names",
-    "legend",
-    "limits_of",
-    "mark_anchors",
-    "mark_rows",
-    "marked_limits",
-    "one_text",
-    "parts",
-    "places",
-    "reaches",
-    "seconds",
-    "shifts",
-    "step_of",
-    "whole",
-]
-
-# Colours, dashes and markers, in the order of `Series.color`.
+# Colours, dashes and markers, in the order of `Series.color`. There are more markers than colours,
+# so styles differ beyond the last colour, too.
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Colours on one ground: of what is picked out, of the quiet rest, of texts and grids."""
+    """Colours on one background: of series, of the grey rest, of texts and grids."""
 
     ground: str
     lines: tuple[str, ...]
@@ -92,7 +63,7 @@ DASHES: tuple[tuple[float, ...], ...] = (
     (12, 3),
     (3, 1.5, 1, 1.5),
 )
-# names in Plotly and in matplotlib
+# names of markers in Plotly and in matplotlib
 SHAPES: tuple[tuple[str, str], ...] = (
     ("circle", "o"),
     ("square", "s"),
@@ -102,11 +73,14 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("cross", "P"),
     ("x", "X"),
     ("star", "*"),
+    ("triangle-left", "<"),
+    ("hexagon", "h"),
+    ("triangle-right", ">"),
 )
 
 
 def clear(color: str, share: float) -> str:
-    """A colour that lets the ground shine through.
+    """A colour with the given opacity.
 
     Examples
     --------
@@ -121,7 +95,7 @@ Floats = NDArray[np.float64]
 Anchor = Literal["left", "center", "right"]
 
 # share of the distance between places by which error bars at one place stand apart, and in all
-DODGE = {"label": 0.05, "time": 0.1}
+DODGE = {"label": 0.05, "time": 0.1, "number": 0.06, "log": 0.08}
 SPREAD = 0.5
 HOUR = 3600.0
 MARGIN = 0.04  # of what a short clock shows, at each end
@@ -130,13 +104,17 @@ LETTER = 6.0  # pixels
 CROWD = 1500  # points of the quiet rest from which on it is drawn fainter
 
 
-def places(panel: Panel, series: Series) -> Floats:
-    """Where the points are: seconds on clocks, 0, 1, 2 for labels, else the numbers themselves."""
+def places(panel: Panel, series: Series, shift: float = 0.0) -> Floats:
+    """Where the points are: seconds on clocks, 0, 1, 2 for labels, else the numbers themselves.
+
+    The shift, see `shifts`, is one of logarithms on a logarithmic axis.
+    """
     if panel.x.kind == "label":
-        return _label_places(label_names(panel), series.x)
+        return _label_places(label_names(panel), series.x) + shift
     if panel.x.kind == "time":
-        return np.array([seconds(x) for x in series.x])
-    return np.array(series.x, dtype=float)
+        return np.array([seconds(x) for x in series.x]) + shift
+    x = np.array(series.x, dtype=float)
+    return x * np.exp(shift) if panel.x.kind == "log" else x + shift
 
 
 def label_names(panel: Panel) -> tuple[Any, ...]:
@@ -173,8 +151,13 @@ def _all_places(panel: Panel) -> Floats:
 
 
 def step_of(panel: Panel) -> float:
-    """The least distance between neighbouring points; a day, or 1, if there is one point only."""
+    """The least distance between neighbouring points; a day, or 1, if there is one point only.
+
+    On a logarithmic axis it is a tenth of the whole.
+    """
     seen = np.unique(_all_places(panel))
+    if panel.x.kind == "log":
+        return 0.1 * float(np.log(seen[-1] / seen[0])) or 0.1
     if len(seen) < 2:
         return 86400.0 if panel.x.kind == "time" else 1.0
     return float(np.diff(seen).min())
@@ -217,20 +200,29 @@ def by_day(panel: Panel) -> bool:
 
 
 def shifts(panel: Panel) -> dict[int, float]:
-    """By how much points of each series are moved aside so that error bars do not cover others.
+    """By how much the points of each series are moved aside so that error bars do not overlap.
 
-    By the index of the series; none on logarithmic axes and where labels stand down the side.
+    By the index of the series. Rings move with the points of their colour. Nothing moves down the
+    side where every row belongs to one series.
     """
-    barred = [
-        i for i, series in enumerate(panel.series) if series.kind == "points" and _barred(series)
-    ]
-    if panel.sideways or panel.x.kind not in ("label", "time") or len(barred) < 2:
+    barred = [s for s in panel.series if s.kind == "points" and _barred(s)]
+    if len(barred) < 2 or (panel.sideways and _rows_apart(barred)):
         return {}
-    width = min(SPREAD, DODGE[panel.x.kind] * (len(barred) - 1)) * step_of(panel)
+    dodge = SPREAD if panel.sideways else DODGE[panel.x.kind]
+    width = min(SPREAD, dodge * (len(barred) - 1)) * step_of(panel)
+    places = np.linspace(-width / 2, width / 2, len(barred)).tolist()
+    moved = dict(zip((series.color for series in barred), places, strict=True))
     return {
-        i: float(shift)
-        for i, shift in zip(barred, np.linspace(-width / 2, width / 2, len(barred)), strict=True)
+        i: moved[series.color]
+        for i, series in enumerate(panel.series)
+        if series.color in moved and (series.kind == "rings" or series in barred)
     }
+
+
+def _rows_apart(barred: Sequence[Series]) -> bool:
+    """Whether no two series have a value in the same row."""
+    rows = [name for s in barred for name, y in zip(s.x, s.y, strict=True) if np.isfinite(y)]
+    return len(rows) == len(set(rows))
 
 
 def _barred(series: Series) -> bool:
@@ -341,10 +333,8 @@ def one_text(panel: Panel) -> str | None:
 
 
 def legend(chart: Chart) -> bool:
-    """Whether there is more than one thing to tell apart."""
-    names = {series.name for panel in chart.panels for series in panel.series}
-    alone = all(len(panel.series) == 1 for panel in chart.panels)
-    return (len(names) > 1 and not alone) or any(one_text(panel) for panel in chart.panels)
+    """Whether there is more than one thing to tell apart in a panel; titles name single series."""
+    return any(len(panel.series) > 1 or one_text(panel) for panel in chart.panels)
 
 
 # How far the axis of values goes, for both drawers.
@@ -356,22 +346,23 @@ BEYOND = 1.25  # of the last interval of a line: how much is seen
 EARLY = 0.2  # share of the picture in which lines may leave it, if they do not say where
 
 
-def limits_of(chart: Chart) -> list[Limits | None]:
+def _limits_of(panels: Sequence[Panel]) -> list[Limits | None]:
     """Of each panel's values; None to let the drawer choose.
 
-    What comes of little data does not count. Lines: early values, and early bands, may leave the
-    picture. Points: error bars that are much longer than points are apart may. Panels of points of
-    the same kind have the same limits. A panel's own range goes before all this.
+    Values that rest on little data do not count. Lines: early values, and early bands, may leave
+    the picture. Points: error bars that are much longer than points are apart may. Panels with the
+    same axis and the same kinds of series have the same limits. A panel's own range goes first.
     """
-    found = [panel.y_range or _limits(panel) for panel in chart.panels]
-    kinds = {(panel.y, series.kind) for panel in chart.panels for series in panel.series}
-    known = [pair for pair in found if pair is not None]
-    fixed = any(panel.y_range for panel in chart.panels)
-    mixed = len({kind for _, kind in kinds}) > 1 or len({y for y, _ in kinds}) > 1
-    if fixed or mixed or not known:
-        return found
-    both = min(low for low, _ in known), max(high for _, high in known)
-    return [both] * len(found)
+    found = [panel.y_range or _limits(panel) for panel in panels]
+    groups: dict[Any, list[int]] = {}
+    for i, panel in enumerate(panels):
+        if panel.y_range is None and found[i] is not None:
+            groups.setdefault((panel.y, frozenset(s.kind for s in panel.series)), []).append(i)
+    for same in groups.values():
+        ends = np.array([found[i] for i in same])
+        for i in same:
+            found[i] = float(ends[:, 0].min()), float(ends[:, 1].max())
+    return found
 
 
 def _limits(panel: Panel) -> Limits | None:
@@ -388,15 +379,69 @@ def _limits(panel: Panel) -> Limits | None:
 
 
 def _around_rates(panel: Panel) -> Limits | None:
-    """On a logarithmic axis error bars may reach down to nearly nothing."""
-    values = np.concatenate([series.y for series in panel.series if series.color is not None])
-    ends = [series.high for series in panel.series if series.high is not None]
-    seen, above = values[values > 0], np.concatenate([values, *ends])
+    """On a logarithmic axis error bars may reach far down; upper ends of those at zero are seen."""
+    drawn = [series for series in panel.series if series.color is not None]
+    barred = [(s.y, s.high) for s in drawn if s.high is not None]
+    values = np.concatenate([series.y for series in drawn])
+    above = np.concatenate([values, *(high for _, high in barred)])
+    seen = np.concatenate([values, *(high[y == 0] / 2 for y, high in barred)])
+    seen = seen[seen > 0]
     if not seen.size:
         return None
     low = min(float(seen.min()), panel.level or np.inf)
     high = max(float(np.nanmax(above)), panel.level or 0.0)
     return low / 2, min(1.15 * high, 1.0) if panel.y.percent else 1.15 * high
+
+
+def _with_zeros(panel: Panel, limits: Limits | None) -> Panel:
+    """The panel with its limits; zeros on a logarithmic axis get a strip with a lane per colour."""
+    if limits is None or panel.y.kind != "log":
+        return replace(panel, y_range=limits)
+    bottom, top = limits
+    if not any((series.y == 0).any() for series in panel.series):
+        series = tuple(_lifted(series, bottom, None) for series in panel.series)
+        return replace(panel, y_range=limits, series=series)
+    colors = list(dict.fromkeys(s.color for s in panel.series if s.color is not None))
+    share = 0.06 if panel.sideways else 0.05 + 0.025 * len(colors)  # of the axis
+    depth = (bottom / top) ** (share / (1 - share))
+    lanes = {
+        color: bottom * depth ** (0.5 if panel.sideways else (i + 1) / (len(colors) + 1))
+        for i, color in enumerate(colors)
+    }
+    series = tuple(_lifted(s, bottom, lanes.get(s.color)) for s in panel.series)  # type: ignore[arg-type]  # None is no colour
+    return replace(panel, y_range=(bottom * depth, top), zeros=bottom, series=series)
+
+
+def _lifted(series: Series, bottom: float, lane: float | None) -> Series:
+    """Zeros in their lane, and no error bar that ends at zero, which has no place on the axis."""
+    if lane is None:
+        low = series.low if series.low is None else np.maximum(series.low, bottom / 10)
+        return replace(series, low=low)
+    zero = series.y == 0
+    low = series.low
+    if low is not None:
+        low = np.where(zero, lane, np.maximum(low, bottom))
+    return replace(series, y=np.where(zero, lane, series.y), low=low)
+
+
+def log_ticks(panel: Panel) -> tuple[list[float], list[str]] | None:
+    """Places and texts of ticks on a logarithmic axis of values; None if it is none.
+
+    1, 10, 100, …; also 2 and 5 where few decades leave room, and all digits in a single one.
+    """
+    if panel.y.kind != "log" or panel.y_range is None:
+        return None
+    low, high = panel.zeros or panel.y_range[0], panel.y_range[1]
+    wide = high / low
+    steps = (1,) if wide > 2000 else (1, 2, 5) if wide > 12 else (1, 2, 3, 4, 5, 6, 8)
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    places = [float(f"{step}e{power}") for power in powers for step in steps]
+    least = 1.2 * low if panel.zeros else low  # where the text of zero is near
+    places = [place for place in places if least <= place <= high]
+    texts = [f"{100 * place:g} %" if panel.y.percent else f"{place:,g}" for place in places]
+    if panel.zeros is None:
+        return places, texts
+    return [(panel.y_range[0] * panel.zeros) ** 0.5, *places], ["0", *texts]
 
 
 def _around_lines(panel: Panel) -> Limits | None:
@@ -489,19 +534,19 @@ WIDE = Room(legend=44, side=36, below=20, mark=56, width=640)
 PAPER = Room(legend=44, side=34, below=14, mark=56, width=460)
 
 
-def fitted(chart: Chart, room: Room) -> Chart:
-    """The chart with names of series and texts of marks that fit; labels are cut by their axes."""
+def prepared(chart: Chart, room: Room) -> Chart:
+    """The chart as it is drawn: limits of values, and names and texts of marks that fit.
+
+    Labels are cut by their axes.
+    """
     names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series))
     short = dict(zip(names, apart(names, room.legend), strict=True))
-    panels = tuple(
-        replace(
-            panel,
-            series=tuple(replace(series, name=short[series.name]) for series in panel.series),
-            marks=_marks(panel, room),
-        )
-        for panel in chart.panels
-    )
-    return replace(chart, panels=panels)
+    panels = []
+    for panel, limits in zip(chart.panels, _limits_of(chart.panels), strict=True):
+        drawn = _with_zeros(panel, limits)
+        series = tuple(replace(series, name=short[series.name]) for series in drawn.series)
+        panels.append(replace(drawn, series=series, marks=_marks(panel, room)))
+    return replace(chart, panels=tuple(panels))
 
 
 def _marks(panel: Panel, room: Room) -> tuple[Mark, ...]:
