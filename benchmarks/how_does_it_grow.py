@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from benchmarks.traffic.servers import storages
-from steadyarm.live.decisions import decide, first_state, next_segment, observed, state_of
+from steadyarm.live.decisions import decide, first_state, next_segment, state_after, state_of
+from steadyarm.live.ledger import ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.segments import arms_between
 from steadyarm.storages import open_storage
@@ -55,7 +56,7 @@ def played(rows: int, seed: int = 1, days: float = 0) -> tuple[Snapshot, Iterato
     step = days * DAY / rows
     start = int(time.time() * 1e6 - days * DAY) if days else START
     while settings.budget - spare < rows:
-        segment, _ = next_segment(settings, state, None, spare)
+        segment = next_segment(settings, state, None, spare)
         index, rounds = len(segments), int(segment.rounds[0])
         drawn = arms_between(segment, seed, index, 0, rounds)
         rewards = (rng.random(rounds) < RATES[drawn]).astype(np.float64)
@@ -65,7 +66,8 @@ def played(rows: int, seed: int = 1, days: float = 0) -> tuple[Snapshot, Iterato
         end = begin + int(step * (rounds - 1))
         tally = Tally(counts, counts, sums, sums, end)
         record = SegmentRecord(index, segment, False, False, index, begin, rounds, index + 1, end)
-        state = observed(settings, state, record, tally)
+        ledger = ledger_of(settings, record, tally, given_up=True)
+        state = state_after(settings.policy, state, [ledger])
         segments.append((record, tally))
         pages.append((record, drawn, rewards))
         spare -= rounds

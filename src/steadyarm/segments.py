@@ -8,14 +8,15 @@ A segment has a column for every arm, or, of a large set, for those that it play
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import check_choice, whole_number
 
 __all__ = [
     "Columns",
@@ -104,6 +105,47 @@ class Segment:
             raise InvalidInputError(f"the segment does not play arm {arm}.")
         return column
 
+    def to_dict(self) -> dict[str, Any]:
+        """A batch of one as numbers, texts and lists; floats keep their bits in JSON.
+
+        Session files, exports, leases and databases all store a segment in this form.
+        """
+        return {
+            "arms": None if self.arms is None else self.arms.tolist(),
+            "weights": self.weights[0].tolist(),
+            "rounds": int(self.rounds[0]),
+            "order": self.order,
+            "block": self.block,
+            "reference": None if self.reference is None else self.reference.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Segment:
+        """The segment that `to_dict` wrote; other keys of the mapping are ignored.
+
+        Weights and reference may have their leading axis of one, or lack it.
+
+        Examples
+        --------
+        >>> half = Segment(np.array([[0.5, 0.5]]), np.array([6]), "blocks", block=2)
+        >>> Segment.from_dict(half.to_dict()).weights.tolist()
+        [[0.5, 0.5]]
+        """
+        check_choice(data["order"], "order", get_args(Order))
+        arms, reference = data.get("arms"), data.get("reference")
+        if arms is not None:
+            arms = np.array([whole_number(arm, "an arm") for arm in arms], dtype=np.int64)
+        if reference is not None:
+            reference = np.array(reference, dtype=np.float64).reshape(1, -1)
+        return cls(
+            np.array(data["weights"], dtype=np.float64).reshape(1, -1),
+            np.array([whole_number(data["rounds"], "rounds")]),
+            data["order"],
+            whole_number(data["block"], "block", least=1),
+            reference,
+            arms,
+        )
+
     def trial(self, i: int) -> Segment:
         """Trial i alone, as a batch of one."""
         one = slice(i, i + 1)
@@ -120,10 +162,15 @@ class Segment:
         weights[:, self.arms] = self.weights
         return replace(self, weights=weights, arms=None)
 
-    def checked(self, arms: int) -> Segment:
-        """The segment itself, if it is a proper one; to be asked of what anybody's policy makes."""
+    def checked(self, arms: int | None = None) -> Segment:
+        """The segment itself, if it is a proper one; for segments that anybody's code made.
+
+        arms : size of the arm set; None if it is not known
+        """
         if self.arms is not None:
             _check_arms(self.arms, arms)
+        elif arms is None:
+            arms = self.columns
         shape = (self.trials, arms if self.arms is None else len(self.arms))
         if self.weights.shape != shape or not np.issubdtype(self.rounds.dtype, np.integer):
             raise InvalidInputError(
@@ -186,6 +233,14 @@ class Segment:
                 "of one length can be cut or continued. Take one trial with Segment.trial(i)."
             )
         return replace(self, order="blocks", block=int(lengths[0]))
+
+    def cut_after(self, used: int) -> Segment:
+        """The segment that ends with the block in which `used` positions end; the first at least.
+
+        It must not be shuffled.
+        """
+        block = self.block if self.order == "blocks" else 1
+        return self.lasting(min(int(self.rounds[0]), -(-max(used, 1) // block) * block))
 
     def continued(self, most: int) -> Segment | None:
         """The segment that goes on with the same allocation over at most `most` rounds.
@@ -333,11 +388,12 @@ def _smallest(segment: Segment) -> np.dtype[Any]:
     return np.min_scalar_type(segment.columns - 1)
 
 
-def _check_arms(arms: NDArray[np.int64], count: int) -> None:
+def _check_arms(arms: NDArray[np.int64], count: int | None) -> None:
     rising = arms.ndim == 1 and bool((np.diff(arms) > 0).all())
-    if not rising or not arms.size or arms[0] < 0 or arms[-1] >= count:
+    if not rising or not arms.size or arms[0] < 0 or (count is not None and arms[-1] >= count):
+        largest = "" if count is None else f" to {count - 1}"
         raise InvalidInputError(
-            f"the policy's segment plays arms that are no rising indices from 0 to {count - 1}."
+            f"the policy's segment plays arms that are no rising indices from 0{largest}."
         )
 
 

@@ -25,8 +25,8 @@ def run_session(policy: sa.Policy[Any], arms: sa.ArmSet, budget: int) -> tuple[s
     rows: Rows = []
     for i in range(budget):
         shown = session.ask()
-        assert session._books.current is not None
-        segment = session._books.current.segment
+        assert session._current is not None
+        segment = session._current.segment
         reward = 5.0 + 0.2 * shown.arm + float(rng.normal())
         rows.append(
             {
@@ -35,7 +35,7 @@ def run_session(policy: sa.Policy[Any], arms: sa.ArmSet, budget: int) -> tuple[s
                 "arm": shown.name,
                 "probability": shown.probability,
                 "reward": reward,
-                "segment": session._books.opened - 1,
+                "segment": session._current.index,
                 "block": segment.block if segment.order == "blocks" else 1,
                 "probabilities": json.dumps(segment.weights[0].tolist()),
             }

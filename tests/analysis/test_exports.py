@@ -30,9 +30,9 @@ def unequal(arms: sa.ArmSet, **settings: Any) -> sa.Experiment:
 
 
 def without_references(test: sa.Experiment) -> Evidence:
-    pieces = [piece for piece in test.results().pieces if piece.told]
+    pieces = [piece for piece in test.results().pieces if piece.recorded]
     segments = [
-        (replace(piece.segment.lasting(piece.told), reference=None), piece.stats)
+        (replace(piece.segment.lasting(piece.recorded), reference=None), piece.stats)
         for piece in pieces
     ]
     return Evidence.from_segments(test.arms, segments)

@@ -14,7 +14,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.assignments import id_of
-from steadyarm.live.decisions import first_state, observed, state_of
+from steadyarm.live.decisions import first_state, state_after, state_of
+from steadyarm.live.ledger import ledger_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
@@ -58,7 +59,8 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
     state = state_of(live.settings, first_state(live.settings))
     for record, tally in stored.segments:
         if record.closed is not None:
-            state = observed(live.settings, state, record, tally)
+            ledger = ledger_of(live.settings, record, tally, given_up=True)
+            state = state_after(live.settings.policy, state, [ledger])
     books = storage._books[key]
     told = {"state": state.to_dict(), "rounds": 0}
     books.record = replace(books.record, policy_state=json.loads(json.dumps(told)))

@@ -17,7 +17,7 @@ from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_
 from steadyarm.inference import Evidence
 from steadyarm.live.assignments import LiveAssignment
 from steadyarm.live.effects import effects_of
-from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.scorecard import Scorecard, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of, shares_of
 from steadyarm.live.serializers import verdict_facts
@@ -251,7 +251,7 @@ def test_shares_sum_up_what_is_handed_out_less() -> None:
         given = rng.multinomial(600, segment.weights[0])
         zero = np.zeros((1, 60))
         stats = SegmentStats(given[None], zero, zero)
-        pieces.append(OpenSegment(j, segment, stats, handed=600, assigned=given))
+        pieces.append(SegmentLedger(j, segment, stats, used=600, assigned=given))
     shares = shares_of(LARGE.names, pieces)
     played = np.unique([piece.segment.arms for piece in pieces])
     assert shares.variants == len(played)

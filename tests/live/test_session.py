@@ -62,7 +62,7 @@ def test_a_late_reward_is_counted_where_its_assignment_was_drawn() -> None:
     scores = []
     for i in range(500):
         a = session.ask()
-        opened = session._books.current
+        opened = session._current
         assert opened is not None
         w = opened.segment.weights[0]
         A = (ARMS.features * w[:, None]).T @ ARMS.features
@@ -80,7 +80,7 @@ def test_a_late_reward_is_counted_where_its_assignment_was_drawn() -> None:
 def test_policies_that_must_wait_say_for_what() -> None:
     session = sa.Session(sa.Peace(), ARMS, budget=60, seed=1)
     first = session.ask()
-    while not (opened := session._books.current) or not opened.exhausted:
+    while not (opened := session._current) or not opened.exhausted:
         session.ask()
     with pytest.raises(sa.RewardsPendingError, match=r"Peace decides only .*assignment 0, 1"):
         session.ask()
@@ -155,7 +155,7 @@ def test_slow_rewards_do_not_cut_epochs_into_pieces(delay: int) -> None:
         if len(late) > delay:
             session.tell(late.pop(0), 0.5)
     # rounds 1, 1 + R, 1 + 2R, 1 + 3R and parts of 10; each may need one to carry on with
-    assert 40 <= session._books.opened <= 90
+    assert 40 <= len(session.results().pieces) <= 90
 
 
 def test_a_forgotten_reward_costs_no_more_than_itself() -> None:
@@ -172,7 +172,7 @@ def test_a_forgotten_reward_costs_no_more_than_itself() -> None:
                     session.tell(a, 0.01 * a.arm + rng.standard_normal())
         told = session.asked - forgotten
         assert session.recommend().rewards == told
-        assert not session._books.open
+        assert not session._open
 
 
 def test_an_assignment_of_another_session_is_refused() -> None:
@@ -231,10 +231,10 @@ def test_slow_rewards_leave_blocks_whole(delay: int) -> None:
             session.tell(a, reward(a))
     for a in late:
         session.tell(a, reward(a))
-    pieces = session._books.pieces()
-    assert sum(piece.handed for piece in pieces) == T
+    pieces = session.results().pieces
+    assert sum(piece.used for piece in pieces) == T
     for piece in pieces[:-1]:
-        blocks, rest = divmod(piece.handed, piece.segment.block)
+        blocks, rest = divmod(piece.used, piece.segment.block)
         assert rest == 0
         planned = np.rint(piece.segment.weights * piece.segment.block) * blocks
         np.testing.assert_array_equal(piece.stats.counts, planned)
@@ -246,4 +246,4 @@ def test_strings_are_no_rewards() -> None:
     with pytest.raises(sa.InvalidInputError, match="the reward is '1'; expected a finite number"):
         session.tell(a, "1")  # type: ignore[arg-type]  # the point of the test
     assert session.pending == (a.number,)
-    assert "1 of 30 handed out, 1 rewards pending" in repr(session)
+    assert "1 of 30 assigned, 1 rewards pending" in repr(session)

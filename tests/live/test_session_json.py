@@ -126,7 +126,7 @@ def test_segments_without_any_reward_are_read_again() -> None:
             session.forget(a)
         else:
             session.tell(a, reward(a))
-    assert not session._books.closed[0].told
+    assert not session._closed[0].recorded
     again = sa.Session.from_json(session.to_json())
     assert again.to_json() == session.to_json()
     assert np.array_equal(again.recommend().intervals, session.recommend().intervals)

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
-from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.results import LiveResults
 from steadyarm.planning.candidates import EqualSplit
 from steadyarm.segments import Direction
@@ -300,11 +300,11 @@ def test_the_range_of_rewards_is_checked() -> None:
         session.tell(a, reward(a))
     with pytest.raises(sa.InvalidInputError, match="hold at all looks only"):
         session.recommend(anytime=False, reward_range=(0, 1))
-    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were told"):
+    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were recorded"):
         session.recommend(anytime=True, reward_range=(0.4, 0.5))
     assert session.recommend(anytime=True, reward_range=(-2, 3)).anytime
     again = sa.Session.from_json(session.to_json())
-    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were told"):
+    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were recorded"):
         again.recommend(anytime=True, reward_range=(0.4, 0.5))
 
 
@@ -343,7 +343,7 @@ def test_a_judgement_is_of_the_moment() -> None:
     for _ in range(163):
         a = session.ask()
         session.tell(a, -reward(a))
-    assert results.handed == 137
+    assert results.assigned == 137
     assert before.judged + before.waiting == 137
     assert before.rewards == before.judged > 100
     assert np.array_equal(results.recommend().intervals, before.intervals)
@@ -365,9 +365,11 @@ def test_records_of_segments_are_judged_as_the_session_is(
             session.tell(a, reward(a))
     if ended:
         session.finish()
-    pieces = [OpenSegment.from_dict(piece.to_dict()) for piece in session._books.pieces()]
+    pieces = [
+        SegmentLedger.from_dict(piece.to_dict(), ARMS.size) for piece in session.results().pieces
+    ]
     state = policy.start(ARMS, 240, seed=1)
-    judged = LiveResults(policy, ARMS, "minimize", state, tuple(pieces), ended, spent=ended)
+    judged = LiveResults(session._settings, state, tuple(pieces), ended, spent=ended)
     mine, theirs = session.recommend(), judged.recommend()
     assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
     assert np.array_equal(mine.intervals, theirs.intervals)

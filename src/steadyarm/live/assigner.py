@@ -14,8 +14,6 @@ from functools import cached_property, partial
 from threading import Lock
 from typing import Any, Self, TypeVar
 
-import numpy as np
-
 from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError, WrongStateError
 from steadyarm.live.assignments import LiveAssignment, id_of, to_datetime
 from steadyarm.live.scheduler import Clock, Step, Steps, in_flight, open_segment
@@ -210,18 +208,15 @@ class LocalLease:
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, texts and lists only."""
-        arms = self.segment.arms
+        segment = self.segment.to_dict()
         return {
             "id": self.id,
             "tag": self.tag,
             "seed": self.seed,
             "arms": list(self.names),
-            "indices": None if arms is None else arms.tolist(),
+            "indices": segment["arms"],
             "segment": self.index,
-            "weights": self._weights,
-            "rounds": int(self.segment.rounds[0]),
-            "order": self.segment.order,
-            "block": self.segment.block,
+            **{name: segment[name] for name in ("weights", "rounds", "order", "block")},
             "start": self.start,
             "stop": self.stop,
             "until": self.until,
@@ -231,10 +226,7 @@ class LocalLease:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The lease that `to_dict` wrote."""
         try:
-            weights, rounds = np.array([data["weights"]]), np.array([data["rounds"]])
-            given = data.get("indices")
-            arms = None if given is None else np.array(given, dtype=np.int64)
-            segment = Segment(weights, rounds, data["order"], data["block"], arms=arms)
+            segment = Segment.from_dict({**data, "arms": data.get("indices")}).checked()
             if len(data["arms"]) != segment.columns:
                 raise ValueError("not as many names as weights")
             return cls(
@@ -243,7 +235,7 @@ class LocalLease:
                 data["seed"],
                 tuple(data["arms"]),
                 data["segment"],
-                segment.checked(segment.columns if given is None else max(given, default=0) + 1),
+                segment,
                 data["start"],
                 data["stop"],
                 data["until"],

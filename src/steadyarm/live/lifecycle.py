@@ -21,7 +21,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
 )
 from steadyarm.live.assignments import shortened
-from steadyarm.live.decisions import first_state
+from steadyarm.live.decisions import check_servable, first_state, state_of
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
 from steadyarm.live.settings import NEVER_MATURE, Missing, Settings, Sticky, microseconds
 from steadyarm.live.transfer import read_export
@@ -147,6 +147,8 @@ def _create(
     by: str,
 ) -> Experiment:
     check_name(name)
+    stored = first_state(settings)
+    check_servable(settings, state_of(settings, stored))
     with _opened(storage) as opened:
         try:
             record = opened.create(
@@ -154,7 +156,7 @@ def _create(
                 "".join(secrets.choice(LETTERS) for _ in range(8)),
                 "running" if start else "draft",
                 settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
-                first_state(settings, servable=True),
+                stored,
                 opened.now() if clock is None else microseconds(clock()),
                 by=by,
             )

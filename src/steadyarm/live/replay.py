@@ -15,10 +15,11 @@ from steadyarm.live.decisions import (
     first_state,
     is_over,
     next_segment,
-    observed,
     progress_of,
+    state_after,
     state_of,
 )
+from steadyarm.live.ledger import ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.policies import State
 from steadyarm.segments import Segment
@@ -223,7 +224,8 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
     state = state_of(settings, json.loads(json.dumps(first_state(settings))))
     states: list[State] = [state]
     for record, tally in closed:
-        states.append(observed(settings, states[-1], record, tally))
+        ledger = ledger_of(settings, record, tally, given_up=True)
+        states.append(state_after(settings.policy, states[-1], [ledger]))
     for record, tally in closed:
         if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
             found(f"segment {record.index} was handed to the policy before it was over")
@@ -235,15 +237,15 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
         if record.policy_version >= len(states):
             found(f"segment {record.index} was opened from a state that is not there")
             continue
-        over = previous is None or not record.carried_on
+        carrying = None
+        if previous is not None and record.carried_on and not previous.superseded:
+            carrying = previous.segment
         try:
-            planned, carried_on = next_segment(
-                settings, states[record.policy_version], None if over else previous, spare
-            )
+            planned = next_segment(settings, states[record.policy_version], carrying, spare)
         except SteadyArmError as error:
             found(f"segment {record.index} should not have been opened: {error}")
         else:
-            if difference := _differ(record, planned, carried_on):
+            if difference := _differ(record, planned, carrying is not None):
                 found(f"segment {record.index} differs in its {difference}")
         previous, spare = record, spare - record.rounds
     rounds = sum(record.rounds for record, _ in closed)

@@ -1,20 +1,18 @@
-"""Judgement: all that a live test says of itself, wherever its books are kept.
+"""LiveResults: everything that a live test says of itself, in a session or in a storage.
 
-A function of the policy's state and of the segments: it hands nothing out and changes nothing.
+It is a function of the policy's state and of the ledgers of the segments, and changes nothing.
+`results_of` makes it from what a storage keeps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import (
     Counterfactuals,
@@ -34,24 +32,17 @@ from steadyarm.live.decisions import (
     as_seen,
     first_state,
     is_over,
-    piece_of,
     progress_of,
     state_after,
     state_of,
 )
-from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.ledger import SegmentLedger, ledger_of
 from steadyarm.live.settings import Settings
-from steadyarm.live.verdict import (
-    Verdict,
-    arms_judged,
-    check_range,
-    evidence_of,
-    verdict_of,
-)
-from steadyarm.policies import Policy, State
-from steadyarm.segments import Direction, Segment
+from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
+from steadyarm.policies import State
+from steadyarm.segments import Segment
 from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally
-from steadyarm.validation import check_fraction
+from steadyarm.validation import check_fraction, checked_range
 
 __all__ = [
     "LiveResults",
@@ -63,23 +54,25 @@ __all__ = [
     "status_of",
 ]
 
-# Judgement: all that a live test says of itself, wherever its books are kept.
-
-
 ON_THE_WAY = 0.2  # of the error probability: what looks before the end may spend; the end the rest
 
 EARLY = (
     "These intervals hold for one look at the end; before the end they hold only if this is the "
     "only look that is ever taken."
 )
+OTHER_WAY = (
+    "Rewards or visits were corrected after {policy} had left variants out; on what is known now "
+    "it would have kept others, of which nothing more was seen. The verdict rests on what was "
+    "known then."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class LiveResults:
-    """One look at a live test.
+    """A live test at one moment.
 
-    What is said rests on *mature* visits only: on the first segments, up to the first one of which
-    a visit or a reward may still come. Pending rewards are not like those that are in (a slow
+    All statements rest on *mature* visits only: on the first segments, up to the first one of
+    which a visit or a reward may still come. Pending rewards are not like those that are in (a slow
     variant's purchases come last), so segments are judged whole or not at all, and nothing pending
     counts as zero. The judged segments are a prefix of the test, which is what intervals that hold
     at all looks need: they hold after every segment at once, so it does not matter why a look
@@ -87,10 +80,9 @@ class LiveResults:
 
     Attributes
     ----------
-    policy, arms : as the test was started with
-    direction : of the rewards; sums, `least` and `largest` are what the policy maximizes
+    settings : of the test; sums, `least` and `largest` are what the policy maximizes
     state : the policy's, after the pieces that it has observed
-    pieces : all segments that variants were assigned from, in the order of their index
+    pieces : ledgers of all segments with an assignment, in the order of their index
     ended : neither visits nor rewards will come any more, so that all pieces are judged
     spent : the whole budget was assigned, so that the end did not depend on what was seen
     least, largest : of the rewards; None if not known, or before the first
@@ -98,11 +90,9 @@ class LiveResults:
     excluded : visits that were excluded, which the pieces leave out
     """
 
-    policy: Policy[Any]
-    arms: ArmSet
-    direction: Direction
+    settings: Settings
     state: State
-    pieces: tuple[OpenSegment, ...]
+    pieces: tuple[SegmentLedger, ...]
     ended: bool
     spent: bool = True
     least: float | None = None
@@ -111,33 +101,39 @@ class LiveResults:
     excluded: int = 0
 
     @cached_property
-    def mature(self) -> tuple[OpenSegment, ...]:
+    def mature(self) -> tuple[SegmentLedger, ...]:
         """The pieces that are judged.
 
-        Policies that leave variants out have no intervals that hold at all looks; of these all
+        Policies that leave variants out have no intervals that hold at all looks; for these all
         pieces count that wait for no reward.
         """
         if self.ended:
             return self.pieces
-        if not self.policy.unbiased:
+        if not self.settings.policy.unbiased:
             return tuple(piece for piece in self.pieces if not piece.waiting)
         complete = [piece.observed or piece.complete for piece in self.pieces]
         return self.pieces[: complete.index(False) if False in complete else None]
 
-    def judged(self) -> list[OpenSegment]:
+    def judged(self) -> list[SegmentLedger]:
         """The pieces that are judged and brought rewards."""
-        return [piece for piece in self.mature if piece.told]
+        return [piece for piece in self.mature if piece.recorded]
 
     @property
     def final(self) -> bool:
         """Whether this is the one look at the end that was planned."""
-        done = self.policy.waits and self.policy.next_segment(self.state) is None
+        policy = self.settings.policy
+        done = policy.waits and policy.next_segment(self.state) is None
         return (self.ended and self.spent) or done
 
     @property
-    def handed(self) -> int:
+    def assigned(self) -> int:
         """Visits assigned so far."""
-        return sum(int(piece.assigned.sum()) for piece in self.pieces)
+        return sum(piece.used for piece in self.pieces)
+
+    @property
+    def _sign(self) -> float:
+        """What turns the policy's rewards into those that were recorded."""
+        return 1.0 if self.settings.direction == "maximize" else -1.0
 
     def recommend(
         self,
@@ -145,34 +141,35 @@ class LiveResults:
         anytime: bool | None = None,
         reward_range: tuple[float, float] | None = None,
     ) -> Verdict:
-        """The best variant on mature visits; `Session.recommend` says what is asked."""
+        """The best variant on mature visits; `Session.recommend` describes the parameters."""
         check_fraction(level, "level")
-        if anytime and not self.policy.unbiased:
+        policy = self.settings.policy
+        if anytime and not policy.unbiased:
             raise InvalidInputError(
-                f"{self.policy.name} leaves variants out, so no intervals hold at all looks; use "
+                f"{policy.name} leaves variants out, so no intervals hold at all looks; use "
                 "anytime=False, or a policy such as Steady()."
             )
-        watched = self.policy.unbiased and not self.final if anytime is None else anytime
+        watched = policy.unbiased and not self.final if anytime is None else anytime
         used = level
-        if anytime is None and self.policy.unbiased:
-            used = level_of_looks(level) if watched else _level_of_end(level)
+        if anytime is None and policy.unbiased:
+            used = level_of_looks(level) if watched else 1 - (1 - ON_THE_WAY) * (1 - level)
         if reward_range is not None and anytime is False:
             raise InvalidInputError(
                 "reward_range is used by intervals that hold at all looks only; leave it out, or "
                 "leave anytime out."
             )
         if reward_range is not None:
-            check_range(reward_range, self.least, self.largest, self.direction)
-        self._check_enough(self.judged())
+            self._check_range(reward_range)
+        if not self.judged():
+            self._explain_emptiness()
         mature = {piece.index for piece in self.mature}
-        visits = sum(int(piece.assigned.sum()) for piece in self.mature)
+        visits = sum(piece.used for piece in self.mature)
         zeros = sum(piece.zeros for piece in self.mature)
         missing = sum(int(piece.missing.sum()) for piece in self.mature) + zeros
         verdict = verdict_of(
-            self.policy,
+            self.settings,
             self._state_so_far(),
-            self.evidence() if self.policy.unbiased else None,
-            self.direction,
+            self.evidence() if policy.unbiased else None,
             used,
             watched,
             reward_range if watched else None,
@@ -182,22 +179,34 @@ class LiveResults:
         return replace(
             verdict,
             level=level,
-            rewards=visits - missing if self.policy.unbiased else verdict.rewards - zeros,
+            rewards=visits - missing if policy.unbiased else verdict.rewards - zeros,
             missing=missing,
             judged=visits,
-            waiting=self.handed - visits,
+            waiting=self.assigned - visits,
             pending=sum(piece.waiting for piece in self.pieces if piece.index not in mature),
-            until=None if last is None else datetime.fromtimestamp(last / 1e6, UTC),
+            until=None if last is None else to_datetime(last),
             unhealthy=self.health().unhealthy if self.pieces else "",
             caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
         )
 
-    def _check_enough(self, judged: Sequence[OpenSegment]) -> None:
-        """Refuse to judge a test of which nothing is mature."""
-        if judged:
+    def _check_range(self, reward_range: tuple[float, float]) -> None:
+        """Refuse a range that recorded rewards lie outside of."""
+        low, high = checked_range(reward_range)
+        if self.least is None or self.largest is None:
             return
-        # A policy that ends without a single round recommends all the same.
-        if not self.pieces and self.policy.next_segment(self.state) is None:
+        seen = sorted((self._sign * self.least, self._sign * self.largest))
+        if seen[0] < low or seen[1] > high:
+            raise InvalidInputError(
+                f"reward_range is ({low:g}, {high:g}), but rewards from {seen[0]:g} to {seen[1]:g} "
+                "were recorded; give the range of what can occur."
+            )
+
+    def _explain_emptiness(self) -> None:
+        """Say why nothing can be judged, as an error.
+
+        A policy that ends without a single round recommends all the same.
+        """
+        if not self.pieces and self.settings.policy.next_segment(self.state) is None:
             return
         if not self.pieces and self.excluded:
             raise RewardsPendingError(
@@ -208,7 +217,7 @@ class LiveResults:
             raise RewardsPendingError(
                 "the test has ended without a single reward, so there is nothing to recommend from."
             )
-        if not any(piece.told for piece in self.pieces):
+        if not any(piece.recorded for piece in self.pieces):
             raise RewardsPendingError(
                 "no reward has been reported yet, so there is nothing to recommend from; "
                 "ask() for variants and tell() their rewards first."
@@ -216,13 +225,13 @@ class LiveResults:
         first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
         if not first.waiting:
             raise RewardsPendingError(
-                f"a verdict needs the first {int(first.segment.rounds[0]):,} visits; "
-                f"{first.handed:,} have been assigned."
+                f"a verdict needs the first {first.rounds:,} visits; "
+                f"{first.used:,} have been assigned."
             )
-        begun = sum(piece.handed for piece in self.pieces[: self.pieces.index(first)])
-        which = f"the first {first.handed:,}"
+        begun = sum(piece.used for piece in self.pieces[: self.pieces.index(first)])
+        which = f"the first {first.used:,}"
         if begun:  # nothing came of earlier ones, which were given up
-            which = f"{first.handed:,} from visit {begun + 1:,} on"
+            which = f"{first.used:,} from visit {begun + 1:,} on"
         raise RewardsPendingError(
             f"no visit can be judged yet: {first.waiting:,} of {which} still "
             "wait for their rewards. Report them, or say that they will never come: forget() or "
@@ -236,44 +245,43 @@ class LiveResults:
 
     @cached_property
     def _evidence(self) -> Evidence:
-        if not self.policy.unbiased:
+        policy, pieces = self.settings.policy, self.judged()
+        if not policy.unbiased:
             raise InvalidInputError(
-                f"{self.policy.name} leaves variants out, so what it saw says nothing unbiased "
+                f"{policy.name} leaves variants out, so what it saw says nothing unbiased "
                 "about them; use a policy such as Steady()."
             )
-        pieces = self.judged()
         if not pieces:
             raise RewardsPendingError(
                 "no visit can be judged yet: none of the first ones has all of its rewards."
             )
-        seen = as_seen(self.policy, self.arms, pieces)
-        # Whether rewards are clicks is told by those that came: filled-in ones are means.
-        sign = 1.0 if self.direction == "maximize" else -1.0
+        seen = as_seen(policy, self.settings.arms, pieces)
+        # Recorded rewards show whether rewards are clicks; filled-in ones are means.
         clicks = all(
-            p.stats.squares is not None and np.array_equal(sign * p.stats.sums, p.stats.squares)
+            p.stats.squares is not None
+            and np.array_equal(self._sign * p.stats.sums, p.stats.squares)
             for p in pieces
         )
-        return evidence_of(self.policy, self.arms, seen, self.direction, binary=clicks)
+        return evidence_of(self.settings, seen, binary=clicks)
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return drift_report(self.evidence(), periods, level, self.state.budget, self.ended)
+        return drift_report(self.evidence(), periods, level, self.settings.budget, self.ended)
 
     def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
         """What raw means, an early look or elimination would have concluded."""
         evidence, pieces = self.evidence(), self.judged()
-        sign = 1.0 if self.direction == "maximize" else -1.0
         among = evidence.columns
         if among is None:
             counts = np.concatenate([piece.stats.counts for piece in pieces])
-            sums = sign * np.concatenate([piece.stats.sums for piece in pieces])
+            sums = self._sign * np.concatenate([piece.stats.sums for piece in pieces])
             return counterfactuals_of(evidence, counts, sums, level=level)
         plays, rewards = np.zeros((2, among.size))
         for piece in pieces:
             played = piece.segment.arms
             at = slice(None) if played is None else np.searchsorted(among, played)
             plays[at] += piece.stats.counts[0]
-            rewards[at] += sign * piece.stats.sums[0]
+            rewards[at] += self._sign * piece.stats.sums[0]
         return counterfactuals_of(evidence, plays, rewards, level=level, among=among)
 
     def health(self) -> HealthReport:
@@ -286,44 +294,45 @@ class LiveResults:
         if not self.pieces:
             raise RewardsPendingError("nothing has been assigned yet; ask() first.")
         report = health_report(
-            self.arms.names,
+            self.settings.arms.names,
             [_logged(piece) for piece in self.pieces],
             self._fit(),
             mature=[_logged(piece) for piece in self.mature],
         )
-        if self.excluded:
-            report = _with_excluded(report, self.excluded, self.handed + self.excluded)
-        zeros = sum(piece.zeros for piece in self.mature)
-        if not zeros:
-            return report
-        # Successes alone may be reported: then differences in what is missing are looked for.
-        counted = Finding(
-            "missing rewards",
-            "ok",
-            None,
-            f"{zeros:,} of {sum(int(p.assigned.sum()) for p in self.mature):,} rewards did not "
-            "come and count as zero, as declared; lost ones cannot be told from them.",
-        )
-        findings = tuple(counted if f.name == counted.name else f for f in report.findings)
-        return replace(report, findings=findings)
+        findings = list(report.findings)
+        if self.excluded:  # they are not lost
+            findings = [finding for finding in findings if finding.name != "lost rows"]
+            findings.insert(1, _excluded(self.excluded, self.assigned + self.excluded))
+        if zeros := sum(piece.zeros for piece in self.mature):
+            # Where only successes are reported, differences in what is missing are the effect.
+            counted = Finding(
+                "missing rewards",
+                "ok",
+                None,
+                f"{zeros:,} of {sum(piece.used for piece in self.mature):,} rewards did not "
+                "come and count as zero, as declared; lost ones cannot be told from them.",
+            )
+            findings = [counted if f.name == counted.name else f for f in findings]
+        return replace(report, findings=tuple(findings))
 
     def _fit(self) -> list[Finding]:
         """Whether rewards follow the model that arms which share features are judged by."""
-        turned = self.direction == "minimize"
+        minimize = self.settings.direction == "minimize"
         pieces = [
-            (piece.segment, piece.stats.negated() if turned else piece.stats)
+            (piece.segment, piece.stats.negated() if minimize else piece.stats)
             for piece in self.judged()
         ]
-        fit = lack_of_fit(arms_judged(self.policy, self.arms), pieces) if pieces else None
+        fit = lack_of_fit(arms_judged(self.settings), pieces) if pieces else None
         return [] if fit is None else [fit.finding]
 
     def _state_so_far(self) -> State:
         """The state with what further mature pieces brought; policies that wait use whole ones."""
-        early = self.policy.waits and self.state.played[0] > 0
+        policy = self.settings.policy
+        early = policy.waits and self.state.played[0] > 0
         fresh = [
             piece for piece in self.judged() if not piece.observed and (piece.complete or not early)
         ]
-        return state_after(self.policy, self.state, fresh)
+        return state_after(policy, self.state, fresh)
 
 
 def level_of_looks(level: float) -> float:
@@ -331,70 +340,70 @@ def level_of_looks(level: float) -> float:
     return 1 - ON_THE_WAY * (1 - level)
 
 
-def _level_of_end(level: float) -> float:
-    """The level of the intervals at the end, so that they and all looks before hold together."""
-    return 1 - (1 - ON_THE_WAY) * (1 - level)
-
-
-def _logged(piece: OpenSegment) -> LoggedSegment:
-    """What was excluded is like lost rows: harmless as long as it does not depend on the arm."""
+def _logged(piece: SegmentLedger) -> LoggedSegment:
+    """Excluded visits are like lost rows: harmless if excluding does not depend on the arm."""
     excluded = int(piece.excluded.sum())
-    segment = piece.segment.lasting(int(piece.segment.rounds[0]) + excluded)
-    handed = np.array([piece.handed + excluded])
-    return LoggedSegment(segment, piece.assigned[None], handed, piece.stats.counts)
+    segment = piece.segment.lasting(piece.rounds + excluded)
+    used = np.array([piece.used + excluded])
+    return LoggedSegment(segment, piece.assigned[None], used, piece.stats.counts)
 
 
-def _with_excluded(report: HealthReport, excluded: int, handed: int) -> HealthReport:
-    """The report with a finding about excluded visits, which are not lost."""
-    found = Finding(
+def _excluded(excluded: int, assigned: int) -> Finding:
+    return Finding(
         "excluded visits",
         "ok",
         None,
-        f"{excluded:,} of {handed:,} visits were excluded by hand and count nowhere.",
+        f"{excluded:,} of {assigned:,} visits were excluded by hand and count nowhere.",
         "The corrections say why; excluding is fair only if it does not depend on the variant.",
     )
-    kept = [f for f in report.findings if f.name != "lost rows"]
-    return replace(report, findings=(kept[0], found, *kept[1:]))
 
 
-# What a live experiment concludes, and where it stands, from what is stored of it.
-
-
-OTHER_WAY = (
-    "Rewards or visits were corrected after {policy} had left variants out; on what is known now "
-    "it would have kept others, of which nothing more was seen. The verdict rests on what was "
-    "known then."
-)
+# Results of an experiment, from what is stored of it
 
 
 def results_of(
     settings: Settings, snapshot: Snapshot, now: int, strict: bool = True
 ) -> LiveResults:
-    """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
+    """The test as it stands; with strict, missing="fail" refuses missing rewards."""
     ended, given_up = _standing(settings, snapshot, now)
     pieces = [
         _counted(settings, record, tally, given_up[record.index])
         for record, tally in snapshot.segments
         if tally.handed_out > tally.left_out
     ]
-    return _judgement(settings, snapshot, pieces, ended, strict)
+    missing = sum(int(piece.missing.sum()) for piece in pieces)
+    if strict and settings.missing == "fail" and ended and missing:
+        raise RewardsPendingError(
+            f"{missing} rewards are missing, and the experiment was created with "
+            'missing="fail"; report them. steadyarm experiment export lists which.'
+        )
+    state, caution = _corrected_state(settings, snapshot)
+    return LiveResults(
+        settings,
+        state,
+        tuple(pieces),
+        ended,
+        _is_spent(settings, snapshot),
+        caution=caution,
+        excluded=sum(tally.left_out for _, tally in snapshot.segments),
+    )
 
 
 def _counted(
     settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
-) -> OpenSegment:
-    """A segment as it is judged: as if what was excluded had never been handed out."""
+) -> SegmentLedger:
+    """A segment as it is judged: as if excluded visits had never been assigned."""
     if not tally.left_out:
-        return piece_of(settings, record, tally, given_up)
+        return ledger_of(settings, record, tally, given_up)
     kept = record.segment.lasting(record.rounds - tally.left_out)
-    piece = piece_of(settings, replace(record, segment=kept), tally.counted(), given_up)
+    piece = ledger_of(settings, replace(record, segment=kept), tally.counted(), given_up)
     return replace(piece, excluded=np.array(tally.excluded, dtype=np.int64))
 
 
 def results_by_day(
     settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int, strict: bool = True
 ) -> tuple[LiveResults, list[int]]:
-    """The same of the mature segments, with a piece for what was assigned of one on one day.
+    """Results of the mature segments, with a piece for each segment and day.
 
     Also gives the day of each piece, by the piece's index.
     """
@@ -407,8 +416,8 @@ def results_by_day(
     )
     pieces = []
     for index, part in enumerate(parts):
-        record, handed = records[part.segment], part.tally.handed_out
-        cut = replace(record, index=index, segment=record.segment.lasting(handed))
+        record, assigned = records[part.segment], part.tally.handed_out
+        cut = replace(record, index=index, segment=record.segment.lasting(assigned))
         pieces.append(_counted(settings, cut, part.tally, given_up=True))
     return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
 
@@ -420,14 +429,14 @@ def health_of(results: LiveResults, snapshot: Snapshot, days: Iterable[DaySums])
     pieces = []
     for part in days:
         tally = part.tally.counted()
-        if part.segment in records and (handed := tally.handed_out):
+        if part.segment in records and (visits := tally.handed_out):
             assigned = np.array([tally.assigned])
             in_time = assigned - np.minimum(part.late, assigned)
-            segment = records[part.segment].segment.lasting(handed)
-            pieces.append(LoggedSegment(segment, assigned, np.array([handed]), in_time))
+            segment = records[part.segment].segment.lasting(visits)
+            pieces.append(LoggedSegment(segment, assigned, np.array([visits]), in_time))
     if not pieces:
         return report
-    late = late_finding(results.arms.names, pieces)
+    late = late_finding(results.settings.arms.names, pieces)
     return replace(report, findings=(*report.findings, late))
 
 
@@ -448,27 +457,7 @@ def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | Non
 
 
 def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -> Status:
-    """Where the test stands, in numbers."""
-    arms, assigned, rewarded = _counts(settings, snapshot)
-    return Status(
-        name=snapshot.experiment.name,
-        state=snapshot.experiment.state,
-        created=to_datetime(snapshot.experiment.created),
-        budget=settings.budget,
-        assigned=assigned,
-        rewarded=rewarded,
-        segments=len(snapshot.segments),
-        observed=snapshot.experiment.observed,
-        leased=sum(len(lease) for lease in leases),
-        arms=arms,
-        excluded=sum(tally.left_out for _, tally in snapshot.segments),
-    )
-
-
-def _counts(
-    settings: Settings, snapshot: Snapshot
-) -> tuple[tuple[int, ...] | None, tuple[int, ...], tuple[int, ...]]:
-    """Assignments and rewards of all variants, or of those of very many that were handed out."""
+    """Where the test stands, in numbers; of a large set for the variants that were assigned."""
     assigned, rewarded = Counter[int](), Counter[int]()
     for record, tally in snapshot.segments:
         for column, count in enumerate(tally.assigned):
@@ -478,28 +467,39 @@ def _counts(
                 rewarded[arm] += tally.rewarded[column]
     large = settings.arms.large
     arms = tuple(sorted(assigned)) if large else tuple(range(settings.arms.size))
-    counts = tuple(assigned[arm] for arm in arms), tuple(rewarded[arm] for arm in arms)
-    return arms if large else None, *counts
+    return Status(
+        name=snapshot.experiment.name,
+        state=snapshot.experiment.state,
+        created=to_datetime(snapshot.experiment.created),
+        budget=settings.budget,
+        assigned=tuple(assigned[arm] for arm in arms),
+        rewarded=tuple(rewarded[arm] for arm in arms),
+        segments=len(snapshot.segments),
+        observed=snapshot.experiment.observed,
+        leased=sum(len(lease) for lease in leases),
+        arms=arms if large else None,
+        excluded=sum(tally.left_out for _, tally in snapshot.segments),
+    )
 
 
 def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, dict[int, bool]]:
     """Whether neither visits nor rewards are to come, and of which segments rewards are given up.
 
-    What is missing of a segment counts as the rule says once the segment is over, or the test has
-    ended. Without a reward window only who stops the test knows that no reward is to come.
+    Missing rewards of a segment count as the rule says once the segment is over, or the test has
+    ended. Without a reward window only whoever stops the test knows that no reward is to come.
     """
-    over = {
-        record.index: record.closed is not None
-        or is_over(settings, progress_of(record, tally), now)
-        for record, tally in snapshot.segments
-    }
     stopped = snapshot.experiment.state in ("stopped", "archived")
     waiting = any(tally.waiting for _, tally in snapshot.segments)
     ended = stopped or _is_spent(settings, snapshot)
     if waiting and settings.window is None and settings.missing != "fail":
         ended = stopped
     ended = ended and rewards_until(settings, snapshot, now) is None
-    return ended, {index: done or ended for index, done in over.items()}
+    return ended, {
+        record.index: ended
+        or record.closed is not None
+        or is_over(settings, progress_of(record, tally), now)
+        for record, tally in snapshot.segments
+    }
 
 
 def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
@@ -507,32 +507,14 @@ def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
     return sum(tally.handed_out for _, tally in snapshot.segments) >= settings.budget
 
 
-def _judgement(
-    settings: Settings, snapshot: Snapshot, pieces: list[OpenSegment], ended: bool, strict: bool
-) -> LiveResults:
-    if strict and settings.missing == "fail" and ended:
-        _check_complete(pieces)
-    state, caution = _corrected_state(settings, snapshot)
-    return LiveResults(
-        settings.policy,
-        settings.arms,
-        settings.direction,
-        state,
-        tuple(pieces),
-        ended,
-        _is_spent(settings, snapshot),
-        caution=caution,
-        excluded=sum(tally.left_out for _, tally in snapshot.segments),
-    )
-
-
 def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str]:
     """The policy's state as the segments that it observed stand now; and what to mind about it.
 
-    What a test decided on the way rests on what was known then, and its own state stays. Verdicts
-    rest on what is known now. A policy that leaves variants out for good is the exception where
-    it would have gone another way: nothing is known of the variants that it would have kept.
+    Decisions of the test rest on what was known then, and its own state stays. Verdicts rest on
+    what is known now. A policy that leaves variants out for good is the exception where it would
+    have gone another way: nothing is known of the variants that it would have kept.
     """
+    policy = settings.policy
     known = state_of(settings, snapshot.experiment.policy_state)
     changed = {record.index for record, tally in snapshot.segments if tally.left_out}
     changed |= set(snapshot.corrected)
@@ -545,13 +527,13 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     states = [state_of(settings, first_state(settings))]
     for record, tally in closed:
         piece = [_counted(settings, record, tally, given_up=True)] if tally.counted().told else []
-        states.append(state_after(settings.policy, states[-1], piece))
-    if settings.policy.waits and not all(
+        states.append(state_after(policy, states[-1], piece))
+    if policy.waits and not all(
         _would_play(settings, states[record.policy_version], record.segment)
         for record, _ in snapshot.segments
         if record.policy_version < len(states)
     ):
-        return known, OTHER_WAY.format(policy=settings.policy.name)
+        return known, OTHER_WAY.format(policy=policy.name)
     return states[-1], ""
 
 
@@ -560,14 +542,6 @@ def _would_play(settings: Settings, state: State, played: Segment) -> bool:
     planned = settings.policy.next_segment(state)
     if planned is None:
         return False
-    planned = settings.mixed(planned.checked(settings.arms.size)).dense(settings.arms.size)
-    played = played.dense(settings.arms.size)
-    return np.array_equal(planned.weights > 0, played.weights > 0)
-
-
-def _check_complete(pieces: list[OpenSegment]) -> None:
-    if missing := sum(int(piece.missing.sum()) for piece in pieces):
-        raise RewardsPendingError(
-            f"{missing} rewards are missing, and the experiment was created with "
-            'missing="fail"; report them. steadyarm experiment export lists which.'
-        )
+    size = settings.arms.size
+    planned = settings.mixed(planned.checked(size)).dense(size)
+    return np.array_equal(planned.weights > 0, played.dense(size).weights > 0)

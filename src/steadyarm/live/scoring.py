@@ -20,7 +20,7 @@ from steadyarm.live.decisions import state_of
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.headline import Told, announcement, headline
-from steadyarm.live.ledger import OpenSegment
+from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.results import (
     LiveResults,
     health_of,
@@ -111,7 +111,7 @@ def _clipped(ends: list[Floats], reward_range: tuple[float, float] | None) -> Fl
 
 
 def shares_of(
-    names: Sequence[str], pieces: Sequence[OpenSegment], spans: Spans | None = None
+    names: Sequence[str], pieces: Sequence[SegmentLedger], spans: Spans | None = None
 ) -> Shares:
     """How variants were handed out, from pieces that were handed out from."""
     planned, given, rest = _columns(pieces)
@@ -132,7 +132,7 @@ def shares_of(
     )
 
 
-def _columns(pieces: Sequence[OpenSegment]) -> tuple[Floats, Integers, Integers | None]:
+def _columns(pieces: Sequence[SegmentLedger]) -> tuple[Floats, Integers, Integers | None]:
     """(J, U) planned shares and counts, and which arms of a large set the columns are."""
     lists = [piece.segment.arms for piece in pieces]
     played = [arms for arms in lists if arms is not None]
@@ -430,7 +430,7 @@ def _within(verdict: Verdict, settings: Settings) -> Verdict:
 
 
 def _effects(results: LiveResults, level: float, arm: int) -> Effects | None:
-    if not has_effects(results.arms):
+    if not has_effects(results.settings.arms):
         return None
     return effects_of(results.evidence(), level=level, arm=arm)
 

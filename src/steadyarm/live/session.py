@@ -1,12 +1,15 @@
 """Session: ask/tell for one live test, kept in memory and written as JSON.
 
-The session lets the policy decide and keeps the books of what was handed out; the policy only
-ever sees whole segments and their sums. Rewards may come late and in any order.
+A session is the test that an `Experiment` runs, without a storage: the same draws, decisions and
+verdicts, from ledgers of its own. Rewards may come late and in any order.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
@@ -16,21 +19,40 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
+    RepeatedRewardError,
     RewardsPendingError,
     UnknownAssignmentError,
 )
 from steadyarm.inference import Counterfactuals, DriftReport, Evidence, HealthReport
-from steadyarm.live.decisions import as_seen, state_after
-from steadyarm.live.ledger import Assignment, Books, OpenSegment, part_of, why_it_waits
+from steadyarm.live.decisions import as_seen, transition, why_it_waits
+from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.results import LiveResults
+from steadyarm.live.settings import Settings, stored_policy
 from steadyarm.live.verdict import Verdict
-from steadyarm.policies import POLICIES, Policy, State, policy_from_dict
-from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.policies import Policy, State
+from steadyarm.segments import Direction, SegmentStats
+from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["Assignment", "Session"]
 
 FORMAT = 3
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One variant to show.
+
+    Attributes
+    ----------
+    number : counts the assignments of the session from 0; give it back with the reward
+    arm, name : the variant
+    probability : with which it was drawn
+    """
+
+    number: int
+    arm: int
+    name: str
+    probability: float
 
 
 class Session:
@@ -40,7 +62,7 @@ class Session:
     ----------
     policy : how variants are chosen
     arms : the variants
-    budget : how many assignments will be handed out in all
+    budget : how many assignments will be made in all
     seed : makes the whole test reproducible
     direction : "maximize" or "minimize" the reward
 
@@ -48,11 +70,11 @@ class Session:
     -----
     Any unit of reward will do for Steady. The paper's policies pay for every unit by which all
     rewards are shifted: for money, seconds or ratings give them ``control_variate=True``, or
-    subtract a typical value before telling.
+    subtract a typical value from each reward.
 
-    Every assignment needs its reward, the zeros too. Where some never come, `forget` them, or
+    Every assignment needs its reward, zeros included. Where some never come, `forget` them, or
     `finish` the test: verdicts rest on the first visits, up to the first whose rewards may still
-    come, because rewards that are late are not like those that are not.
+    come, because late rewards are not like those that came at once.
 
     A session may be used from several threads.
 
@@ -78,40 +100,58 @@ class Session:
         seed: int = 0,
         direction: Direction = "maximize",
     ) -> None:
-        if not isinstance(policy, Policy):
-            raise InvalidInputError(
-                f"policy is {policy!r}; expected an instance of a policy, such as P1RAGE()."
-            )
-        check_choice(direction, "direction", ("maximize", "minimize"))
+        self._settings = Settings(arms, policy, budget, seed, direction, missing="drop")
         self._lock = RLock()
-        self.policy = policy
-        self.arms = arms
-        self.seed = whole_number(seed, "seed")
-        self.direction: Direction = direction
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
-        self._books = Books(arms.size, self.budget)
         self._finished = False
+        self._asked = 0
+        self._current: SegmentLedger | None = None  # that positions are assigned from
+        self._open: dict[int, SegmentLedger] = {}  # that wait for rewards, by index
+        self._closed: list[SegmentLedger] = []  # that the policy has observed, in this order
+        self._waiting: dict[int, tuple[int, int]] = {}  # segment and arm, by number
+        self._least: float | None = None  # of the rewards, as the policy maximizes them
+        self._largest: float | None = None
 
     def __repr__(self) -> str:
         return (
             f"Session({self.policy.name}, {self.arms.size} variants: {self.asked} of "
-            f"{self.budget} handed out, {len(self._books.waiting)} rewards pending)"
+            f"{self.budget} assigned, {len(self._waiting)} rewards pending)"
         )
 
     @property
+    def policy(self) -> Policy[Any]:
+        """How variants are chosen."""
+        return self._settings.policy
+
+    @property
+    def arms(self) -> ArmSet:
+        """The variants."""
+        return self._settings.arms
+
+    @property
     def budget(self) -> int:
-        """How many assignments are handed out in all."""
-        return self._state.budget
+        """How many assignments are made in all."""
+        return self._settings.budget
+
+    @property
+    def seed(self) -> int:
+        """From which all draws follow."""
+        return self._settings.seed
+
+    @property
+    def direction(self) -> Direction:
+        """Whether rewards are maximized or minimized."""
+        return self._settings.direction
 
     @property
     def asked(self) -> int:
-        """How many have been handed out."""
-        return self._books.asked
+        """How many assignments have been made."""
+        return self._asked
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Numbers of the assignments whose reward has not been told."""
-        return tuple(self._books.waiting)
+        """Numbers of the assignments without a reward."""
+        return tuple(self._waiting)
 
     def ask(self) -> Assignment:
         """The next variant to show."""
@@ -121,33 +161,34 @@ class Session:
                     f"the session was finished after {self.asked} of {self.budget} assignments; "
                     "call recommend()."
                 )
-            if self.asked >= self.budget:
-                raise BudgetSpentError(
-                    f"all {self.budget} assignments of the budget have been handed out; "
-                    "tell the rewards that are missing and call recommend()."
-                )
-            self._open_segment()
-            number, arm, probability = self._books.hand_out(self.seed)
+            if self._current is None or self._current.exhausted:
+                self._decide(need=True)
+            current, number = self._current, self._asked
+            assert current is not None
+            arm, probability = current.assign(self._settings.seed)
+            self._waiting[number] = current.index, arm
+            self._asked += 1
         return Assignment(number, arm, self.arms.names[arm], probability)
 
     def tell(self, assignment: Assignment | int, reward: float) -> None:
-        """The reward of an assignment (or of its number); late and out of order is fine."""
+        """Record the reward of an assignment (or of its number); late and out of order is fine."""
         value = finite_number(reward, "the reward")
+        value = value if self._settings.direction == "maximize" else -value
         with self._lock:
-            number = self._resolve(assignment)
-            sign = 1.0 if self.direction == "maximize" else -1.0
-            self._observe_complete_segments(self._books.tell(number, sign * value))
+            self._settle(assignment, lambda ledger, arm: ledger.record(arm, value))
+            self._least = value if self._least is None else min(self._least, value)
+            self._largest = value if self._largest is None else max(self._largest, value)
 
     def forget(self, assignment: Assignment | int) -> None:
         """Say that the reward of an assignment will never come.
 
         It counts like the mean of the same variant's rewards around it. That is right if rewards
         go missing whatever they would have been; if they are missing because there was none, such
-        as a click that did not happen, tell a 0 instead. `health` tests whether some variant
+        as a click that did not happen, record a 0 instead. `health` tests whether some variant
         loses more than others.
         """
         with self._lock:
-            self._observe_complete_segments(self._books.forget(self._resolve(assignment)))
+            self._settle(assignment, SegmentLedger.forget)
 
     def finish(self) -> None:
         """End the test: no more variants are assigned, and pending rewards will never come.
@@ -157,7 +198,7 @@ class Session:
         with self._lock:
             self._finished = True
             for number in self.pending:
-                self._observe_complete_segments(self._books.forget(number))
+                self._settle(number, SegmentLedger.forget)
 
     def recommend(
         self,
@@ -200,22 +241,110 @@ class Session:
         """
         return self.results().health()
 
+    def results(self) -> LiveResults:
+        """All that the test says of itself as it is now, unaffected by what comes later."""
+        with self._lock:
+            ledgers = [*self._closed, *deepcopy(list(self._open.values()))]  # closed ones are fixed
+            spent = self.asked >= self.budget
+            return LiveResults(
+                self._settings,
+                self._state,
+                tuple(sorted((each for each in ledgers if each.used), key=lambda one: one.index)),
+                ended=self._finished or (spent and not self._waiting),
+                spent=spent,
+                least=self._least,
+                largest=self._largest,
+            )
+
+    # Decisions
+
+    def _decide(self, need: bool = False) -> None:
+        """Do what follows from the ledgers: see `transition`."""
+        settings, ledgers = self._settings, self._open.values()
+        spare = self.budget - self._asked
+        try:
+            found = transition(settings, self._state, ledgers, self._current, spare, need)
+        except RewardsPendingError:
+            numbers = [str(number) for number in self._waiting]
+            some = ", ".join(numbers[:5]) + (", …" if len(numbers) > 5 else "")
+            raise RewardsPendingError(
+                f"{why_it_waits(self.policy)}; rewards still missing: {len(numbers)} (of "
+                f"assignment {some}). tell() them, or forget() those that will never come."
+            ) from None
+        if found is None:
+            return
+        self._state = found.state
+        for ledger in found.closed:
+            del self._open[ledger.index]
+            ledger.observed = True
+        self._closed += found.closed
+        if self._current in found.closed:
+            self._current = None
+        if found.opened is not None:
+            index = len(self._open) + len(self._closed)
+            stats = SegmentStats.empty(1, found.opened.columns)
+            self._current = SegmentLedger(index, found.opened, stats, found.carried_on)
+            self._open[index] = self._current
+        if found.superseded is not None:
+            found.superseded.supersede()
+            if found.superseded.complete:
+                self._decide()
+
+    def _settle(
+        self, assignment: Assignment | int, enter: Callable[[SegmentLedger, int], None]
+    ) -> None:
+        """Enter what became of an assignment into its ledger, and decide if that completes it."""
+        number = assignment.number if isinstance(assignment, Assignment) else assignment
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise InvalidInputError(
+                f"the assignment is {assignment!r}; give what ask() returned, or its number."
+            )
+        if number not in self._waiting and 0 <= number < self._asked:
+            raise RepeatedRewardError(
+                f"assignment {number} has its reward already (or was forgotten); a reward is "
+                "recorded once."
+            )
+        if number not in self._waiting:
+            raise UnknownAssignmentError(
+                f"assignment {number} was never made; {self._asked} were, numbered from 0."
+            )
+        index, arm = self._waiting[int(number)]
+        if isinstance(assignment, Assignment) and assignment.arm != arm:
+            raise UnknownAssignmentError(
+                f"assignment {number} of this session showed {self.arms.names[arm]!r}, not "
+                f"{assignment.name!r}; this one belongs to another session."
+            )
+        del self._waiting[int(number)]
+        enter(ledger := self._open[index], arm)
+        if ledger.complete:
+            self._decide()
+
+    # JSON
+
     def to_json(self) -> str:
         """The whole session as text; `from_json` goes on exactly where it stood."""
         with self._lock:
-            return json.dumps(self._to_data())
-
-    def _to_data(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "policy": self.policy.to_dict(),
-            "arms": self.arms.to_dict(),
-            "seed": self.seed,
-            "direction": self.direction,
-            "state": self._state.to_dict(),
-            "books": self._books.to_dict(),
-            "finished": self._finished,
-        }
+            return json.dumps(
+                {
+                    "format": FORMAT,
+                    "policy": self.policy.to_dict(),
+                    "arms": self.arms.to_dict(),
+                    "seed": self.seed,
+                    "direction": self.direction,
+                    "state": self._state.to_dict(),
+                    "books": {
+                        "asked": self._asked,
+                        "opened": len(self._open) + len(self._closed),
+                        "current": None if self._current is None else self._current.index,
+                        "open": [ledger.to_dict() for ledger in self._open.values()],
+                        "closed": [ledger.to_dict() for ledger in self._closed],
+                        "waiting": [[number, *where] for number, where in self._waiting.items()],
+                        "least": self._least,
+                        "largest": self._largest,
+                    },
+                    "finished": self._finished,
+                }
+            )
 
     @classmethod
     def from_json(cls, text: str, policy: Policy[Any] | None = None) -> Session:
@@ -231,127 +360,71 @@ class Session:
                 "another version of SteadyArm or is something else."
             )
         try:
-            return cls._from_data(data, policy)
+            arms, budget = ArmSet.from_dict(data["arms"]), data["state"]["budget"]
+            policy = stored_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
+            session = cls(policy, arms, budget, data["seed"], data["direction"])
+            session._read(data)
         except InvalidInputError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise InvalidInputError(
                 f"this JSON of a session is incomplete or damaged: {error!r}."
             ) from None
-
-    @classmethod
-    def _from_data(cls, data: dict[str, Any], policy: Policy[Any] | None) -> Session:
-        if policy is None:
-            if (name := data["policy"].get("name")) not in POLICIES:
-                raise InvalidInputError(
-                    f"the session was run with {name!r}, a policy of your own; give it again: "
-                    "Session.from_json(text, policy=…)."
-                )
-            policy = policy_from_dict(data["policy"])
-        elif json.loads(json.dumps(policy.to_dict())) != data["policy"]:
-            raise InvalidInputError(
-                f"the session was run with {data['policy']}, but the policy given is "
-                f"{policy.to_dict()}; give the one it was run with."
-            )
-        arms = ArmSet.from_dict(data["arms"])
-        budget = data["state"]["budget"]
-        session = cls(policy, arms, budget, data["seed"], data["direction"])
-        state = policy.state_type.from_dict(data["state"], arms)
-        if not session._state.resembles(state):
-            raise InvalidInputError(
-                "this JSON of a session is damaged: its state does not fit its policy and arms."
-            )
-        session._state = state
-        session._books = Books.from_dict(data["books"], arms.size, budget)
-        session._finished = bool(data.get("finished", False))
-        session._check_references()
-        closed = sum(
-            int(segment.rounds[0])
-            for piece in session._books.closed
-            for segment, _ in as_seen(policy, arms, [piece])
-        )
-        if int(state.played[0]) != closed:
-            raise ValueError(f"the policy has seen {state.played[0]} rounds, segments say {closed}")
         return session
 
-    def _check_references(self) -> None:
-        """After reading: segments carry a reference if and only if the policy uses one."""
-        expected = self.policy.next_segment(self.policy.start(self.arms, self.budget))
-        planned = None if expected is None else expected.reference
-        for opened in [*self._books.open.values(), *self._books.closed]:
-            reference = opened.segment.reference
+    def _read(self, data: Mapping[str, Any]) -> None:
+        """Take over what `to_json` wrote; ValueError if it cannot be right."""
+        state = self.policy.state_type.from_dict(data["state"], self.arms)
+        if not self._state.resembles(state):
+            raise ValueError("its state does not fit its policy and arms")
+        self._state, self._finished = state, bool(data.get("finished", False))
+        books, size = data["books"], self.arms.size
+        ledgers = [SegmentLedger.from_dict(entry, size) for entry in books["open"]]
+        self._open = {ledger.index: ledger for ledger in ledgers}
+        self._closed = [SegmentLedger.from_dict(each, size, True) for each in books["closed"]]
+        self._current = None if books["current"] is None else self._open[books["current"]]
+        self._asked = whole_number(books["asked"], "asked")
+        self._waiting = {number: (index, arm) for number, index, arm in books["waiting"]}
+        self._least, self._largest = books["least"], books["largest"]
+        self._check(ledgers + self._closed, books["opened"])
+
+    def _check(self, ledgers: list[SegmentLedger], opened: Any) -> None:
+        """After reading: whether ledgers, waiting assignments and the policy's state agree."""
+        if sorted(ledger.index for ledger in ledgers) != list(range(opened)):
+            raise ValueError("a segment is there twice, or missing")
+        if not sum(ledger.used for ledger in ledgers) == self._asked <= self.budget:
+            raise ValueError(f"{self._asked} assignments were made, but segments have others")
+        waiting = {index: np.zeros_like(each.assigned) for index, each in self._open.items()}
+        for number, (index, arm) in self._waiting.items():
+            if not 0 <= whole_number(number, "a waiting number") < self._asked:
+                raise ValueError(f"assignment {number} waits but was never made")
+            column = self._open[index].segment.column_of(whole_number(arm, "a waiting arm"))
+            waiting[index][column] += 1
+        first = self.policy.next_segment(self.policy.start(self.arms, self.budget))
+        planned = None if first is None else first.reference
+        for ledger in ledgers:
+            pending, reference = waiting.get(ledger.index, 0), ledger.segment.reference
+            if not np.array_equal(ledger.missing, ledger.forgotten + pending):
+                raise ValueError(f"the sums of segment {ledger.index} do not fit its assignments")
             if (reference is None) != (planned is None) or (
                 reference is not None
                 and planned is not None
                 and (reference.shape != planned.shape or not np.isfinite(reference).all())
             ):
-                raise ValueError(f"the reference of segment {opened.index} does not fit its policy")
-
-    def _open_segment(self) -> None:
-        """Make sure that there is a segment to hand out from."""
-        current = self._books.current
-        if current is not None and not current.exhausted:
-            return
-        if current is not None and current.superseded:
-            current = None
-        spare = self.budget - self.asked
-        if current is not None:
-            going_on = None if self.policy.waits else current.segment.continued(spare)
-            if going_on is None:
-                raise RewardsPendingError(self._what_is_missing())
-            segment = going_on
-        else:
-            planned = self.policy.next_segment(self._state)
-            if planned is None:
-                raise BudgetSpentError(
-                    f"{self.policy.name} has ended after {self.asked} of {self.budget} "
-                    "assignments; call recommend()."
-                )
-            segment = planned.checked(self.arms.size)
-        if self.policy.unbiased:
-            segment = part_of(segment, self.budget)
-        segment = segment.lasting(min(int(segment.rounds[0]), spare))
-        self._books.start(segment, carried_on=current is not None)
-
-    def _what_is_missing(self) -> str:
-        numbers = [str(number) for number in self._books.waiting]
-        some = ", ".join(numbers[:5]) + (", …" if len(numbers) > 5 else "")
-        return (
-            f"{why_it_waits(self.policy)}; rewards still missing: {len(numbers)} (of assignment "
-            f"{some}). tell() them, or forget() those that will never come."
+                raise ValueError(f"the reference of segment {ledger.index} does not fit its policy")
+        recorded = any(ledger.recorded for ledger in ledgers)
+        if (self._least is not None, self._largest is not None) != (recorded, recorded):
+            raise ValueError("the range of the rewards does not fit their number")
+        if recorded:
+            least, largest = (finite_number(x, "a reward") for x in (self._least, self._largest))
+            if least > largest:
+                raise ValueError("the least reward exceeds the largest")
+        closed = sum(
+            int(segment.rounds[0])
+            for ledger in self._closed
+            for segment, _ in as_seen(self.policy, self.arms, [ledger])
         )
-
-    def _resolve(self, assignment: Assignment | int) -> int:
-        number = assignment.number if isinstance(assignment, Assignment) else assignment
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-            raise InvalidInputError(
-                f"the assignment is {assignment!r}; give what ask() returned, or its number."
-            )
-        arm = self._books.arm_of(int(number))
-        if isinstance(assignment, Assignment) and assignment.arm != arm:
-            raise UnknownAssignmentError(
-                f"assignment {number} of this session showed {self.arms.names[arm]!r}, not "
-                f"{assignment.name!r}; this one belongs to another session."
-            )
-        return int(number)
-
-    def _observe_complete_segments(self, changed: OpenSegment) -> None:
-        """Hand segments with all rewards in to the policy; their successors are decided anew."""
-        while complete := self._books.close_complete(changed):
-            self._state = state_after(self.policy, self._state, complete)
-
-    def results(self) -> LiveResults:
-        """The test as it is now, to be judged while it goes on."""
-        with self._lock:
-            books = self._books
-            return LiveResults(
-                self.policy,
-                self.arms,
-                self.direction,
-                self._state,
-                books.pieces(),
-                ended=self._finished or (self.asked >= self.budget and not books.waiting),
-                spent=self.asked >= self.budget,
-                least=books.least,
-                largest=books.largest,
+        if int(self._state.played[0]) != closed:
+            raise ValueError(
+                f"the policy has seen {self._state.played[0]} rounds, segments say {closed}"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ __all__ = [
     "Settings",
     "Sticky",
     "microseconds",
+    "stored_policy",
     "usual_grace",
     "variants_in",
 ]
@@ -257,21 +259,33 @@ class Settings:
         values.pop("clock", None)  # of the experiment, see `lifecycle`
         if values.get("reward_window") is not None:
             values.setdefault("reward_grace", 0.0)  # of a release that knew none
-        if policy is None:
-            if (name := values["policy"].get("name")) not in POLICIES:
-                raise InvalidInputError(
-                    f"the experiment runs with {name!r}, a policy of your own; give it again: "
-                    "load_experiment(name, storage, policy=…). The service, the command line and "
-                    "the dashboard know only the policies that come with SteadyArm."
-                )
-            policy = policy_from_dict(values["policy"])
-        elif _plain(policy.to_dict()) != _plain(values["policy"]):
-            raise InvalidInputError(
-                f"the experiment runs with {values['policy']}, but the policy given is "
-                f"{policy.to_dict()}; give the one it was created with."
-            )
+        policy = stored_policy(
+            values["policy"],
+            policy,
+            "load_experiment(name, storage, policy=…). The service, the command line and the "
+            "dashboard know only the policies that come with SteadyArm",
+        )
         values |= {"arms": ArmSet.from_dict(values["arms"]), "policy": policy}
         return cls(**values)
+
+
+def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str) -> Policy[Any]:
+    """The policy that `Policy.to_dict` wrote; one of your own must be given again.
+
+    how : to give it, for the error if it is missing
+    """
+    if given is None:
+        if (name := stored.get("name")) not in POLICIES:
+            raise InvalidInputError(
+                f"the test was run with {name!r}, a policy of your own; give it again: {how}."
+            )
+        return policy_from_dict(stored)
+    if json.loads(json.dumps(given.to_dict())) != json.loads(json.dumps(stored)):
+        raise InvalidInputError(
+            f"the test was run with {stored}, but the policy given is {given.to_dict()}; give the "
+            "one it was run with."
+        )
+    return given
 
 
 def variants_in(config: Mapping[str, Any]) -> int:
@@ -404,10 +418,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def _plain(data: Any) -> Any:
-    """The same with lists for tuples, as JSON has it."""
-    if isinstance(data, Mapping):
-        return {name: _plain(value) for name, value in data.items()}
-    return [_plain(value) for value in data] if isinstance(data, (list, tuple)) else data

@@ -23,7 +23,7 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.files import csv_cell, csv_text
 from steadyarm.live.assignments import id_of, parse_assignment_id, to_datetime, to_micros
 from steadyarm.live.replay import pages
-from steadyarm.segments import Order, Segment
+from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Correction, Trace
 from steadyarm.storages.records import (
@@ -73,15 +73,9 @@ def record_from(values: Mapping[str, Any]) -> ExperimentRecord:
 
 def segment_to(record: SegmentRecord) -> dict[str, Any]:
     """A segment with its allocation and reference, floats to the bit."""
-    segment = record.segment
-    some = {} if segment.arms is None else {"arms": segment.arms.tolist()}
-    return some | {
+    return {
         "index": record.index,
-        "weights": segment.weights[0].tolist(),
-        "rounds": record.rounds,
-        "order": segment.order,
-        "block": segment.block,
-        "reference": None if segment.reference is None else segment.reference[0].tolist(),
+        **record.segment.to_dict(),
         "carried_on": record.carried_on,
         "superseded": record.superseded,
         "policy_version": record.policy_version,
@@ -94,22 +88,10 @@ def segment_to(record: SegmentRecord) -> dict[str, Any]:
 
 def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
     """The segment that `segment_to` wrote."""
-    rest = dict(values)
-    weights, rounds, order, block, reference = (
-        rest.pop(name) for name in ("weights", "rounds", "order", "block", "reference")
-    )
-    arms = rest.pop("arms", None)
-    check_choice(order, "order", get_args(Order))
-    segment = Segment(
-        np.array([weights], dtype=np.float64),
-        np.array([whole_number(rounds, "rounds", least=1)]),
-        order,
-        whole_number(block, "block", least=1),
-        None if reference is None else np.array([reference], dtype=np.float64),
-        None if arms is None else np.array(arms, dtype=np.int64),
-    )
-    count = len(weights) if arms is None else max(arms, default=0) + 1
-    return SegmentRecord(segment=segment.checked(count), **rest)
+    segment = Segment.from_dict(values).checked()
+    whole_number(values["rounds"], "rounds", least=1)
+    rest = {name: value for name, value in values.items() if name not in segment.to_dict()}
+    return SegmentRecord(segment=segment, **rest)
 
 
 # Logs of live experiments: out as CSV or Parquet in columns that `analyze` reads, and in again.

@@ -15,18 +15,18 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_budget
 from steadyarm.inference.limits import SHORT
+from steadyarm.live.settings import Settings
 from steadyarm.policies import Policy, State
+from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
-from steadyarm.segments import Direction, Segment, SegmentStats
-from steadyarm.validation import checked_range
+from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import counted, listed, strung
 
 __all__ = [
     "OfVariant",
     "Verdict",
     "arms_judged",
-    "check_range",
     "evidence_of",
     "verdict_of",
 ]
@@ -139,6 +139,36 @@ class Verdict:
     others: int = 0
     size: int = 0
     names: Sequence[str] = field(repr=False, kw_only=True)
+
+    @classmethod
+    def from_intervals(
+        cls, found: Intervals, names: Sequence[str], anytime: bool, **given: Any
+    ) -> Verdict:
+        """The verdict on one test whose intervals are known.
+
+        names : of all variants, of which intervals may have a short list
+        given : further attributes
+        """
+        chosen = int(found.recommended[0])
+        return cls(
+            arm=chosen if found.shown is None else int(found.shown[chosen]),
+            name=found.arms.names[chosen],
+            estimates=found.estimates[0],
+            standard_errors=found.standard_errors[0],
+            intervals=np.column_stack([found.low[0], found.high[0]]),
+            gaps=found.gaps[0],
+            gap_intervals=np.column_stack([found.gap_low[0], found.gap_high[0]]),
+            plausible=found.plausible_names(),
+            level=found.level,
+            anytime=anytime,
+            method=found.method,
+            assumption=found.assumption,
+            shown=found.shown,
+            others=found.others,
+            size=0 if found.shown is None else len(names),
+            names=found.arms.names,
+            **{"rewards": int(found.rounds[0])} | given,
+        )
 
     @property
     def sure(self) -> bool:
@@ -253,44 +283,26 @@ class Verdict:
         return f"Judged: the first {self.judged:,} visits{upto}; {newer} not judged yet{wait}."
 
 
-def check_range(
-    reward_range: tuple[float, float],
-    least: float | None,
-    largest: float | None,
-    direction: Direction,
-) -> None:
-    """Refuse a range that rewards lie outside of; least and largest as the policy saw them."""
-    low, high = checked_range(reward_range)
-    if least is None or largest is None:
-        return
-    sign = 1.0 if direction == "maximize" else -1.0
-    seen = sorted((sign * least, sign * largest))
-    if seen[0] < low or seen[1] > high:
-        raise InvalidInputError(
-            f"reward_range is ({low:g}, {high:g}), but rewards from {seen[0]:g} to {seen[1]:g} "
-            "were told; give the range of what can occur."
-        )
-
-
 def evidence_of(
-    policy: Policy[Any],
-    arms: ArmSet,
+    settings: Settings,
     segments: Iterable[tuple[Segment, SegmentStats]],
-    direction: Direction,
     binary: bool | None = None,
 ) -> Evidence:
     """The evidence of segments as the policy saw them, in units of the rewards.
 
     binary : whether all rewards are 0 or 1; by default as the sums tell
     """
-    view = arms_judged(policy, arms)
-    if direction == "minimize":
-        segments = [(_turned(segment), stats.negated()) for segment, stats in segments]
-    return Evidence.from_segments(view, segments, direction, binary)
+    if settings.direction == "minimize":
+        segments = [
+            (s if s.reference is None else replace(s, reference=-s.reference), stats.negated())
+            for s, stats in segments
+        ]
+    return Evidence.from_segments(arms_judged(settings), segments, settings.direction, binary)
 
 
-def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
+def arms_judged(settings: Settings) -> ArmSet:
     """The arms with the features that estimates use; of a policy that ignores features none."""
+    policy, arms = settings.policy, settings.arms
     among = np.arange(2) if arms.large else None
     if isinstance(policy, IPSPolicy) and not np.array_equal(
         policy.features(arms, among), arms.coordinates_of(among)
@@ -300,10 +312,9 @@ def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
 
 
 def verdict_of(
-    policy: Policy[Any],
+    settings: Settings,
     state: State,
     evidence: Evidence | None,
-    direction: Direction,
     level: float,
     anytime: bool = False,
     reward_range: tuple[float, float] | None = None,
@@ -318,49 +329,63 @@ def verdict_of(
     as_policy : whether evidence and state rest on the same rewards, so that the policy chooses
         among equal estimates; else the evidence's best estimate is recommended
     """
-    found = policy.recommend(state)
-    sign = 1.0 if direction == "maximize" else -1.0
-    arm, estimates = int(found.arm[0]), sign * found.estimates[0]
+    found = settings.policy.recommend(state)
     if evidence is None:
-        known = found.standard_errors
-        errors = np.full_like(estimates, np.nan) if known is None else known[0]
-        verdict = _by_policy(policy, state.arms, arm, estimates, errors, sign, level)
-        if known is None:
-            assumption = f"{policy.name} gives no standard errors, so no variant can be ruled out."
-            verdict = replace(verdict, method=NO_ERRORS, assumption=assumption)
-        if state.arms.large:
-            verdict = _shortened(verdict, state.arms, sign)
-        return replace(verdict, rewards=int(state.played[0]))
+        return _by_policy(settings, state, found, level)
     recommended = found.arm[:1] if as_policy else None
     intervals = (
-        confidence_sequence(evidence, state.budget, level, reward_range, recommended)
+        confidence_sequence(evidence, settings.budget, level, reward_range, recommended)
         if anytime
         else fixed_budget(evidence, level, recommended)
     )
-    chosen = int(intervals.recommended[0])
-    arm = chosen if intervals.shown is None else int(intervals.shown[chosen])
-    return _of_intervals(state.arms, arm, intervals, anytime)
+    return Verdict.from_intervals(intervals, settings.arms.names, anytime)
 
 
-def _of_intervals(arms: ArmSet, arm: int, found: Intervals, anytime: bool) -> Verdict:
+def _by_policy(settings: Settings, state: State, found: Recommendations, level: float) -> Verdict:
+    """The policy's own estimates and standard errors, with Bonferroni over the arms."""
+    arms, policy = settings.arms, settings.policy
+    sign = 1.0 if settings.direction == "maximize" else -1.0
+    arm, estimates = int(found.arm[0]), sign * found.estimates[0]
+    if found.standard_errors is None:
+        errors = np.full_like(estimates, np.nan)
+        method, assumption = NO_ERRORS, f"{policy.name} gives no standard errors, so no variant "
+        assumption += "can be ruled out."
+    else:
+        errors = found.standard_errors[0]
+        method, assumption = _texts(policy)
+    known = np.nan_to_num(errors, nan=np.inf)  # an unknown error leaves the whole line
+    reach = scipy.stats.norm.isf((1 - level) / (2 * arms.size)) * known
+    centre = np.nan_to_num(estimates)
+    gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
+    middle = np.nan_to_num(gaps)
+    # Errors of two arms of one fit may be correlated either way: they add up at worst.
+    gap_reach = scipy.stats.norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (
+        known[arm] + known
+    )
+    gap_reach[arm] = 0.0
+    plausible = middle - gap_reach <= 0
+    rows = np.arange(arms.size)
+    if arms.large:
+        losses = np.nan_to_num(-sign * estimates, nan=np.inf)
+        rows = np.union1d(np.argpartition(losses, SHORT - 1)[:SHORT], [arm]).astype(np.int64)
     return Verdict(
         arm=arm,
         name=arms.names[arm],
-        estimates=found.estimates[0],
-        standard_errors=found.standard_errors[0],
-        intervals=np.column_stack([found.low[0], found.high[0]]),
-        gaps=found.gaps[0],
-        gap_intervals=np.column_stack([found.gap_low[0], found.gap_high[0]]),
-        plausible=found.plausible_names(),
-        level=found.level,
-        anytime=anytime,
-        method=found.method,
-        assumption=found.assumption,
-        rewards=int(found.rounds[0]),
-        shown=found.shown,
-        others=found.others,
-        size=0 if found.shown is None else arms.size,
-        names=found.arms.names,
+        estimates=estimates[rows],
+        standard_errors=errors[rows],
+        intervals=np.column_stack([centre - reach, centre + reach])[rows],
+        gaps=gaps[rows],
+        gap_intervals=np.column_stack([middle - gap_reach, middle + gap_reach])[rows],
+        plausible=tuple(arms.names[k] for k in rows[plausible[rows]].tolist()),
+        level=level,
+        anytime=False,
+        method=method,
+        assumption=assumption,
+        rewards=int(state.played[0]),
+        shown=rows if arms.large else None,
+        others=int(plausible.sum() - plausible[rows].sum()),
+        size=arms.size if arms.large else 0,
+        names=tuple(arms.names[k] for k in rows.tolist()),
     )
 
 
@@ -371,72 +396,3 @@ def _texts(policy: Policy[Any]) -> tuple[str, str]:
     if policy.waits:
         return "least squares of the last epoch", EPOCHS
     return "least squares of all rewards", STILL
-
-
-def _by_policy(
-    policy: Policy[Any],
-    arms: ArmSet,
-    arm: int,
-    estimates: Floats,
-    errors: Floats,
-    sign: float,
-    level: float,
-) -> Verdict:
-    # Bonferroni over the arms; an unknown error leaves the whole line.
-    known = np.nan_to_num(errors, nan=np.inf)
-    reach = scipy.stats.norm.isf((1 - level) / (2 * arms.size)) * known
-    centre = np.nan_to_num(estimates)
-    gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
-    middle = np.nan_to_num(gaps)
-    # Errors of two arms of one fit may be correlated either way: they add up at worst.
-    gap_reach = scipy.stats.norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (
-        known[arm] + known
-    )
-    gap_reach[arm] = 0.0
-    method, assumption = _texts(policy)
-    return Verdict(
-        arm=arm,
-        name=arms.names[arm],
-        estimates=estimates,
-        standard_errors=errors,
-        intervals=np.column_stack([centre - reach, centre + reach]),
-        gaps=gaps,
-        gap_intervals=np.column_stack([middle - gap_reach, middle + gap_reach]),
-        plausible=_names_of(arms, middle - gap_reach <= 0),
-        level=level,
-        anytime=False,
-        method=method,
-        assumption=assumption,
-        rewards=0,
-        names=arms.names,
-    )
-
-
-def _names_of(arms: ArmSet, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Names of those chosen; of a large set later, for those that are shown."""
-    return () if arms.large else tuple(arms.names[k] for k in np.flatnonzero(chosen).tolist())
-
-
-def _shortened(verdict: Verdict, arms: ArmSet, sign: float) -> Verdict:
-    """The verdict on the best of a large set."""
-    known = np.nan_to_num(-sign * verdict.estimates, nan=np.inf)
-    shown = np.union1d(np.argpartition(known, SHORT - 1)[:SHORT], [verdict.arm]).astype(np.int64)
-    plausible = verdict.gap_intervals[:, 0] <= 0
-    return replace(
-        verdict,
-        estimates=verdict.estimates[shown],
-        standard_errors=verdict.standard_errors[shown],
-        intervals=verdict.intervals[shown],
-        gaps=verdict.gaps[shown],
-        gap_intervals=verdict.gap_intervals[shown],
-        plausible=tuple(arms.names[k] for k in shown[plausible[shown]].tolist()),
-        shown=shown,
-        others=int(plausible.sum()) - int(plausible[shown].sum()),
-        size=arms.size,
-        names=tuple(arms.names[k] for k in shown.tolist()),
-    )
-
-
-def _turned(segment: Segment) -> Segment:
-    m = segment.reference
-    return segment if m is None else replace(segment, reference=-m)

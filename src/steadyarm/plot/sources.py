@@ -209,24 +209,10 @@ def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
 
 def verdict_on(found: Analysis) -> Verdict:
     """The same as a verdict on a live test, which is what leaderboards draw."""
-    i = found.intervals
-    return Verdict(
-        arm=int(i.recommended[0]) if i.shown is None else int(i.shown[i.recommended[0]]),
-        name=found.recommended,
-        estimates=i.estimates[0],
-        standard_errors=i.standard_errors[0],
-        intervals=np.column_stack([i.low[0], i.high[0]]),
-        gaps=i.gaps[0],
-        gap_intervals=np.column_stack([i.gap_low[0], i.gap_high[0]]),
-        plausible=found.plausible,
-        level=i.level,
+    return Verdict.from_intervals(
+        found.intervals,
+        found.arms.names,
         anytime=False,
-        method=i.method,
-        assumption=i.assumption,
         rewards=found.rewards,
         missing=found.rows - found.rewards,
-        shown=i.shown,
-        others=i.others,
-        size=0 if i.shown is None else found.arms.size,
-        names=i.arms.names,
     )

@@ -256,9 +256,7 @@ class SegmentRecord:
 
     def cut(self) -> SegmentRecord:
         """Superseded: it ends with the block in which the counter stands, the first at least."""
-        block = self.segment.block if self.segment.order == "blocks" else 1
-        rounds = min(self.rounds, -(-max(self.handed, 1) // block) * block)
-        return replace(self, segment=self.segment.lasting(rounds), superseded=True)
+        return replace(self, segment=self.segment.cut_after(self.handed), superseded=True)
 
 
 @dataclass(frozen=True)
