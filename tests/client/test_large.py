@@ -12,7 +12,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.client import Client
 from steadyarm.client.responses import names_in, status_in
-from steadyarm.live.assigner import LocalLease
+from steadyarm.live.assignments import LocalLease
 from steadyarm.live.serializers import assignment_facts, experiment_facts
 from tests.client.servers import Scripted
 from tests.live.few import LARGE, Few, reward_of

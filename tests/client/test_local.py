@@ -16,8 +16,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, is_default
 from steadyarm.client.worker import Places
-from steadyarm.live.assigner import LocalLease
-from steadyarm.live.assignments import parse_assignment_id
+from steadyarm.live.assignments import LocalLease, parse_assignment_id
 from tests.client.servers import Proxy, Scripted
 
 Stored = Callable[[str], sa.Experiment]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.assigner import LocalLease
+from steadyarm.live.assignments import LocalLease
 from steadyarm.live.decisions import state_of
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.replay import pages

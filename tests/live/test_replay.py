@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.analysis.source import open_log
 from steadyarm.files import csv_cell, csv_text
-from steadyarm.live.scheduler import open_segment, run
+from steadyarm.live.assigner import open_segment, run
 from steadyarm.storages import open_storage
 from steadyarm.storages.counting import RunningTally
 from steadyarm.storages.memory import MemoryStorage

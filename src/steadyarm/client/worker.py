@@ -20,8 +20,7 @@ from steadyarm.errors import (
     SteadyArmError,
     StorageError,
 )
-from steadyarm.live.assigner import LocalLease
-from steadyarm.live.assignments import At, LiveAssignment, Reported
+from steadyarm.live.assignments import At, LiveAssignment, LocalLease, Reported
 
 if TYPE_CHECKING:
     from steadyarm.client.remote import RemoteExperiment

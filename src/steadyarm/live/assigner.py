@@ -1,43 +1,145 @@
-"""Handing: positions of a live experiment for the units that ask, some of them leased ahead.
+"""Assigner: positions of a live experiment for the units that ask, and decisions carried out.
 
-Takes positions from the storage, has a segment opened where there are none, and says why if there
-can be none. It checks no units and makes no answers: `experiment` does. Nothing here waits: who may
-have a position in a moment, because others have the last ones in hand, is told so.
+A decision is made on a snapshot, and made again if another process was faster. It may take long to
+compute, and nobody who writes should wait for that. So the work is given as steps, one function
+to call after the other: `run` takes them all where it is called, and the service takes each in the
+threads that it belongs to. No step sleeps: a unit that may get a position soon, because others
+hold the last ones, is answered with `Soon`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError, WrongStateError
-from steadyarm.live.assignments import LiveAssignment, id_of, to_datetime
-from steadyarm.live.scheduler import Clock, Step, Steps, in_flight, open_segment
+from steadyarm.errors import (
+    BudgetSpentError,
+    RewardsPendingError,
+    SteadyArmError,
+    StorageError,
+    WrongStateError,
+)
+from steadyarm.live.decisions import decide, is_over
 from steadyarm.live.settings import Settings, microseconds
-from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import Assigned, Lease, number_of
+from steadyarm.storages.records import Assigned, Decision, Lease
 
-__all__ = ["PATIENCE", "Assigner", "LocalLease", "Soon", "waited_for"]
-
-# Handing: positions of a live experiment for the units that ask, some of them leased ahead.
-
+__all__ = [
+    "PATIENCE",
+    "Assigner",
+    "Clock",
+    "Soon",
+    "Step",
+    "Steps",
+    "close_finished_segments",
+    "is_due",
+    "open_segment",
+    "run",
+    "waited_for",
+]
 
 T = TypeVar("T")
 
 LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
 # Seconds to wait for the last positions: less than the second after which clients try again.
 PATIENCE = 0.8
-PAUSE = 0.005  # seconds before looking again
+PAUSE = 0.005  # seconds before the next try
+
+Made = tuple[int, Decision, int]  # on which version, what, and when
+Clock = Callable[[], int]  # asked in the step that needs it, since it may ask the storage
+
+
+class Step(NamedTuple):
+    """Something to do: it writes, or computes, perhaps for long, or else it is a short read."""
+
+    work: Callable[[], Any]
+    writes: bool
+    computes: bool = False
+
+
+Steps = Generator[Step, Any, T]  # is sent the result of each step, or thrown its error
+
+
+def run(steps: Steps[T]) -> T:
+    """Take all steps here and now; gives what they return in the end."""
+    go: Callable[[], Step] = partial(next, steps)
+    while True:
+        try:
+            step = go()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            go = partial(steps.send, step.work())
+        except Exception as error:  # theirs to handle
+            go = partial(steps.throw, error)
+
+
+# Decisions: two transactions each, the snapshot and the decision
+
+
+def open_segment(
+    storage: Storage, key: int, settings: Settings, clock: Clock
+) -> Steps[SteadyArmError | None]:
+    """Make sure that there are positions; gives the reason if there can be none."""
+
+    def made() -> Made | SteadyArmError | None:
+        snapshot = storage.snapshot(key)
+        last = snapshot.segments[-1][0] if snapshot.segments else None
+        if last is not None and last.closed is None and last.handed < last.rounds:
+            return None
+        now = clock()
+        try:
+            decision = decide(settings, snapshot, now, need=True)
+        except (BudgetSpentError, RewardsPendingError) as error:
+            return error
+        assert decision is not None
+        return snapshot.experiment.version, decision, now
+
+    while True:
+        found: Made | SteadyArmError | None = yield Step(made, writes=False, computes=True)
+        if not isinstance(found, tuple):
+            return found
+        stored = yield Step(partial(storage.decide, key, *found), writes=True)
+        if stored and found[1].opened:
+            return None
+
+
+def close_finished_segments(
+    storage: Storage, key: int, settings: Settings, clock: Clock
+) -> Steps[None]:
+    """Let the policy observe the segments that are over."""
+
+    def made() -> Made | None:
+        now, snapshot = clock(), storage.snapshot(key)
+        decision = decide(settings, snapshot, now, need=False)
+        return None if decision is None else (snapshot.experiment.version, decision, now)
+
+    while (yield Step(lambda: is_due(storage, key, settings, clock()), writes=False)):
+        found: Made | None = yield Step(made, writes=False, computes=True)
+        if found is None:
+            return
+        stored = yield Step(partial(storage.decide, key, *found), writes=True)
+        # A superseded segment is shorter, and may be over itself.
+        if stored and found[1].supersede is None:
+            return
+
+
+def is_due(storage: Storage, key: int, settings: Settings, now: int) -> bool:
+    """Whether a segment is over that the policy has not observed; cheap."""
+    return any(is_over(settings, part, now) for part in storage.progress(key, exhausted=True))
+
+
+# Positions
 
 
 @dataclass(frozen=True)
 class Soon:
-    """No position now, but perhaps in a moment; the error is the answer to who waits no longer."""
+    """No position now, but perhaps soon; the error is the answer if nobody waits for it."""
 
     error: SteadyArmError
 
@@ -46,7 +148,7 @@ def waited_for(
     answers: Sequence[T | SteadyArmError | Soon],
     again: Callable[[list[int]], Sequence[T | SteadyArmError | Soon]],
 ) -> list[T | SteadyArmError]:
-    """The answers once nobody need wait for the last positions any more, or waited long enough.
+    """The answers without any `Soon`: after a wait they are asked for again, or refused.
 
     again : asks for those in these places once more
     """
@@ -62,7 +164,7 @@ def waited_for(
 
 
 class Assigner:
-    """What one process hands out of an experiment; several threads may share it."""
+    """Assigns positions of one experiment in one process; several threads may share it."""
 
     def __init__(self, storage: Storage, key: int, settings: Settings) -> None:
         self._storage, self._key, self._settings = storage, key, settings
@@ -101,7 +203,7 @@ class Assigner:
         return [answer for answer in answers if answer is not None]
 
     def known(self, units: Sequence[str]) -> list[Assigned | None]:
-        """What units have already; only reads."""
+        """The assignments that units have already; only reads."""
         if self._settings.sticky == "none":
             return [None] * len(units)
         return [
@@ -118,129 +220,34 @@ class Assigner:
 
     def _assign(self, units: list[str], ahead: int, clock: Clock) -> Sequence[Assigned | None]:
         now = clock()
-        with self._lock:  # who comes meanwhile takes positions of its own
+        with self._lock:  # another thread takes positions of its own meanwhile
             held, self._held = self._held, ()
         leases = held
         try:
-            handed = self._storage.assign(
+            done = self._storage.assign(
                 self._key, units, held, ahead, expires=now + LEASED, now=now
             )
-            leases = handed.leases
+            leases = done.leases
         finally:
             with self._lock:
                 self._held += leases
-        return handed.assigned
+        return done.assigned
 
     def _refusal(self, clock: Clock) -> Steps[SteadyArmError | Soon | None]:
         """Why there are no positions; None if there are some."""
         refused = yield from open_segment(self._storage, self._key, self._settings, clock)
         if refused is None:
             return None
+        return Soon(refused) if (yield Step(partial(self._soon, clock), writes=False)) else refused
 
-        def soon() -> bool:
-            ends = clock() + LEASED + microseconds(PATIENCE)
-            return in_flight(self._storage, self._key, ends)
+    def _soon(self, clock: Clock) -> bool:
+        """Whether unused positions may be free soon, because other workers hold them just now.
 
-        return Soon(refused) if (yield Step(soon, writes=False)) else refused
-
-
-# LocalLease: positions that a client hands out by itself, so that an answer costs no request.
-
-
-@dataclass(frozen=True, eq=False)
-class LocalLease:
-    """Positions start..stop-1 of a segment, and all that is needed to know their variants.
-
-    Attributes
-    ----------
-    id : to report with what was handed out
-    tag, seed : of the experiment
-    names : of the variants that the segment plays, in the order of its columns
-    index, segment : of the positions
-    until : time (microseconds since 1970) up to which they may be handed out; what was handed out
-        is to be reported within a minute after that
-    """
-
-    id: int
-    tag: str
-    seed: int
-    names: Sequence[str]
-    index: int
-    segment: Segment
-    start: int
-    stop: int
-    until: int
-
-    @classmethod
-    def of(
-        cls, lease: Lease, segment: Segment, tag: str, seed: int, names: Sequence[str], until: int
-    ) -> Self:
-        """A stored lease with what is needed to use it elsewhere; names are of all variants."""
-        if segment.arms is not None:
-            names = tuple(names[arm] for arm in segment.arms.tolist())
-        place = lease.segment, segment, lease.start, lease.stop
-        return cls(lease.id, tag, seed, names, *place, until)
-
-    def assignment(self, position: int, unit: str, now: int) -> LiveAssignment:
-        """The variant of a position, for a unit."""
-        column = self._columns[position - self.start]
-        return LiveAssignment(
-            id_of(self.tag, number_of(self.index, position), unit),
-            unit,
-            self.segment.arm_at(column),
-            self.names[column],
-            self._weights[column],
-            to_datetime(now),
-            True,
-        )
-
-    @cached_property
-    def _columns(self) -> list[int]:
-        drawn: list[int] = columns_between(
-            self.segment, self.seed, self.index, self.start, self.stop
-        ).tolist()
-        return drawn
-
-    @cached_property
-    def _weights(self) -> list[float]:
-        weights: list[float] = self.segment.weights[0].tolist()
-        return weights
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, texts and lists only."""
-        segment = self.segment.to_dict()
-        return {
-            "id": self.id,
-            "tag": self.tag,
-            "seed": self.seed,
-            "arms": list(self.names),
-            "indices": segment["arms"],
-            "segment": self.index,
-            **{name: segment[name] for name in ("weights", "rounds", "order", "block")},
-            "start": self.start,
-            "stop": self.stop,
-            "until": self.until,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The lease that `to_dict` wrote."""
-        try:
-            segment = Segment.from_dict({**data, "arms": data.get("indices")}).checked()
-            if len(data["arms"]) != segment.columns:
-                raise ValueError("not as many names as weights")
-            return cls(
-                data["id"],
-                data["tag"],
-                data["seed"],
-                tuple(data["arms"]),
-                data["segment"],
-                segment,
-                data["start"],
-                data["stop"],
-                data["until"],
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"this is no lease of positions: {error!r}; expected what LocalLease.to_dict wrote."
-            ) from None
+        Where two processes are asked for one unit at once, one of them gives its position back; and
+        a worker uses the positions that it leased ahead, or gives them back when nobody new comes.
+        Leases that end later belong to clients, which use them up, and are not waited for.
+        """
+        ends = clock() + LEASED + microseconds(PATIENCE)
+        free = sum(part.rounds - part.assigned for part in self._storage.progress(self._key))
+        leases = self._storage.leases(self._key)
+        return free > sum(len(lease) for lease in leases if lease.expires > ends)

@@ -1,11 +1,13 @@
-"""What an experiment answers with: assignments and their ids, its status."""
+"""Assignments and their ids, leases of positions, the status of an experiment, and its errors."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Self
 
 from steadyarm.errors import (
     InvalidInputError,
@@ -15,9 +17,11 @@ from steadyarm.errors import (
     UnknownAssignmentError,
 )
 from steadyarm.live.settings import Settings
+from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.records import (
     POSITIONS,
     ExperimentState,
+    Lease,
     Outcome,
     check_of,
     number_of,
@@ -26,21 +30,19 @@ from steadyarm.storages.records import (
 
 __all__ = [
     "LATEST",
+    "AssignmentId",
     "At",
     "LiveAssignment",
+    "LocalLease",
     "Reported",
     "Status",
     "id_of",
-    "is_text",
     "parse_assignment_id",
+    "reward_answer",
     "shortened",
     "to_datetime",
     "to_micros",
-    "told",
 ]
-
-# What an experiment answers with: assignments and their ids, its status.
-
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
@@ -49,7 +51,7 @@ LATEST = 2**53  # microseconds, some 285 years
 
 @dataclass(frozen=True)
 class LiveAssignment:
-    """One variant handed out by an experiment.
+    """One variant that an experiment has assigned.
 
     Attributes
     ----------
@@ -57,7 +59,7 @@ class LiveAssignment:
     unit : who got it
     arm, name : the variant
     probability : with which it was drawn
-    created : when it was handed out first
+    created : when it was assigned first
     new : False if the unit had it already
     """
 
@@ -68,6 +70,12 @@ class LiveAssignment:
     probability: float
     created: datetime
     new: bool
+
+
+class AssignmentId(str):
+    """The id of an assignment, where a text alone might also be a unit."""
+
+    __slots__ = ()
 
 
 # When something happened: a time, microseconds since 1970, or how long ago; None for just now.
@@ -85,11 +93,11 @@ class Status:
     ----------
     name, state, created, budget : of the experiment
     assigned, rewarded : by variant
-    segments, observed : opened, and of these handed to the policy
+    segments, observed : opened, and of these observed by the policy
     leased : positions that are leased and not reported as used
     arms : of which variants `assigned` and `rewarded` are, by index; None for all of them. Of very
-        many variants (`ArmSet.large`) only those that were handed out are counted
-    others : assignments and rewards of further variants, where a service tells of the most
+        many variants (`ArmSet.large`) only those that were assigned are counted
+    others : assignments and rewards of further variants, where a service reports the most
         frequent ones only
     excluded : assignments that were excluded; they are among the assigned and count nowhere else
     """
@@ -109,12 +117,12 @@ class Status:
 
     @property
     def total_assigned(self) -> int:
-        """Assignments in all."""
+        """Assignments of all variants."""
         return sum(self.assigned) + self.others[0]
 
     @property
     def total_rewarded(self) -> int:
-        """Rewards in all."""
+        """Rewards of all variants."""
         return sum(self.rewarded) + self.others[1]
 
 
@@ -135,10 +143,10 @@ def parse_assignment_id(text: str, tag: str) -> tuple[int, str] | None:
 
     Examples
     --------
-    >>> number, check = ticket_in("k3v9x2ma-12-345-41242f", "k3v9x2ma")
+    >>> number, check = parse_assignment_id("k3v9x2ma-12-345-41242f", "k3v9x2ma")
     >>> place_of(number), check
     ((12, 345), '41242f')
-    >>> ticket_in("visitor-7", "k3v9x2ma")
+    >>> parse_assignment_id("visitor-7", "k3v9x2ma")
     """
     found = ID.fullmatch(text)
     if found is None or found[1] != tag or int(found[3]) >= POSITIONS:
@@ -146,9 +154,9 @@ def parse_assignment_id(text: str, tag: str) -> tuple[int, str] | None:
     return number_of(int(found[2]), int(found[3])), found[4]
 
 
-def to_datetime(to_micros: int) -> datetime:
-    """A stored time as a datetime."""
-    return EPOCH + timedelta(microseconds=to_micros)
+def to_datetime(micros: int) -> datetime:
+    """A stored time, in microseconds since 1970, as a datetime."""
+    return EPOCH + timedelta(microseconds=micros)
 
 
 def to_micros(when: Any, now: int) -> int:
@@ -166,33 +174,124 @@ def to_micros(when: Any, now: int) -> int:
     return min(stored, now)
 
 
-def is_text(unit: str) -> bool:
-    """Whether databases can keep it: no zero bytes, no halves of characters."""
-    try:
-        return b"\0" not in unit.encode()
-    except UnicodeEncodeError:
-        return False
-
-
 def shortened(value: Any) -> str:
-    """What was given, as far as it fits into a message."""
+    """The value that was given, as far as it fits into a message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-# What is answered to a reward: stored, there already, or why not. Nothing is stored here.
+@dataclass(frozen=True, eq=False)
+class LocalLease:
+    """Positions start..stop-1 of a segment, and everything needed to draw their variants.
+
+    Whoever holds it assigns without a request for each unit: the variant of a position is a pure
+    function of these values.
+
+    Attributes
+    ----------
+    id : to report the used positions with
+    tag, seed : of the experiment
+    names : of the variants that the segment plays, in the order of its columns
+    index, segment : of the positions
+    until : time (microseconds since 1970) up to which they may be assigned; used positions are to
+        be reported within a minute after that
+    """
+
+    id: int
+    tag: str
+    seed: int
+    names: Sequence[str]
+    index: int
+    segment: Segment
+    start: int
+    stop: int
+    until: int
+
+    @classmethod
+    def of(
+        cls, lease: Lease, segment: Segment, tag: str, seed: int, names: Sequence[str], until: int
+    ) -> Self:
+        """A stored lease with everything needed to use it elsewhere; names are of all variants."""
+        if segment.arms is not None:
+            names = tuple(names[arm] for arm in segment.arms.tolist())
+        place = lease.segment, segment, lease.start, lease.stop
+        return cls(lease.id, tag, seed, names, *place, until)
+
+    def assignment(self, position: int, unit: str, now: int) -> LiveAssignment:
+        """The variant of a position, for a unit."""
+        column = self._columns[position - self.start]
+        return LiveAssignment(
+            id_of(self.tag, number_of(self.index, position), unit),
+            unit,
+            self.segment.arm_at(column),
+            self.names[column],
+            self._weights[column],
+            to_datetime(now),
+            True,
+        )
+
+    @cached_property
+    def _columns(self) -> list[int]:
+        drawn: list[int] = columns_between(
+            self.segment, self.seed, self.index, self.start, self.stop
+        ).tolist()
+        return drawn
+
+    @cached_property
+    def _weights(self) -> list[float]:
+        weights: list[float] = self.segment.weights[0].tolist()
+        return weights
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, texts and lists only."""
+        segment = self.segment.to_dict()
+        return {
+            "id": self.id,
+            "tag": self.tag,
+            "seed": self.seed,
+            "arms": list(self.names),
+            "indices": segment["arms"],
+            "segment": self.index,
+            **{name: segment[name] for name in ("weights", "rounds", "order", "block")},
+            "start": self.start,
+            "stop": self.stop,
+            "until": self.until,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The lease that `to_dict` wrote."""
+        try:
+            segment = Segment.from_dict({**data, "arms": data.get("indices")}).checked()
+            if len(data["arms"]) != segment.columns:
+                raise ValueError("not as many names as weights")
+            return cls(
+                data["id"],
+                data["tag"],
+                data["seed"],
+                tuple(data["arms"]),
+                data["segment"],
+                segment,
+                data["start"],
+                data["stop"],
+                data["until"],
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"this is no lease of positions: {error!r}; expected what LocalLease.to_dict wrote."
+            ) from None
 
 
-def told(
+def reward_answer(
     name: str, settings: Settings, target: str, reward: float, outcome: Outcome
 ) -> Literal["stored", "repeated"] | SteadyArmError:
-    """The answer to the reward of a target, in the experiment of that name."""
+    """What the storage did with the reward of a target, or the error that says why it refused."""
     if outcome.status == "stored" or outcome.status == "repeated":
         return outcome.status
     if outcome.status == "unknown":
         return UnknownAssignmentError(
             f"{target!r} is neither the id of an assignment of {name!r} nor a unit that has one; "
-            "tell rewards by what ask() gave."
+            "report rewards by the id or the unit of an assignment."
         )
     if outcome.status == "conflict":
         return RepeatedRewardError(
@@ -202,7 +301,7 @@ def told(
     if outcome.status == "early":
         return InvalidInputError(
             f"the reward of {target!r} is said to have happened before its assignment; check `at`, "
-            "and the clock of whoever reported it, and tell it again."
+            "and the clock of whoever reported it, and report it again."
         )
     if settings.reward_window is None:
         return RewardTooLateError(

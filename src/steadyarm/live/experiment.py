@@ -1,7 +1,7 @@
 """Experiment: ask/tell for a live test that is kept in a storage.
 
-The facade resolves and checks what it is given, the storage keeps it, `handing` hands out and
-`decisions` says what follows. Any number of processes may hold the same experiment.
+The facade checks its arguments, the storage keeps them, the `Assigner` assigns positions, and
+`decisions` computes what follows. Any number of processes may hold the same experiment.
 """
 
 from __future__ import annotations
@@ -24,24 +24,34 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference import Counterfactuals, DriftReport, Evidence, HealthReport
-from steadyarm.live.assigner import Assigner, LocalLease, Soon, waited_for
+from steadyarm.live.assigner import (
+    Assigner,
+    Soon,
+    Step,
+    Steps,
+    close_finished_segments,
+    is_due,
+    open_segment,
+    run,
+    waited_for,
+)
 from steadyarm.live.assignments import (
     LATEST,
+    AssignmentId,
     At,
     LiveAssignment,
+    LocalLease,
     Reported,
     Status,
     id_of,
-    is_text,
     parse_assignment_id,
+    reward_answer,
     shortened,
     to_datetime,
     to_micros,
-    told,
 )
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, health_of, results_of, status_of
-from steadyarm.live.scheduler import Step, Steps, close_finished, is_due, open_segment, run
 from steadyarm.live.settings import Settings, microseconds
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
@@ -65,7 +75,6 @@ log = logging.getLogger("steadyarm")
 
 GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
 LONGEST_LEASE = 3600  # seconds
-LOOK = microseconds(1)  # how often windows are looked at
 LONGEST = 512  # characters of a unit
 SECOND = microseconds(1)
 OWN_CLOCK = "given"  # in the config of experiments that were created with a clock
@@ -95,7 +104,7 @@ class Experiment:
         self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
         self._warned = False  # that the clock given is wrong
         self._assigner = Assigner(storage, self.key, self.settings)
-        self._look = 0
+        self._next_check = 0  # when windows are checked again, once a second
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {self.settings.policy.name}, {self.arms.size} variants)"
@@ -112,7 +121,7 @@ class Experiment:
 
     @property
     def budget(self) -> int:
-        """How many assignments are handed out in all."""
+        """How many assignments are made in all."""
         return self.settings.budget
 
     @property
@@ -123,8 +132,8 @@ class Experiment:
     def now(self) -> int:
         """The time by the storage's clock, or by the one that the experiment was created with.
 
-        A clock that somebody else comes with is compared with the storage's: if they differ by
-        more than a second it is not used, since it would close windows for all.
+        A clock given by somebody else is compared with the storage's: if they differ by more than
+        a second it is not used, since it would close windows for all.
         """
         if self._clock is None:
             return self.storage.now()
@@ -144,7 +153,7 @@ class Experiment:
             )
         return now
 
-    # Handing out
+    # Assignments
 
     def ask(self, unit: str | None = None) -> LiveAssignment:
         """The variant to show to a unit: a visitor, a session, a device."""
@@ -158,8 +167,8 @@ class Experiment:
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units in one transaction, in their order.
 
-        Where a unit cannot have one, because the budget is spent, rewards must come first or it is
-        no proper unit, the error stands in its place.
+        A unit that cannot have one, because the budget is spent, rewards must come first or it is
+        no proper unit, gets the error in its place.
 
         ahead : positions to lease beyond these, so that the next call need not queue for them;
             `release` gives back what is left
@@ -172,7 +181,7 @@ class Experiment:
     def asking(
         self, units: Sequence[str | None], ahead: int = 0
     ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
-        """The steps of `ask_many`, which waits for nobody: `Soon` where one may try again."""
+        """The steps of `ask_many`, without waiting: `Soon` where it is worth trying again."""
         checked = [self._checked(unit) for unit in units]
         if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
             yield from self.refreshing()
@@ -180,17 +189,17 @@ class Experiment:
         return [self._answer(found) if isinstance(found, Assigned) else found for found in given]
 
     def _is_time(self) -> bool:
-        """Whether windows have not been looked at for a while."""
+        """Whether windows have not been checked for a second."""
         now = self.now()
-        due = now >= self._look
+        due = now >= self._next_check
         if due:
-            self._look = now + LOOK
+            self._next_check = now + SECOND
         return due
 
     def known(self, units: Sequence[str | None]) -> list[LiveAssignment | None]:
-        """What units have been assigned already, without waiting for anybody who writes."""
-        good = [unit for unit in units if isinstance(self._checked(unit), str)]
-        rows = self._assigner.known([self._unit(unit) for unit in good])
+        """The assignments that units have already, without waiting for anybody who writes."""
+        checked = [self._checked(unit) for unit in units]
+        rows = self._assigner.known([unit for unit in checked if isinstance(unit, str)])
         found = {row.unit: self._answer(row) for row in rows if row is not None}
         return [None if unit is None else found.get(unit) for unit in units]
 
@@ -199,9 +208,9 @@ class Experiment:
         self._assigner.release()
 
     def lease(self, wanted: int = 1000, seconds: float = 60.0) -> list[LocalLease]:
-        """Positions to hand out without asking for each, for some seconds; see `LocalLease`.
+        """Positions to assign without a call for each, for some seconds; see `LocalLease`.
 
-        What is not reported within a minute after that goes back to others.
+        Positions that are not reported within a minute after that are assigned to others.
         """
         return run(self.leasing(wanted, seconds))
 
@@ -230,10 +239,10 @@ class Experiment:
     def report(
         self, lease: int, used: Sequence[tuple[int, str, datetime | int]]
     ) -> list[LiveAssignment | SteadyArmError]:
-        """Store what was handed out from a lease: position, unit and time of each.
+        """Store the used positions of a lease: position, unit and time of each.
 
-        Where the unit has another assignment already that one counts and is given back; where the
-        lease has run out the error stands in its place.
+        If the unit has another assignment already, that one counts and is given back; if the lease
+        has run out, the error stands in its place.
         """
         now = self.now()
         rows = [
@@ -242,8 +251,8 @@ class Experiment:
         ]
         stored = self.storage.report(self.key, whole_number(lease, "the lease"), rows, now)
         expired = LeaseExpiredError(
-            f"lease {lease} has run out and this position went back; report what was handed out "
-            "within a minute after the lease's end."
+            f"lease {lease} has run out and this position went back; report used positions within "
+            "a minute after the lease's end."
         )
         return [expired if found is None else self._answer(found) for found in stored]
 
@@ -255,13 +264,13 @@ class Experiment:
         reward: float,
         at: At = None,
     ) -> None:
-        """The reward of an assignment, of its id, or of a unit; late and out of order is fine.
+        """Record the reward of an assignment, of its id, or of a unit, in any order, late or not.
 
-        The same reward told again changes nothing; another one is refused.
+        The same reward reported again changes nothing; another one is refused.
 
         at : when it happened, if not just now: a datetime with its time zone, microseconds since
-            1970, or a timedelta for how long ago; see `Settings.reward_grace` for how late it may
-            be told
+            1970, or a timedelta for how long ago; `Settings.reward_grace` says how late it may be
+            reported
         """
         (outcome,) = self.tell_many([(assignment, reward, at)])
         if isinstance(outcome, SteadyArmError):
@@ -272,54 +281,52 @@ class Experiment:
         rewards: Iterable[Reported],
         refresh: bool = True,
     ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
-        """Rewards of many assignments, or of their ids or units, in one transaction.
+        """Record rewards of many assignments, or of their ids or units, in one transaction.
 
-        A third value, if there is one, is when the reward happened, as in `tell`. Says for each
-        whether it was stored or was there already; where it was refused the error stands in its
+        A third value, if there is one, is when the reward happened, as in `tell`. The answers say
+        of each whether it was stored or was there already; a refused one has the error in its
         place, and the others are stored.
 
         refresh : False leaves it to the caller to `refresh` afterwards
         """
-        answers: list[Literal["stored", "repeated"] | SteadyArmError | None] = []
-        good: list[Event] = []
-        given = [
-            (event[0].id if isinstance(event[0], LiveAssignment) else event[0], *event[1:])
-            for event in rewards
-        ]
+        answers: list[Literal["stored", "repeated"] | SteadyArmError] = []
+        good: list[tuple[int, str, Event]] = []  # place among the answers, target and event
         now = self.now()
-        for target, reward, *at in given:
+        for given, reward, *at in rewards:
+            answers.append("stored")
+            target = given.id if isinstance(given, LiveAssignment) else given
             try:
-                event = self._target(target), self.settings.check_reward(reward)
-                known = at and at[0] is not None
-                good.append((*event, _when(at[0], now)) if known else event)
-                answers.append(None)
+                event: Event = self._target(target), self.settings.check_reward(reward)
+                if at and at[0] is not None:
+                    event = (*event[:2], _when(at[0], now))
+                good.append((len(answers) - 1, target, event))
             except (InvalidInputError, UnknownAssignmentError) as error:
-                answers.append(error)
+                answers[-1] = error
         # Where nothing may be missing a late reward is better than none.
         window = None if self.settings.missing == "fail" else self.settings.window
+        events = [event for *_, event in good]
         grace = self.settings.grace
-        outcomes = iter(self.storage.reward(self.key, good, window, now, grace) if good else ())
-        for i, (target, reward, *_) in enumerate(given):
-            if answers[i] is None:
-                answers[i] = told(self.name, self.settings, target, reward, next(outcomes))
+        outcomes = self.storage.reward(self.key, events, window, now, grace) if good else ()
+        for (i, target, event), outcome in zip(good, outcomes, strict=True):
+            answers[i] = reward_answer(self.name, self.settings, target, event[1], outcome)
         if refresh and "stored" in answers:
-            self._look_again()
-        return [answer for answer in answers if answer is not None]
+            self._try_to_refresh()
+        return answers
 
-    def _look_again(self) -> None:
-        """Hand over what is over now; what was stored before stays so if that fails."""
+    def _try_to_refresh(self) -> None:
+        """Refresh; what was stored before stays stored if that fails."""
         try:
             self.refresh()
-        except StorageError as error:  # who comes next looks again
+        except StorageError as error:  # the next call tries again
             log.warning("%s", error)
 
     def refresh(self) -> None:
-        """Hand segments that are over to the policy; asking and telling do it by themselves."""
+        """Let the policy observe segments that are over; `ask` and `tell` do it by themselves."""
         run(self.refreshing())
 
     def refreshing(self) -> Steps[None]:
         """The steps of `refresh`."""
-        return close_finished(self.storage, self.key, self.settings, self._closing_time)
+        return close_finished_segments(self.storage, self.key, self.settings, self._closing_time)
 
     @property
     def due(self) -> bool:
@@ -330,22 +337,25 @@ class Experiment:
         """The time by which windows close; never where the clock of a simulation is not given."""
         return 0 if self._simulated and self._clock is None else self.now()
 
-    def _target(self, target: str) -> Target:
-        """What an assignment's id says, or the unit."""
-        if (
-            isinstance(target, str)
-            and (ticket := parse_assignment_id(target, self.tag)) is not None
-        ):
-            return ticket
+    def _target(self, target: LiveAssignment | str) -> Target:
+        """Number and check of an assignment, or the unit."""
+        if isinstance(target, LiveAssignment):
+            target = target.id
+        if isinstance(target, str) and (parsed := parse_assignment_id(target, self.tag)):
+            return parsed
+        if isinstance(target, AssignmentId):
+            raise UnknownAssignmentError(
+                f"{shortened(str(target))} is no id of an assignment of {self.name!r}."
+            )
         unit = self._unit(target)
         if self.settings.sticky == "none":
             raise UnknownAssignmentError(
                 f"{target!r} is no id of an assignment of {self.name!r}, and units may have many; "
-                "tell rewards by the id that ask() gave."
+                "report rewards by the id of an assignment."
             )
         return unit
 
-    # What it concludes
+    # Results
 
     def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
         """The best variant on mature visits, with intervals.
@@ -358,7 +368,7 @@ class Experiment:
         level : probability with which intervals hold, for all variants at once
         anytime : by default all looks hold together with probability `level`, however many there
             are: those of a confidence sequence until the whole budget is assigned and the last
-            window has closed, then those of one look; `Session.recommend` tells more. False asks
+            window has closed, then those of one look; `Session.recommend` says more. False asks
             for intervals of one single look. True asks for the sequence alone, for tests of any
             size if a reward_range was given.
         """
@@ -379,13 +389,13 @@ class Experiment:
         return self.results().counterfactuals(level)
 
     def health(self) -> HealthReport:
-        """Whether variants were handed out as planned, and whose rewards are missing or late."""
+        """Whether variants were assigned as planned, and whose rewards are missing or late."""
         snapshot = self.storage.snapshot(self.key, everything=True)
         results = results_of(self.settings, snapshot, self.now(), strict=False)
         return health_of(results, snapshot, self.storage.days(self.key))
 
     def results(self, strict: bool = True) -> LiveResults:
-        """One look at the whole test; with strict, missing="fail" refuses missing rewards."""
+        """All that the test says of itself; with strict, missing="fail" refuses missing rewards."""
         snapshot = self.storage.snapshot(self.key, everything=True)
         return results_of(self.settings, snapshot, self.now(), strict)
 
@@ -410,20 +420,20 @@ class Experiment:
     def void(self, target: LiveAssignment | str, *, reason: str, by: str = "") -> Corrected:
         """Take back the reward of an assignment, of its id, or of a unit.
 
-        The assignment then has none. While its segment is open and its window lasts the right one
-        may be told; else it is missing, and counts as `Settings.missing` says.
+        The assignment then has none. While its segment is open and its window lasts, the right one
+        may be reported; else it is missing, and counts as `Settings.missing` says.
 
         reason : why, for those who read the audit log; name no unit in it
         by : who does it
         """
-        return self._correct(by, kind="void", target=self._aimed(target), reason=reason)
+        return self._correct(by, kind="void", target=self._target(target), reason=reason)
 
     def correct(
         self, target: LiveAssignment | str, reward: float, *, reason: str, by: str = ""
     ) -> Corrected:
-        """Give an assignment another reward in the place of the one it has."""
+        """Replace the reward of an assignment by another one."""
         right = self.settings.check_reward(reward)
-        aimed = self._aimed(target)
+        aimed = self._target(target)
         return self._correct(by, kind="correct", target=aimed, reward=right, reason=reason)
 
     def exclude(
@@ -454,8 +464,8 @@ class Experiment:
     def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
         """Erase the identity of a unit: its visits stay, under a random name.
 
-        Rewards that are told by the ids of these visits still count. If the unit comes again it is
-        a new one. This is possible in every state.
+        Rewards that are reported by the ids of these visits still count. If the unit comes again
+        it is a new one. This is possible in every state.
         """
         return self._correct(by, kind="erase", unit=self._unit(unit), reason=reason)
 
@@ -470,14 +480,11 @@ class Experiment:
             entries += more
         return entries
 
-    def _aimed(self, target: LiveAssignment | str) -> Target:
-        return self._target(target.id if isinstance(target, LiveAssignment) else target)
-
     def _correct(self, by: str, now: int | None = None, **change: Any) -> Corrected:
         at = self.now() if now is None else now
         done = self.storage.correct(self.key, Change(**change), now=at, by=by)
         if change["kind"] != "erase":
-            self._look_again()
+            self._try_to_refresh()
         return done
 
     # States
@@ -487,7 +494,7 @@ class Experiment:
         self._move("running", "draft", by)
 
     def pause(self, by: str = "") -> None:
-        """Hand nothing out for now; rewards are still counted."""
+        """Assign nothing for now; rewards are still recorded."""
         self._move("paused", "running", by)
 
     def resume(self, by: str = "") -> None:
@@ -495,15 +502,15 @@ class Experiment:
         self._move("running", "paused", by)
 
     def stop(self, by: str = "") -> None:
-        """Assign nothing any more; rewards of what was assigned are still counted.
+        """Assign nothing any more; rewards of earlier assignments are still recorded.
 
-        Without a reward window this also says that no more rewards are expected: what is missing
-        counts as declared from now on.
+        Without a reward window this also says that no more rewards are expected: missing ones
+        count as declared from now on.
         """
         self._move("stopped", None, by)
 
     def archive(self, by: str = "") -> None:
-        """Close the books: neither assignments nor rewards any more."""
+        """Accept neither assignments nor rewards any more."""
         self._move("archived", None, by)
 
     def _move(self, to: ExperimentState, only: ExperimentState | None, by: str) -> None:
@@ -527,12 +534,12 @@ class Experiment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Small print
+    # Arguments and answers
 
     def _unit(self, unit: Any) -> str:
         if unit is None and self.settings.sticky == "none":
             return ""
-        if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST or not is_text(unit):
+        if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST or not _is_storable(unit):
             raise InvalidInputError(
                 f"the unit is {shortened(unit)}; expected a text of 1 to {LONGEST} characters that "
                 "names who gets the variant, such as a visitor's id."
@@ -555,6 +562,14 @@ class Experiment:
             to_datetime(found.created),
             found.new,
         )
+
+
+def _is_storable(unit: str) -> bool:
+    """Whether databases can keep it: no zero bytes, no halves of characters."""
+    try:
+        return b"\0" not in unit.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _when(at: Any, now: int) -> int:

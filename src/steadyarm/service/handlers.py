@@ -130,7 +130,7 @@ async def reward(service: Service, request: Request) -> Response:
     told = await body_of(request, NewReward, service.settings.max_body)
     name = request.path_params["name"]
     live = service.live.get(name) or await service.find(name)
-    target = target_of(live.experiment, told)
+    target = target_of(told)
     outcome = await live.tell((target, told.reward, _at(told, told.sent)))
     if isinstance(outcome, Exception):
         return answer_to(outcome, request.scope)
@@ -145,14 +145,13 @@ async def reward_many(service: Service, request: Request) -> Response:
     told = body.rewards
     check_size(len(told), service.settings.max_batch, "rewards")
     live = await service.find(request.path_params["name"])
-    experiment = live.experiment
     answers: list[dict[str, Any]] = [{} for _ in told]
     good: list[tuple[str, float, At]] = []
     places: list[int] = []
     for i, entry in enumerate(told):
         try:
             one = checked(NewReward, entry)
-            good.append((target_of(experiment, one), one.reward, _at(one, one.sent or body.sent)))
+            good.append((target_of(one), one.reward, _at(one, one.sent or body.sent)))
             places.append(i)
         except (RefusedError, InvalidInputError, UnknownAssignmentError) as error:
             answers[i] = {"error": problem_of(error, request.scope["request_id"])}
@@ -311,10 +310,10 @@ def _correct(experiment: Experiment, asked: NewCorrection, by: str) -> Corrected
     given = set(asked.model_dump(exclude={"kind", "reason"}, exclude_none=True))
     match asked.kind, tuple(sorted(given)):
         case "void", ("assignment",) | ("unit",):
-            return experiment.void(target_of(experiment, asked), **why)
+            return experiment.void(target_of(asked), **why)
         case "correct", ("assignment", "reward") | ("reward", "unit"):
             assert asked.reward is not None
-            return experiment.correct(target_of(experiment, asked), asked.reward, **why)
+            return experiment.correct(target_of(asked), asked.reward, **why)
         case "exclude", ("unit",):
             return experiment.exclude(unit=asked.unit, **why)
         case "exclude", ("since", "until"):

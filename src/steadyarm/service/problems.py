@@ -18,10 +18,8 @@ from steadyarm.errors import (
     InvalidInputError,
     MissingExtraError,
     StorageVersionError,
-    UnknownAssignmentError,
 )
-from steadyarm.live.assignments import parse_assignment_id, shortened
-from steadyarm.live.experiment import Experiment
+from steadyarm.live.assignments import AssignmentId, shortened
 from steadyarm.live.serializers import PROBLEM, PROBLEMS
 from steadyarm.wire import NewCorrection, NewReward
 from steadyarm.wording import did_you_mean
@@ -303,18 +301,12 @@ def json_answer(data: Any, status: int = 200) -> Response:
     return Response(to_json(data, inf_nan_mode="null"), status, media_type="application/json")
 
 
-def target_of(experiment: Experiment, asked: NewReward | NewCorrection) -> str:
+def target_of(asked: NewReward | NewCorrection) -> str:
     """Whose reward a request is about."""
     if asked.unit is not None:
         return asked.unit
     assert asked.assignment is not None
-    if (
-        parse_assignment_id(asked.assignment, experiment.tag) is None
-    ):  # or it would be taken for a unit
-        raise UnknownAssignmentError(
-            f"{shortened(asked.assignment)} is no id of an assignment of {experiment.name!r}."
-        )
-    return asked.assignment
+    return AssignmentId(asked.assignment)
 
 
 def moment_in(text: str, what: str = "created") -> datetime:

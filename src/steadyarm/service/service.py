@@ -28,11 +28,10 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.assigner import PATIENCE, Soon
+from steadyarm.live.assigner import PATIENCE, Soon, Step, Steps
 from steadyarm.live.assignments import LiveAssignment, Reported, to_datetime
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
-from steadyarm.live.scheduler import Step, Steps
 from steadyarm.service.auth import RELOAD, Guard
 from steadyarm.service.batching import LATE, Batcher, Deadlines, Load, Turns
 from steadyarm.service.metrics import AccessLog, Metrics

@@ -1,0 +1,67 @@
+"""What a live test costs its storage: transactions of an ask, of a tell and of a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.storages import open_storage
+from tests.live.worlds import create
+
+STATEMENT = "progress"  # a single statement, which needs no transaction
+METHODS = ("assign", "reward", "snapshot", "decide", "find_assignments", "leases", STATEMENT)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def counted(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[sa.Experiment, list[str]]]:
+    """A test, and the names of the storage's methods that are called, as they come."""
+    url = "memory" if request.param == "memory" else f"sqlite:///{tmp_path / 'tests.db'}"
+    storage, called = open_storage(url), list[str]()
+
+    def noting(name: str, method: Any) -> Any:
+        def note(*given: Any, **named: Any) -> Any:
+            called.append(name)
+            return method(*given, **named)
+
+        return note
+
+    with create(storage=storage, budget=600) as live:
+        for name in METHODS:
+            monkeypatch.setattr(storage, name, noting(name, getattr(storage, name)))
+        yield live, called
+
+
+def test_a_decision_costs_two_transactions_beside_its_cause(
+    counted: tuple[sa.Experiment, list[str]],
+) -> None:
+    live, called = counted
+    decisions = 0
+    for i in range(60):
+        called.clear()
+        answer = live.ask(f"u{i}")
+        opens = ["assign", "snapshot", "decide", "assign"]
+        assert called in (["assign"], opens)
+        decisions += called == opens
+        called.clear()
+        live.tell(answer, float(i % 2))
+        closes = ["reward", STATEMENT, "snapshot", "decide"]
+        assert called in (["reward", STATEMENT], closes)
+        decisions += called == closes
+    assert decisions >= 10
+    assert live.replay().agrees
+
+
+def test_a_known_unit_is_found_by_the_assignment_itself(
+    counted: tuple[sa.Experiment, list[str]],
+) -> None:
+    live, called = counted
+    first = live.ask("u")
+    called.clear()
+    assert live.ask("u").id == first.id
+    assert called == ["assign"]
