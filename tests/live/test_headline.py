@@ -1,15 +1,18 @@
 """Plain sentences for every stage of a test."""
 
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
+import steadyarm as sa
 from steadyarm.inference import DriftReport, Finding, HealthReport
 from steadyarm.live.assignments import Status
-from steadyarm.live.headline import Told, announcement, headline, since
+from steadyarm.live.headline import announcement, headline, since
+from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 
 NAMES = ("A", "B", "C", "D", "E", "F")
@@ -44,14 +47,16 @@ def drift(gap: float, level: float, moved: int = 3) -> DriftReport:
     )  # fmt: skip  # one line for each would say no more
 
 
-def told(status: Status = STATUS, **given: Any) -> str:
-    return headline(_told(status, **given))
+def said_of(status: Status = STATUS, **given: Any) -> str:
+    return headline(scorecard(status, **given))
 
 
-def _told(status: Status, **given: Any) -> Told:
-    labels = {name: name for name in NAMES}
-    usual = Told(labels, status, verdict("A", "B"), "", False, None, None, True, None)
-    return replace(usual, **given)
+def scorecard(status: Status, **given: Any) -> Scorecard:
+    settings = Settings(sa.ArmSet.one_hot(NAMES), sa.Steady(), status.budget, 1, missing="drop")
+    values: dict[str, Any] = {f.name: None for f in fields(Scorecard) if f.default is MISSING}
+    values |= {"settings": settings, "status": status, "verdict": verdict("A", "B")}
+    values |= {"policy_ended": False, "by_day": True, "obstacle": ""}
+    return Scorecard(**values | given)
 
 
 @pytest.mark.parametrize(
@@ -93,45 +98,45 @@ def test_how_sure(plausible: str, state: Any, assigned: int, far: str, said: str
     if assigned == 2000:
         status = replace(status, assigned=(2000,) * 5 + (0,))
     of = "" if assigned == 2000 else " of"
-    assert told(status, verdict=verdict(*plausible)) == f"{far}{of} 10,000 visits, {said}"
+    assert said_of(status, verdict=verdict(*plausible)) == f"{far}{of} 10,000 visits, {said}"
 
 
 def test_before_the_first_reward() -> None:
     few = replace(STATUS, assigned=(2, 1, 0, 0, 0, 0), rewarded=(0,) * 6)
-    said = told(few, verdict=None, obstacle="no reward has come yet, so nobody leads.")
+    said = said_of(few, verdict=None, obstacle="no reward has come yet, so nobody leads.")
     assert said == "After 3 of 10,000 visits: no reward has come yet, so nobody leads."
     none = replace(STATUS, assigned=(0,) * 6)
-    assert told(none, verdict=None) == "Waiting for the first of 10,000 visits to 6 variants."
-    assert told(replace(none, state="stopped")) == "Ended before the first visit."
-    assert told(replace(none, state="draft")) == "Not started yet: 6 variants, 10,000 visits."
+    assert said_of(none, verdict=None) == "Waiting for the first of 10,000 visits to 6 variants."
+    assert said_of(replace(none, state="stopped")) == "Ended before the first visit."
+    assert said_of(replace(none, state="draft")) == "Not started yet: 6 variants, 10,000 visits."
 
 
 def test_a_lead_without_an_interval_is_none() -> None:
     early = verdict("A", "B")
     early.intervals[0] = (-np.inf, np.inf)
-    assert told(verdict=early).endswith("A is ahead, but it is too early to tell which is best.")
+    assert said_of(verdict=early).endswith("A is ahead, but it is too early to tell which is best.")
 
 
 def test_drift_is_told_with_the_day_from_which_on_it_is_seen() -> None:
-    assert told(drift=drift(gap=0.5, level=0.5)).endswith("can still win.")
-    assert told(drift=drift(gap=0.5, level=1e-4)).endswith(
+    assert said_of(drift=drift(gap=0.5, level=0.5)).endswith("can still win.")
+    assert said_of(drift=drift(gap=0.5, level=1e-4)).endswith(
         "Rewards have drifted, most clearly since Thursday 12 Nov, for all variants alike; the "
         "comparison is not affected."
     )
-    assert told(drift=drift(gap=1e-4, level=0.5, moved=1)).endswith(
+    assert said_of(drift=drift(gap=1e-4, level=0.5, moved=1)).endswith(
         "Differences between variants have changed, most clearly since Tuesday 10 Nov; the "
         "verdict is about the average over the whole test."
     )
-    by_shares = told(drift=drift(gap=1e-4, level=0.5), by_day=False)
+    by_shares = said_of(drift=drift(gap=1e-4, level=0.5), by_day=False)
     assert "have changed over time;" in by_shares
 
 
-def test_a_failing_check_is_told() -> None:
+def test_a_failing_check_is_said_of() -> None:
     bad = HealthReport((Finding("assignments", "fail", 1e-9, "B got too few.", "Find why."),))
-    assert told(health=bad).endswith("not healthy, do not decide yet. B got too few. Find why.")
-    assert "leads" not in told(health=bad)  # nobody does before it is explained
+    assert said_of(health=bad).endswith("not healthy, do not decide yet. B got too few. Find why.")
+    assert "leads" not in said_of(health=bad)  # nobody does before it is explained
     fine = HealthReport((Finding("assignments", "warn", 1e-3, "", ""),))
-    assert told(health=fine) == told()
+    assert said_of(health=fine) == said_of()
 
 
 @pytest.mark.parametrize("moved", range(1, 6))
@@ -143,28 +148,28 @@ def test_a_step_is_found_where_it_is(moved: int) -> None:
 def test_a_verdict_is_not_final_while_rewards_may_come() -> None:
     spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
     until = datetime(2026, 11, 15, 14, tzinfo=UTC)
-    assert told(spent, until=until, verdict=verdict("A")) == (
+    assert said_of(spent, rewards_until=until, verdict=verdict("A")) == (
         "After all 10,000 visits, A leads, and the other 5 are ruled out already. "
         "Rewards may still come until 15 Nov, 14:00 UTC."
     )
-    assert "Rewards may" not in told(until=until)  # it runs, so that goes without saying
+    assert "Rewards may" not in said_of(rewards_until=until)  # it runs, so that goes without saying
 
 
 def test_variants_that_were_dropped_are_not_in_the_race() -> None:
     epochs = verdict("A", "B", "C", "D")
     epochs.estimates[2:] = np.nan
     spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
-    assert told(spent, verdict=replace(epochs, anytime=False)) == (
+    assert said_of(spent, verdict=replace(epochs, anytime=False)) == (
         "After all 10,000 visits, A has the best estimate; B may be as good. "
         "4 were dropped on the way."
     )
-    assert told(verdict=replace(epochs, anytime=False)).endswith(
+    assert said_of(verdict=replace(epochs, anytime=False)).endswith(
         "A leads; how sure that is can be said only at the end."
     )
 
 
 def test_what_is_said_aloud_has_no_counts_that_always_change() -> None:
-    assert announcement(_told(STATUS)) == "A leads; B can still win."
+    assert announcement(scorecard(STATUS)) == "A leads; B can still win."
     later = replace(STATUS, assigned=(1100,) * 6)
-    assert announcement(_told(later)) == announcement(_told(STATUS))
-    assert announcement(_told(STATUS, verdict=None)) == ""
+    assert announcement(scorecard(later)) == announcement(scorecard(STATUS))
+    assert announcement(scorecard(STATUS, verdict=None)) == ""

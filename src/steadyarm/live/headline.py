@@ -2,106 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.inference import DriftReport, HealthReport
-from steadyarm.live.assignments import Status
+from steadyarm.inference import DriftReport
+from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.verdict import Verdict
 from steadyarm.wording import counted, listed
 
-__all__ = ["Told", "announcement", "headline", "since"]
+__all__ = ["announcement", "headline", "since"]
 
 Floats = NDArray[np.float64]
 
 FEW = 3  # names that are listed
 
 
-@dataclass(frozen=True, eq=False)
-class Told:
-    """What the sentences are about; most as in `Scorecard`.
-
-    Attributes
-    ----------
-    labels : short names of the variants that are shown, by their names
-    until : when the last reward may come, if something is still waited for
-    variants : how many there are, if not all are shown
-    needs_stop : as in `Scorecard`
-    """
-
-    labels: Mapping[str, str]
-    status: Status
-    verdict: Verdict | None
-    obstacle: str
-    policy_ended: bool
-    until: datetime | None
-    drift: DriftReport | None
-    by_day: bool
-    health: HealthReport | None
-    variants: int | None = None
-    needs_stop: bool = False
-
-    @property
-    def size(self) -> int:
-        """Number of variants."""
-        return len(self.labels) if self.variants is None else self.variants
-
-    @property
-    def handed(self) -> int:
-        """Visits so far."""
-        return self.status.total_assigned
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will be handed out."""
-        spent = self.handed >= self.status.budget
-        return spent or self.policy_ended or self.status.state in ("stopped", "archived")
-
-    @property
-    def settled(self) -> bool:
-        """Whether the verdict is final: neither visits nor rewards will come."""
-        return self.ended and self.until is None and not self.needs_stop
-
-
-def headline(told: Told) -> str:
+def headline(card: Scorecard) -> str:
     """How far, who leads, how sure that is, and what is unusual, in a few sentences.
 
     Where a health check fails nobody leads: the sentences say what to look at instead.
     """
-    status, K = told.status, told.size
+    status, K = card.status, card.size
     if status.state == "draft":
         return f"Not started yet: {K:,} variants, {status.budget:,} visits."
-    if not told.handed:
+    if not card.status.total_assigned:
         return (
             "Ended before the first visit."
-            if told.ended
+            if card.ended
             else f"Waiting for the first of {status.budget:,} visits to {K:,} variants."
         )
-    if unhealthy := _unhealthy(told):
-        return f"{_progress(told)}: {unhealthy}"
+    if unhealthy := _unhealthy(card):
+        return f"{_progress(card)}: {unhealthy}"
     stop = "Stop the test when no more rewards will come: then all are judged."
-    if told.verdict is None:
-        return f"{_progress(told)}: {told.obstacle}{f' {stop}' if told.needs_stop else ''}"
-    sentences = [f"{_progress(told)}, {_standing(told, told.verdict)}", told.verdict.reach]
-    if told.ended and told.until is not None:
-        until = f"{told.until.day} {told.until:%b, %H:%M}"
+    if card.verdict is None:
+        return f"{_progress(card)}: {card.obstacle}{f' {stop}' if card.needs_stop else ''}"
+    sentences = [f"{_progress(card)}, {_standing(card, card.verdict)}", card.verdict.reach]
+    if card.ended and card.rewards_until is not None:
+        until = f"{card.rewards_until.day} {card.rewards_until:%b, %H:%M}"
         sentences.append(f"Rewards may still come until {until} UTC.")
-    if told.needs_stop:
+    if card.needs_stop:
         sentences.append(stop)
-    if told.drift is not None:
-        sentences.append(_drifted(told.drift, told.by_day))
+    if card.drift is not None:
+        sentences.append(_drifted(card.drift, card.by_day))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def announcement(told: Told) -> str:
+def announcement(card: Scorecard) -> str:
     """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
-    if unhealthy := _unhealthy(told):
+    if unhealthy := _unhealthy(card):
         return unhealthy
-    return "" if told.verdict is None else _standing(told, told.verdict)
+    return "" if card.verdict is None else _standing(card, card.verdict)
 
 
 def since(report: DriftReport, moved: Floats) -> date:
@@ -118,18 +70,19 @@ def since(report: DriftReport, moved: Floats) -> date:
     return date.fromisoformat(report.periods[split + 1])
 
 
-def _progress(told: Told) -> str:
-    status = told.status
-    if told.handed >= status.budget or told.policy_ended:
-        return f"After all {told.handed:,} visits"
-    so_far = f"after {told.handed:,} of {status.budget:,} visits"
+def _progress(card: Scorecard) -> str:
+    status = card.status
+    if card.status.total_assigned >= status.budget or card.policy_ended:
+        return f"After all {card.status.total_assigned:,} visits"
+    so_far = f"after {card.status.total_assigned:,} of {status.budget:,} visits"
     word = {"paused": "Paused ", "stopped": "Stopped ", "archived": "Stopped "}
     return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
 
 
-def _standing(told: Told, verdict: Verdict) -> str:
-    name, K = told.labels[verdict.name], told.size
-    final = told.settled and not verdict.caution
+def _standing(card: Scorecard, verdict: Verdict) -> str:
+    labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
+    name = labels[verdict.name]
+    final = card.settled and not verdict.caution
     unknown = not np.isfinite(verdict.intervals[verdict.row]).all()
     if unknown and not np.isfinite(verdict.gap_intervals).all():
         few = "that is too little to tell" if final else "it is too early to tell"
@@ -137,10 +90,10 @@ def _standing(told: Told, verdict: Verdict) -> str:
     if not verdict.anytime and not final:
         return f"{name} leads; how sure that is can be said only at the end."
     known = np.isfinite(verdict.estimates)
-    dropped = {one for one, there in zip(told.labels, known, strict=True) if not there}
+    dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
     others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
-    rivals = [told.labels[one] for one in others]
+    rivals = [labels[one] for one in others]
     said = _sure(name, rivals, verdict.others, K - len(dropped), final) + gone
     return (
         said.replace("is the best;", "is the best of those measured to the end;") if gone else said
@@ -172,9 +125,9 @@ def _sure(name: str, others: list[str], more: int, K: int, final: bool) -> str:
     return f"{name} {ahead}; {len(others) + more + 1:,} of {K:,} variants {verb}."
 
 
-def _unhealthy(told: Told) -> str:
+def _unhealthy(card: Scorecard) -> str:
     """That nothing must be decided yet, and what to look at, if a health check fails."""
-    findings = () if told.health is None else told.health.findings
+    findings = () if card.health is None else card.health.findings
     failing = [f"{one.explanation} {one.advice}" for one in findings if one.status == "fail"]
     return f"not healthy, do not decide yet. {' '.join(failing)}".strip() if failing else ""
 

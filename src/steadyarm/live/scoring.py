@@ -19,7 +19,7 @@ from steadyarm.live.assignments import Status, to_datetime
 from steadyarm.live.decisions import state_of
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.headline import Told, announcement, headline
+from steadyarm.live.headline import announcement, headline
 from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.results import (
     LiveResults,
@@ -312,21 +312,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         needs_stop=needs_stop,
         corrections=tuple(experiment.corrections()),
     )
-    labels = dict(zip(card.names, card.labels, strict=True))
-    told = Told(
-        labels,
-        status,
-        verdict,
-        obstacle,
-        policy_ended,
-        until,
-        drift,
-        by_day,
-        health,
-        card.size,
-        needs_stop,
-    )
-    return replace(card, headline=headline(told), announcement=announcement(told))
+    return replace(card, headline=headline(card), announcement=announcement(card))
 
 
 def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:

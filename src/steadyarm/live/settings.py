@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -194,17 +195,17 @@ class Settings:
             )
         return value
 
-    @property
+    @cached_property
     def window(self) -> int | None:
         """The reward window in microseconds."""
         return None if self.reward_window is None else round(self.reward_window * SECOND)
 
-    @property
+    @cached_property
     def grace(self) -> int:
         """How long after its window a reward may still arrive, in microseconds."""
         return round((self.reward_grace or 0) * SECOND)
 
-    @property
+    @cached_property
     def patience(self) -> int | None:
         """How long after its assignment a reward may arrive, in microseconds; None for ever."""
         return None if self.window is None else self.window + self.grace

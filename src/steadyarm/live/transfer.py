@@ -1,4 +1,8 @@
-"""Records as plain values for JSON, and back."""
+"""Exports of live experiments: the log as CSV or Parquet, a description beside it, and back.
+
+The columns are those that `analyze` reads. The description is JSON with the experiment's record,
+its segments, audit entries and corrections, so that `import_experiment` can go on with the test.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
-import numpy as np
-
 from steadyarm.arms import ArmSet
 from steadyarm.arms.names import LazyNames
 from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.files import csv_cell, csv_text
-from steadyarm.live.assignments import id_of, parse_assignment_id, to_datetime, to_micros
+from steadyarm.live.assignments import LATEST, id_of, parse_assignment_id, to_datetime, to_micros
 from steadyarm.live.replay import pages
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
@@ -45,30 +47,19 @@ __all__ = [
     "description_beside",
     "export_experiment",
     "read_export",
-    "record_from",
-    "record_to",
     "segment_from",
     "segment_to",
     "write_parquet",
 ]
 
-# Records as plain values for JSON, and back.
+READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
+GUARDS = ("unit", "arm")  # texts of others; in CSV files they have a guard against formulas
+COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at", "excluded")
+TIMES = ("timestamp", "rewarded_at", "received_at")
+FORMAT = 1
+PAGE = 10_000  # rows read at a time
 
-
-def record_to(record: ExperimentRecord) -> dict[str, Any]:
-    """An experiment's record without its key, which belongs to its storage."""
-    values = asdict(record)
-    del values["key"]
-    return values
-
-
-def record_from(values: Mapping[str, Any]) -> ExperimentRecord:
-    """The record that `record_to` wrote."""
-    record = ExperimentRecord(key=0, **values)
-    check_choice(record.state, "state", get_args(ExperimentState))
-    for name in ("created", "version", "observed"):
-        whole_number(getattr(record, name), name)
-    return record
+Counts = dict[int, list[int]]  # rows and rewards by segment
 
 
 def segment_to(record: SegmentRecord) -> dict[str, Any]:
@@ -92,20 +83,6 @@ def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
     whole_number(values["rounds"], "rounds", least=1)
     rest = {name: value for name, value in values.items() if name not in segment.to_dict()}
     return SegmentRecord(segment=segment, **rest)
-
-
-# Logs of live experiments: out as CSV or Parquet in columns that `analyze` reads, and in again.
-
-
-READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
-GUARDS = ("unit", "arm")  # texts of others; in CSV files they have a guard against formulas
-COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at", "excluded")
-TIMES = ("timestamp", "rewarded_at", "received_at")
-FORMAT = 1
-
-Counts = dict[int, list[int]]  # rows and rewards by segment
-
-LATER = 2**53
 
 
 class Source(Protocol):
@@ -162,14 +139,15 @@ def csv_lines(
 ) -> Iterator[str]:
     """The log as the text of a CSV file, some thousand lines at a time.
 
-    until : leave out what was handed out after this
+    until : leave out assignments made after this
     counts : filled with how many rows and rewards there are, by segment
     """
-    columns = _columns(experiment)
-    yield ",".join(columns) + "\r\n"
+    yield ",".join(_columns(experiment)) + "\r\n"
     for rows in _tables(experiment, until, counts):
         for name in GUARDS:
             rows[name] = [csv_cell(text) for text in rows[name]]
+        for name in TIMES:
+            rows[name] = [time and time.isoformat() for time in rows[name]]
         text = io.StringIO(newline="")
         csv.writer(text).writerows(zip(*rows.values(), strict=True))
         yield text.getvalue()
@@ -190,17 +168,14 @@ def write_parquet(
             f"Parquet needs {error.name}; install it with: pip install 'steadyarm[analyze]'"
         ) from None
     kinds: dict[str, Any] = {
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "probability": pa.float64(),
-        "reward": pa.float64(),
-        "rewarded_at": pa.timestamp("us", tz="UTC"),
-        "received_at": pa.timestamp("us", tz="UTC"),
-    } | dict.fromkeys(("segment", "block", "position", "policy_version", "excluded"), pa.int64())
+        **dict.fromkeys(TIMES, pa.timestamp("us", tz="UTC")),
+        **dict.fromkeys(("probability", "reward"), pa.float64()),
+        **dict.fromkeys(("segment", "block", "position", "policy_version", "excluded"), pa.int64()),
+    }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
     with parquet.ParquetWriter(path, schema) as writer:
         for rows in _tables(experiment, until, counts):
-            times = {name: list(map(_moment, rows[name])) for name in TIMES}
-            writer.write_table(pa.table(rows | times, schema=schema))
+            writer.write_table(pa.table(rows, schema=schema))
 
 
 def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]], Trace]:
@@ -243,71 +218,62 @@ def _columns(experiment: Source) -> list[str]:
 def _tables(
     experiment: Source, until: Snapshot | None, counts: Counts | None
 ) -> Iterator[dict[str, list[Any]]]:
-    """The log as columns, page by page."""
-    columns, names = _columns(experiment), experiment.arms.names
+    """The log as columns, page by page; times are datetimes."""
+    columns, arms = _columns(experiment), experiment.arms
     ends = None if until is None else {s.index: s.handed for s, _ in until.segments}
     segments: dict[int, dict[str, Any]] = {}
     for page in pages(experiment.storage, experiment.key):
         if ends is not None:
-            page = [row for row in page if _is_before(row, ends)]
-        places = [place_of(row.number) for row in page]
+            page = [row for row in page if _position(row) < ends.get(_segment(row), 0)]
         if counts is not None:
             _count(page, counts)
-        unknown = {index for index, _ in places} - segments.keys()
+        played = [_segment(row) for row in page]
+        unknown = set(played) - segments.keys()
         for index, record in experiment.storage.segments(experiment.key, unknown).items():
             segment = record.segment
             segments[index] = {
                 "block": segment.block if segment.order == "blocks" else 1,
                 "policy_version": record.policy_version,
-                "probabilities": _allocation(segment, experiment.arms.size, columns),
             }
+            if "probabilities" in columns:
+                weights = segment.dense(arms.size).weights[0].tolist()
+                segments[index]["probabilities"] = json.dumps(weights)
         values: dict[str, list[Any]] = {
-            "timestamp": [to_datetime(row.created).isoformat() for row in page],
+            "timestamp": [to_datetime(row.created) for row in page],
             "unit": [row.unit for row in page],
-            "arm": [names[row.arm] for row in page],
+            "arm": [arms.names[row.arm] for row in page],
             "probability": [row.probability for row in page],
             "reward": [row.reward for row in page],
-            "segment": [index for index, _ in places],
-            "position": [position for _, position in places],
+            "segment": played,
+            "position": [_position(row) for row in page],
             "id": [id_of(experiment.tag, row.number, row.unit) for row in page],
-            "rewarded_at": [_iso(row.rewarded) for row in page],
-            "received_at": [_iso(row.received or row.rewarded) for row in page],
+            "rewarded_at": [_datetime(row.rewarded) for row in page],
+            "received_at": [_datetime(row.received or row.rewarded) for row in page],
             "excluded": [row.excluded for row in page],
         }
-        for name in ("block", "policy_version", "probabilities"):
-            values[name] = [segments[index][name] for index, _ in places]
-        yield {name: values[name] for name in columns}
+        yield {
+            name: values[name] if name in values else [segments[index][name] for index in played]
+            for name in columns
+        }
 
 
-def _allocation(segment: Segment, arms: int, columns: list[str]) -> str:
-    """The probabilities of all arms, as `analyze` reads them, if they are wanted."""
-    if "probabilities" not in columns:
-        return ""
-    weights = segment.weights[0]
-    if segment.arms is not None:
-        weights = np.zeros(arms)
-        weights[segment.arms] = segment.weights[0]
-    return json.dumps(weights.tolist())
+def _segment(row: LogRow) -> int:
+    return place_of(row.number)[0]
+
+
+def _position(row: LogRow) -> int:
+    return place_of(row.number)[1]
+
+
+def _datetime(time: int | None) -> datetime | None:
+    return None if time is None else to_datetime(time)
 
 
 def _count(page: Iterable[LogRow], counts: Counts) -> None:
     for row in page:
-        found = counts.setdefault(place_of(row.number)[0], [0, 0])
+        found = counts.setdefault(_segment(row), [0, 0])
         found[0] += 1
         found[1] += row.reward is not None
-
-
-def _is_before(row: LogRow, ends: Mapping[int, int]) -> bool:
-    index, position = place_of(row.number)
-    return position < ends.get(index, 0)
-
-
-def _iso(when: int | None) -> str | None:
-    return None if when is None else to_datetime(when).isoformat()
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def _beside(path: Path) -> Path:
@@ -319,7 +285,7 @@ def _described(path: Path, snapshot: Snapshot, counts: Counts, trace: Trace) -> 
         "format": FORMAT,
         "log": path.name,
         "rows": {str(index): found for index, found in counts.items()},
-        "experiment": record_to(snapshot.experiment),
+        "experiment": {k: v for k, v in asdict(snapshot.experiment).items() if k != "key"},
         "segments": [segment_to(record) for record, _ in snapshot.segments],
         "audit": [asdict(entry) for entry in trace.entries],
         "corrections": [list(astuple(each)) for each in trace.corrections],
@@ -340,7 +306,10 @@ def _read_description(path: Path) -> tuple[Snapshot, Counts, Trace]:
             "export wrote beside the rows."
         )
     try:
-        experiment = record_from(data["experiment"])
+        experiment = ExperimentRecord(key=0, **data["experiment"])  # its storage gives the key
+        check_choice(experiment.state, "state", get_args(ExperimentState))
+        for name in ("created", "version", "observed"):
+            whole_number(getattr(experiment, name), name)
         segments = [segment_from(entry) for entry in data["segments"]]
         counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
         trace = Trace(  # older exports have none
@@ -378,38 +347,40 @@ def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterato
 
 
 def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
-    arm_of = cache(_finder(snapshot.experiment.config["arms"]))
-    tag = snapshot.experiment.tag
+    arm_of, tag = cache(_finder(snapshot.experiment.config["arms"])), snapshot.experiment.tag
     batch: list[LogRow] = []
     for line, row in enumerate(_rows(path), start=2):
         try:
-            ticket = parse_assignment_id(row["id"], tag)
-            if ticket is None or ticket[1] != check_of(row["unit"] or ""):
-                raise ValueError(f"{row['id']!r} is no id of this experiment and unit")
-            told = row["reward"] not in (None, "")
-            rewarded = _time(row["rewarded_at"]) if told else None
-            received = _time(row["received_at"]) if told and row.get("received_at") else rewarded
-            batch.append(
-                LogRow(
-                    ticket[0],
-                    row["unit"] or "",
-                    arm_of(row["arm"]),
-                    float(row["probability"]),
-                    _time(row["timestamp"]),
-                    float(row["reward"]) if told else None,
-                    rewarded,
-                    None if received == rewarded else received,
-                    int(row["excluded"]) if row.get("excluded") not in (None, "") else None,
-                )
-            )
+            batch.append(_row(row, tag, arm_of))
         except SteadyArmError:
             raise
         except (LookupError, TypeError, ValueError) as error:
             raise InvalidInputError(f"{path}, row {line}: {error}; nothing was imported.") from None
-        if len(batch) >= 10_000:
+        if len(batch) >= PAGE:
             yield batch
             batch = []
     yield batch
+
+
+def _row(row: Mapping[str, Any], tag: str, arm_of: Callable[[str], int]) -> LogRow:
+    """A row as it is stored; ValueError or the like if it cannot be one."""
+    parsed = parse_assignment_id(row["id"], tag)
+    if parsed is None or parsed[1] != check_of(row["unit"] or ""):
+        raise ValueError(f"{row['id']!r} is no id of this experiment and unit")
+    recorded = row["reward"] not in (None, "")
+    rewarded = _time(row["rewarded_at"]) if recorded else None
+    received = _time(row["received_at"]) if recorded and row.get("received_at") else rewarded
+    return LogRow(
+        parsed[0],
+        row["unit"] or "",
+        arm_of(row["arm"]),
+        float(row["probability"]),
+        _time(row["timestamp"]),
+        float(row["reward"]) if recorded else None,
+        rewarded,
+        None if received == rewarded else received,
+        int(row["excluded"]) if row.get("excluded") not in (None, "") else None,
+    )
 
 
 def _finder(arms: Mapping[str, Any]) -> Callable[[str], int]:
@@ -438,4 +409,6 @@ def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def _time(value: Any) -> int:
-    return to_micros(value if isinstance(value, datetime) else datetime.fromisoformat(value), LATER)
+    return to_micros(
+        value if isinstance(value, datetime) else datetime.fromisoformat(value), LATEST
+    )
