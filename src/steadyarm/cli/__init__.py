@@ -1,3 +1,1 @@
-"""The command line: one file per command, thin."""
-
-__all__: list[str] = []
+"""The command line: one file for each command."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import re
 import shlex
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import steadyarm as sa
-from steadyarm.cli.options import add_format, add_level, add_report
+from steadyarm.cli.common import FORMAT, LEVEL, REPORT, add_command, read_toml, show
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.reports import analysis_report, format_of, write_report
-
-__all__ = ["add_parser", "read_arms", "run"]
 
 EPILOG = """\
 A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward and,
@@ -36,95 +32,77 @@ with the columns arm and one for every feature.
 """
 
 
+OPTIONS = (
+    (
+        "log LOG",
+        "CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
+        {"nargs": "+"},
+    ),
+    ("--table NAME", "the table of a database"),
+    ("--query SQL", "or a query; files are the table log in it"),
+    (
+        "--column OURS=THEIRS",
+        "another name of a column, such as arm=variant; may be repeated",
+        {"action": "append", "default": []},
+    ),
+    ("--arms FILE", "the variants, see below"),
+    (
+        "--period PERIOD",
+        "hour, day, week, month or shares:20, for the drift report (default: days if there are "
+        "some)",
+        {"default": "auto"},
+    ),
+    (
+        "--direction maximize|minimize",
+        "whether the highest or the lowest reward is best (default: %(default)s)",
+        {"default": "maximize"},
+    ),
+    LEVEL,
+    (
+        "--reward-range",
+        "rewards that can occur; others are refused",
+        {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH")},
+    ),
+    (
+        "--missing fail|drop|zero",
+        "what to do with rows without a reward (default: %(default)s)",
+        {"default": "fail"},
+    ),
+    ("--no-reference", "do not compare rewards with the means of earlier periods"),
+    (
+        "--thorough",
+        "search for unsorted and duplicate rows (default: up to five million rows)",
+        {"action": argparse.BooleanOptionalAction},
+    ),
+    (
+        "--anytime",
+        "intervals that hold at all times, for a test that was watched and might have been stopped "
+        "early; needs --budget",
+    ),
+    ("--budget N", "rows that were planned for the whole test, for --anytime"),
+    ("--no-units", "treat all rows as independent, even if units (users, visitors) have several"),
+    ("--memory SIZE", "that DuckDB may use (default: %(default)s)", {"default": "2GB"}),
+    FORMAT,
+    REPORT,
+)
+
+
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser(
+    add_command(
+        commands,
         "analyze",
-        help="the verdict on a test that ran elsewhere, from its log",
-        description="Reads a log where it lives and says which arm is the best on average, how "
-        "sure that is, whether the log can be trusted and whether the world moved.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "the verdict on a test that ran elsewhere, from its log",
+        OPTIONS,
+        "Reads a log where it is stored and says which arm is the best on average, how sure that "
+        "is, whether the log can be trusted and whether the world moved.",
+        EPILOG,
     )
-    parser.add_argument(
-        "log",
-        nargs="+",
-        metavar="LOG",
-        help="CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
-    )
-    parser.add_argument("--table", metavar="NAME", help="the table of a database")
-    parser.add_argument("--query", metavar="SQL", help="or a query; files are the table log in it")
-    parser.add_argument(
-        "--column",
-        action="append",
-        default=[],
-        metavar="OURS=THEIRS",
-        help="another name of a column, such as arm=variant; may be repeated",
-    )
-    parser.add_argument("--arms", type=Path, metavar="FILE", help="the variants, see below")
-    parser.add_argument(
-        "--period",
-        default="auto",
-        help="hour, day, week, month or shares:20, for the drift report (default: days if there "
-        "are some)",
-    )
-    parser.add_argument(
-        "--direction",
-        choices=["maximize", "minimize"],
-        default="maximize",
-        help="whether the highest or the lowest reward is best (default: %(default)s)",
-    )
-    add_level(parser)
-    parser.add_argument(
-        "--reward-range",
-        type=float,
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-        help="rewards that can occur; others are refused",
-    )
-    parser.add_argument(
-        "--missing",
-        choices=["fail", "drop", "zero"],
-        default="fail",
-        help="what to do with rows without a reward (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--no-reference",
-        action="store_true",
-        help="do not compare rewards with the means of earlier periods",
-    )
-    parser.add_argument(
-        "--thorough",
-        action=argparse.BooleanOptionalAction,
-        help="look for unsorted and duplicate rows (default: up to five million rows)",
-    )
-    parser.add_argument(
-        "--anytime",
-        action="store_true",
-        help="intervals that hold at every look, for a test that was watched and might have been "
-        "stopped early; needs --budget",
-    )
-    parser.add_argument(
-        "--budget",
-        type=int,
-        metavar="ROWS",
-        help="rows that were planned for the whole test, for --anytime",
-    )
-    parser.add_argument(
-        "--no-units",
-        action="store_true",
-        help="take all rows as independent, even if units (users, visitors) have several",
-    )
-    parser.add_argument(
-        "--memory", default="2GB", help="that DuckDB may use (default: %(default)s)"
-    )
-    add_format(parser)
-    add_report(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Analyse the log and print what was found."""
+    """Analyse the log and print the verdict."""
     if args.report is not None:
         format_of(args.report)
     found = sa.analyze(
@@ -145,7 +123,7 @@ def run(args: argparse.Namespace) -> None:
         units=not args.no_units,
         memory=args.memory,
     )
-    print(json.dumps(found.to_dict(), default=str) if args.format == "json" else found)
+    show(args, found.to_dict(), found)
     if args.report is not None:
         command = shlex.join(["steadyarm", *map(_without_password, args.typed)])
         write_report(analysis_report(found, command), args.report)
@@ -169,18 +147,15 @@ def _columns(pairs: list[str]) -> dict[str, str]:
 
 def read_arms(path: Path) -> sa.ArmSet:
     """The variants that a TOML or CSV file describes."""
+    if path.suffix == ".toml":
+        settings = read_toml(path)
+        if not isinstance(settings.get("arms"), dict):
+            raise sa.InvalidInputError(f"{path} has no table [arms].")
+        return arms_from_settings(settings["arms"])
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise sa.InvalidInputError(f"{path} cannot be read: {error}") from None
-    if path.suffix == ".toml":
-        try:
-            settings = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise sa.InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
-        if not isinstance(settings.get("arms"), dict):
-            raise sa.InvalidInputError(f"{path} has no table [arms].")
-        return arms_from_settings(settings["arms"])
     rows = list(csv.reader(text.splitlines()))
     if not rows or rows[0][0] != "arm" or len(rows[0]) < 2:
         raise sa.InvalidInputError(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steadyarm as sa
+from steadyarm.cli.common import Progress, add_command, extra
 from steadyarm.live.replay import Replay
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series
@@ -28,21 +29,6 @@ from steadyarm.validation import whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = [
-    "DAYS",
-    "NAME",
-    "Stored",
-    "add_parser",
-    "chart_of",
-    "command_here",
-    "daily_rates",
-    "run",
-    "run_in_memory",
-    "run_stored",
-    "storage_url",
-    "weekly_world",
-]
 
 # The demo's live test: two weeks of visitors in an SQLite file, in a few seconds.
 
@@ -62,7 +48,7 @@ class Stored:
     Attributes
     ----------
     late : rewards that came hours after their visitor
-    repeated : that were told twice
+    repeated : that were reported twice
     overtaken : that came after the reward of a later visitor
     """
 
@@ -85,7 +71,7 @@ def run_stored(
     progress: Callable[[int], None] = lambda visitors: None,
     visits_per_day: int = 1000,
 ) -> Stored:
-    """Ask for every visitor, tell what they did, now or hours later; then judge and replay.
+    """Assign every visitor, report their rewards at once or hours later, then judge and replay.
 
     The demo of an earlier run in the folder is replaced.
     """
@@ -130,7 +116,7 @@ def _run(
                 raise answer
             clicked = mood[visit] < world.means[visit, answer.arm]
             post.add(now, visit, answer.id, float(clicked))
-        progress(len(visits))
+        progress(visits[-1] + 1)
     experiment.stop()
     now = post.last
     post.deliver(now)
@@ -165,7 +151,7 @@ class _Post:
             heappush(self.coming, (due + 1800, visit, assignment, reward))
 
     def deliver(self, now: float) -> None:
-        """Tell what has come by now."""
+        """Report the rewards that have come by now."""
         here = []
         while self.coming and self.coming[0][0] <= now:
             here.append(heappop(self.coming))
@@ -198,35 +184,28 @@ RIVALS: tuple[sa.Policy[Any], ...] = (
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser(
+    add_command(
+        commands,
         "demo",
-        help="find the best of 16 page layouts while visitors change at weekends",
-        description="Runs a two-week test of 16 page layouts, live in an SQLite file, with "
-        "Steady and visitors whose clicks come late, twice and out of order; then repeats it with "
-        "every policy of the paper and counts who is right.",
+        run,
+        "find the best of 16 page layouts while visitors change at weekends",
+        [
+            (
+                "--out DIR",
+                "where the picture and the experiment are written (default: %(default)s)",
+                {"default": Path("steadyarm-demo")},
+            ),
+            (
+                "--trials N",
+                "repetitions of the whole test per policy (default: %(default)s)",
+                {"default": 500},
+            ),
+            ("--seed N", "another seed, other visitors (default: %(default)s)", {"default": 1}),
+        ],
+        "Runs a two-week test of 16 page layouts, live in an SQLite file, with Steady and visitors "
+        "whose clicks come late, twice and out of order; then repeats it with every policy of the "
+        "paper and counts who is right.",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("steadyarm-demo"),
-        metavar="DIR",
-        help="where the picture and the experiment are written (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--trials",
-        type=int,
-        default=500,
-        metavar="N",
-        help="repetitions of the whole test per policy (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="S",
-        help="another seed, other visitors (default: %(default)s)",
-    )
-    parser.set_defaults(run=run)
 
 
 def weekly_world() -> sa.Environment:
@@ -252,7 +231,7 @@ def weekly_world() -> sa.Environment:
 
 
 def run_in_memory(policy: sa.Policy[Any], world: sa.Environment, seed: int) -> sa.Verdict:
-    """The verdict of another policy on the same visitors, each told at once."""
+    """The verdict of another policy on the same visitors, each reward reported at once."""
     session = sa.Session(policy, world.arms, world.budget, seed=seed)
     mood = np.random.default_rng(seed).random(world.budget)  # clicks if below the click rate
     for visit in range(world.budget):
@@ -267,14 +246,9 @@ def run_in_memory(policy: sa.Policy[Any], world: sa.Environment, seed: int) -> s
 
 def run(args: argparse.Namespace) -> None:
     """Run the demo and print what it found."""
-    try:
+    with extra("the demo needs", "plots,live"):
         from rich.console import Console
         from rich.progress import track
-
-    except ImportError as error:
-        raise sa.MissingExtraError(
-            f"the demo needs {error.name}; install it with: pip install 'steadyarm[plots,live]'"
-        ) from None
     args.out.mkdir(parents=True, exist_ok=True)
     whole_number(args.trials, "--trials", least=1)
     whole_number(args.seed, "--seed")
@@ -285,9 +259,10 @@ def run(args: argparse.Namespace) -> None:
         f"{world.arms.size} page layouts, {world.budget:,} visits, clicks as rewards. The test "
         "starts\non a Saturday; at weekends other people come, with another taste.\n"
     )
-    with _bar(console) as bar:
-        task = bar.add_task("Steady, live", total=world.budget)
-        live = run_stored(world, args.seed, args.out, lambda n: bar.advance(task, n))
+    with Progress() as bar:
+        live = run_stored(
+            world, args.seed, args.out, lambda n: bar.show(n, world.budget, "Steady, live")
+        )
     peace = run_in_memory(sa.Peace(), world, args.seed)
     _print_stored(console, live)
     _print_verdict(console, world, live.verdict, peace)
@@ -304,8 +279,8 @@ def run(args: argparse.Namespace) -> None:
 def _print_stored(console: Console, live: Stored) -> None:
     console.print(
         f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later\n"
-        f"one, most by minutes; {live.late:,} took hours, {live.repeated:,} were told twice. None\n"
-        "was lost or counted twice; from the log,"
+        f"one, most by minutes; {live.late:,} took hours, {live.repeated:,} came twice. None was\n"
+        "lost or counted twice; from the log,"
     )
     console.print(str(live.replay), highlight=False, soft_wrap=True)
 
@@ -313,7 +288,7 @@ def _print_stored(console: Console, live: Stored) -> None:
 def _print_where(folder: Path) -> None:
     command, storage = command_here(), f"--storage {shlex.quote(storage_url(folder))}"
     report = shlex.quote(str(folder / "demo.html"))
-    print("\nThe test is still there; look at it:")
+    print("\nThe test is stored; see it with:")
     print(f"  {command} serve {storage}")
     print(f"    and open http://127.0.0.1:8000/experiments/{NAME}")
     print(f"  {command} report {NAME} {storage} --out {report}")
@@ -327,14 +302,6 @@ def command_here() -> str:
         return "steadyarm"
     here = Path.cwd()
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
-
-
-def _bar(console: Console) -> Any:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console
-    )
 
 
 def _print_verdict(

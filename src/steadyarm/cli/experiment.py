@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from steadyarm.cli import experiment_traffic
-from steadyarm.cli.experiment_show import (
-    print_drift,
-    print_experiment,
-    print_json,
-    print_list,
-    print_verdict,
+from steadyarm.cli.common import (
+    FORMAT,
+    LEVEL,
+    STORAGE,
+    Option,
+    add_command,
+    add_options,
+    opened,
+    read_time,
+    read_toml,
+    show,
+    typed_by,
 )
-from steadyarm.cli.options import add_format, add_level, add_storage, typed_by
-from steadyarm.cli.storage import opened
+from steadyarm.cli.experiment_show import drift_text, experiment_text, list_text, verdict_text
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
@@ -39,13 +42,46 @@ from steadyarm.live.transfer import read_export
 from steadyarm.storages.changes import Corrected
 from steadyarm.wording import counted, did_you_mean
 
-__all__ = ["add_parser", "add_verbs"]
+EPILOG = """\
+A whole test, from a file test.toml:
 
-# `steadyarm experiment void`, `correct`, `exclude`, `include`, `erase`: what was stored wrongly.
+  name = "checkout"
+  arms = ["now", "one page", "guest first"]   # or a table [arms], as for steadyarm plan
+  budget = 20_000                             # steadyarm plan says how many are needed
+  policy = "steady"
+  reward_window = "2d"                        # a reward that happens later does not count
+  reward_grace = "1d"                         # it may arrive this much later; by default the window
+  missing = "zero"                            # no purchase is a reward of 0
+  control = { now = 0.2 }                     # always a fifth
 
+  export STEADYARM_STORAGE=sqlite:///tests.db
+  steadyarm experiment create test.toml
+  steadyarm experiment ask checkout visitor-1
+  steadyarm experiment tell checkout visitor-1 1
+  steadyarm experiment show checkout
+  steadyarm experiment recommend checkout     # once the first visits can be judged
+  steadyarm experiment stop checkout
+  steadyarm experiment export checkout checkout.parquet
+  steadyarm experiment replay checkout
 
-Add = Callable[..., argparse.ArgumentParser]
+Other settings: seed, direction, reward_range, sticky, min_share. All are explained in docs/live.md.
+"""
+ASK = """\
+Many at once, one unit a line, or CSV with a column unit:
 
+  steadyarm experiment ask checkout - < visitors.csv
+"""
+TELL = """\
+Rewards of units, or of the ids that ask gave. A negative one follows --:
+
+  steadyarm experiment tell checkout visitor-1 1 visitor-2 0
+  steadyarm experiment tell checkout -- visitor-3 -12.50
+  steadyarm experiment tell checkout - < purchases.csv
+
+The file has an id or a unit and a reward in every line, or CSV with a column reward and one of
+id, assignment and unit. A reward that is repeated counts once; the others are stored if some are
+refused.
+"""
 EXCLUDE = """\
 A unit, or all visits that were assigned in a period of the past:
 
@@ -64,289 +100,59 @@ experiment of the storage:
 
 Backups, exports and buffers of clients still have the name; docs/guides/corrections.md tells more.
 """
-
-
-def add_verbs(add: Add) -> None:
-    """Describe the verbs; `add` makes one."""
-    void = add("void", _void, "take back a reward, so that the visit has none")
-    correct = add("correct", _correct, "another reward in the place of a wrong one")
-    for verb in (void, correct):
-        verb.add_argument(
-            "target", metavar="UNIT|ID", help="whose reward, by unit or by the id that ask gave"
-        )
-    correct.add_argument("reward", type=float, metavar="REWARD", help="the right number")
-    exclude = add("exclude", _exclude, "leave out all visits of a unit or of a period", EXCLUDE)
-    exclude.add_argument("--unit", metavar="UNIT", help="whose visits are left out")
-    exclude.add_argument(
-        "--since",
-        metavar="TIME",
-        help="leave out what was assigned from then on, such as 2026-11-03T09:00Z",
-    )
-    exclude.add_argument("--until", metavar="TIME", help="and before then; not later than now")
-    include = add("include", _include, "count again what was excluded")
-    include.add_argument(
-        "entry", type=int, metavar="ENTRY", help="of the audit log that excluded it"
-    )
-    erase = add("erase", _erase, "erase the identity of a unit, on its request", ERASE)
-    erase.add_argument(
-        "words", nargs="+", metavar="[NAME] UNIT", help="of the experiment, and whom to erase"
-    )
-    erase.add_argument(
-        "--everywhere", action="store_true", help="in all experiments; then no NAME is given"
-    )
-    for verb in (void, correct, exclude, include, erase):
-        verb.add_argument(
-            "--reason",
-            required=verb is not erase,
-            default="",
-            metavar="TEXT",
-            help="why, for those who read the audit log; name no unit in it",
-        )
-
-
-def _void(args: argparse.Namespace) -> None:
-    _do(args, lambda live, by: live.void(args.target, reason=args.reason, by=by))
-
-
-def _correct(args: argparse.Namespace) -> None:
-    _do(args, lambda live, by: live.correct(args.target, args.reward, reason=args.reason, by=by))
-
-
-def _exclude(args: argparse.Namespace) -> None:
-    period = {"since": _time(args.since, "--since"), "until": _time(args.until, "--until")}
-    if (args.unit is None) == (args.since is None or args.until is None):
-        raise InvalidInputError("give either --unit, or --since and --until.")
-    _do(args, lambda live, by: live.exclude(unit=args.unit, **period, reason=args.reason, by=by))
-
-
-def _include(args: argparse.Namespace) -> None:
-    _do(args, lambda live, by: live.include(args.entry, reason=args.reason, by=by))
-
-
-def _time(text: str | None, option: str) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInputError(
-            f"{option} is {text!r}; expected a time with its zone, such as 2026-11-03T09:00Z."
-        ) from None
-
-
-def _do(args: argparse.Namespace, work: Callable[[Experiment, str], Corrected]) -> None:
-    with opened(args) as storage:
-        done = work(load_experiment(args.name, storage), typed_by())
-    _tell(args, {args.name: done})
-
-
-def _erase(args: argparse.Namespace) -> None:
-    if len(args.words) != 2 - args.everywhere:
-        raise InvalidInputError(
-            "give the name of the experiment and the unit; with --everywhere the unit alone."
-        )
-    unit, by = args.words[-1], typed_by()
-    done: dict[str, Corrected] = {}
-    with opened(args) as storage:
-        if not args.everywhere:
-            live = load_experiment(args.words[0], storage)
-            done[live.name] = live.erase(unit, reason=args.reason, by=by)
-        else:
-            for record in storage.experiments():
-                with suppress(UnknownAssignmentError):
-                    live = Experiment(storage, record)
-                    done[record.name] = live.erase(unit, reason=args.reason, by=by)
-    if not done:
-        raise UnknownAssignmentError("the unit has no assignment in any experiment of the storage.")
-    _tell(args, done)
-
-
-def _tell(args: argparse.Namespace, done: dict[str, Corrected]) -> None:
-    if args.format == "json":
-        told = [
-            {"experiment": name, "entry": each.entry, "assignments": each.assignments}
-            for name, each in done.items()
-        ]
-        print_json({"corrections": told})
-        return
-    for name, each in done.items():
-        visits = counted(each.assignments, "visit was", "visits were")
-        print(f"{name}: {visits} corrected; entry {each.entry} of the audit log.")
-
-
-EPILOG = """\
-A whole test, from a file test.toml:
-
-  name = "checkout"
-  arms = ["now", "one page", "guest first"]   # or a table [arms], as for steadyarm plan
-  budget = 20_000                             # steadyarm plan says how many are needed
-  policy = "steady"
-  reward_window = "2d"                        # what happens later does not count
-  reward_grace = "1d"                         # it may arrive so much later; usually as the window
-  missing = "zero"                            # no purchase is a reward of 0
-  control = { now = 0.2 }                     # always a fifth
-
-  export STEADYARM_STORAGE=sqlite:///tests.db
-  steadyarm experiment create test.toml
-  steadyarm experiment ask checkout visitor-1
-  steadyarm experiment tell checkout visitor-1 1
-  steadyarm experiment show checkout
-  steadyarm experiment recommend checkout     # once the first visits can be judged
-  steadyarm experiment stop checkout
-  steadyarm experiment export checkout checkout.parquet
-  steadyarm experiment replay checkout
-
-Other settings: seed, direction, reward_range, sticky, min_share. All are explained in docs/live.md.
-"""
-ASK = """\
-Many at once, one unit in a line, or CSV with a column unit:
-
-  steadyarm experiment ask checkout - < visitors.csv
-"""
-TELL = """\
-Rewards of units, or of the ids that ask gave. A negative one follows --:
-
-  steadyarm experiment tell checkout visitor-1 1 visitor-2 0
-  steadyarm experiment tell checkout -- visitor-3 -12.50
-  steadyarm experiment tell checkout - < purchases.csv
-
-In the file are an id or a unit and a reward in every line, or CSV with a column reward and one of
-id, assignment and unit. Those told before are counted once; others are stored although some are
-refused.
-"""
 MOVES = {
-    "start": ("a draft begins to hand out", "is running: it hands out variants."),
-    "pause": ("hand nothing out for now", "is paused: nothing is handed out, rewards count."),
-    "resume": ("go on after a pause", "is running: it hands out variants."),
-    "stop": ("hand nothing out any more", "is stopped: rewards of what was handed out count."),
-    "archive": ("close the books for good", "is archived: neither variants nor rewards."),
+    "start": ("begin to assign variants", "is running: it assigns variants."),
+    "pause": ("assign nothing for now", "is paused: it assigns nothing, rewards count."),
+    "resume": ("go on after a pause", "is running: it assigns variants."),
+    "stop": ("assign nothing any more", "is stopped: rewards of earlier visits count."),
+    "archive": ("accept neither visits nor rewards any more", "is archived: its results stay."),
 }
 
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "experiment",
-        help="create a live test, hand out variants, tell rewards, see the verdict",
-        description="Live tests in a database: any number of processes hand out variants and tell "
+        None,
+        "create a live test, assign variants, report rewards, see the verdict",
+        description="Live tests in a database: any number of processes assign variants and report "
         "rewards, now or days later; at the end stands a verdict that can be computed anew.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-
-    def add(
-        name: str, run: Callable[[argparse.Namespace], None], text: str, epilog: str = ""
-    ) -> argparse.ArgumentParser:
-        verb: argparse.ArgumentParser = verbs.add_parser(
-            name,
-            help=text,
-            description=text[0].upper() + text[1:] + ".",
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        if name not in ("create", "list", "import", "erase"):
-            verb.add_argument("name", metavar="NAME", help="of the experiment")
-        verb.set_defaults(run=run)
-        return verb
-
-    create = add("create", _create, "make a new test from a TOML file", EPILOG)
-    create.add_argument("file", type=Path, metavar="FILE.toml", help="what is tested, see below")
-    create.add_argument("--name", help="of the experiment, instead of the file's")
-    create.add_argument(
-        "--draft", action="store_true", help="hand nothing out before it is started"
-    )
-    add("list", _list, "all tests")
-    add("show", _show, "where a test stands")
-    ask = add(
-        "ask", experiment_traffic.ask, "the variant to show to a unit, such as a visitor", ASK
-    )
-    ask.add_argument(
-        "units",
-        nargs="*",
-        metavar="UNIT",
-        help="who gets a variant; - reads standard input",
-    )
-    tell = add("tell", experiment_traffic.tell, "the rewards that came", TELL)
-    tell.add_argument(
-        "rewards",
-        nargs="+",
-        metavar="UNIT|ID REWARD",
-        help="whose reward, and the number; - reads standard input",
-    )
-    tell.add_argument(
-        "--at",
-        metavar="TIME",
-        help="when the rewards happened, such as 2025-01-31T12:00:00Z, if not just now; from "
-        "standard input a column at says it",
-    )
-    recommend = add("recommend", _recommend, "the best variant so far, with intervals")
-    looks = recommend.add_mutually_exclusive_group()
-    looks.add_argument(
-        "--anytime",
-        action="store_true",
-        default=None,
-        help="intervals that hold at all looks; the default until the test has ended",
-    )
-    looks.add_argument(
-        "--once",
-        action="store_false",
-        dest="anytime",
-        default=None,
-        help="intervals of one look; the default when the test has ended",
-    )
-    for name, (text, _) in MOVES.items():
-        add(name, _move, text).set_defaults(move=name)
-    export = add("export", _export, "write the log and all that is needed to import it")
-    export.add_argument("file", type=Path, metavar="FILE", help="FILE.csv or FILE.parquet")
-    take = add("import", _import, "take an exported test into a storage, where it goes on")
-    take.add_argument("file", type=Path, metavar="FILE", help="that export wrote")
-    take.add_argument("--name", help="of the experiment, instead of the one it had")
-    add_verbs(add)
-    add("replay", _replay, "compute a test anew from its log; status 1 if anything differs")
-    add("health", _health, "whether variants were handed out as planned, whose rewards are missing")
-    drift = add("drift", _drift, "whether the world moved during the test")
-    drift.add_argument(
-        "--periods",
-        type=int,
-        default=4,
-        help="in how many equal shares the test is cut (default: %(default)s)",
-    )
-    for verb in (recommend, drift):
-        add_level(verb)
-    for verb in verbs.choices.values():
-        add_storage(verb)
-        add_format(verb)
+    for name, run, text, options, *epilog in VERBS:
+        nameless = name in ("create", "list", "import", "erase")
+        named = () if nameless else (("name NAME", "of the experiment"),)
+        every = [*named, *options, STORAGE, FORMAT]
+        verb = add_command(verbs, name, run, text, every, "", *epilog)
+        verb.set_defaults(move=name)
+        if name == "recommend":
+            add_options(verb.add_mutually_exclusive_group(), INTERVALS)
 
 
 def _create(args: argparse.Namespace) -> None:
     description = _read(args.file)
-    name = description.pop("name", None) if args.name is None else args.name
-    description.pop("name", None)
+    own = description.pop("name", None)
+    name = own if args.name is None else args.name
     if name is None:
         raise InvalidInputError(
             f'{args.file} has no name; add name = "…" at its top, or give --name.'
         )
-    # What is wrong is found before a database is made.
-    create_from_description(name, description, "memory")
+    create_from_description(name, description, "memory")  # errors come before there is a database
     with opened(args, new=True) as storage:
         made = create_from_description(
             name, description, storage, start=not args.draft, by=typed_by()
         )
         warnings = made.settings.cautions()
-        if args.format == "json":
-            print_json(experiment_facts(made) | {"warnings": warnings})
-        else:
-            print_experiment(made)
-            for text in warnings:
-                print(f"\nNote: {text}")
+        notes = "".join(f"\n\nNote: {text}" for text in warnings)
+        _show_experiment(args, made, {"warnings": warnings}, notes)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        description = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+    description, known = read_toml(path), ("name", *DESCRIBED)
     for key in description:
-        if key not in (known := ("name", *DESCRIBED)):
+        if key not in known:
             raise InvalidInputError(
                 f"{path}: an experiment has no setting {key!r}; the settings are "
                 f"{', '.join(known)}{did_you_mean(key, known)}"
@@ -360,69 +166,61 @@ def _list(args: argparse.Namespace) -> None:
             records = storage.experiments()
     except UnknownExperimentError:  # no tables, so none
         records = []
-    if args.format == "json":
-        print_json({"experiments": [record_facts(record) for record in records]})
-    elif records:
-        print_list(records)
-    else:
-        print("There are no experiments yet; make one with steadyarm experiment create.")
+    none = "There are no experiments yet; create one with steadyarm experiment create."
+    facts = {"experiments": [record_facts(record) for record in records]}
+    show(args, facts, list_text(records) if records else none)
 
 
 def _show(args: argparse.Namespace) -> None:
     with opened(args) as storage:
-        _tell_all(args, load_experiment(args.name, storage))
+        _show_experiment(args, load_experiment(args.name, storage))
 
 
-def _tell_all(args: argparse.Namespace, experiment: Experiment) -> None:
+def _show_experiment(
+    args: argparse.Namespace,
+    experiment: Experiment,
+    more: dict[str, Any] | None = None,
+    notes: str = "",
+) -> None:
     if args.format == "json":
-        print_json(experiment_facts(experiment))
+        show(args, experiment_facts(experiment) | (more or {}), "")
     else:
-        print_experiment(experiment)
+        print(experiment_text(experiment) + notes)
 
 
 def _recommend(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         verdict = experiment.recommend(args.level, args.anytime)
-    if args.format == "json":
-        print_json(verdict_facts(verdict, experiment.arms.names))
-    else:
-        print_verdict(verdict, experiment.settings)
+    facts = verdict_facts(verdict, experiment.arms.names)
+    show(args, facts, verdict_text(verdict, experiment.settings))
 
 
 def _move(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         getattr(experiment, args.move)(typed_by())
-        if args.format == "json":
-            print_json(experiment_facts(experiment))
-        else:
-            print(f"{args.name} {MOVES[args.move][1]}")
+        show(args, experiment_facts(experiment), f"{args.name} {MOVES[args.move][1]}")
 
 
 def _export(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         path = load_experiment(args.name, storage).export(args.file)
     beside = path.with_name(path.name + ".experiment.json")
-    if args.format == "json":
-        print_json({"file": str(path), "description": str(beside)})
-    else:
-        print(f"The log is in {path}, settings and segments in {beside}; import needs both.")
+    text = f"The log is in {path}, settings and segments in {beside}; import needs both."
+    show(args, {"file": str(path), "description": str(beside)}, text)
 
 
 def _import(args: argparse.Namespace) -> None:
-    read_export(args.file)  # found before, too
+    read_export(args.file)  # errors come before there is a database
     with opened(args, new=True) as storage:
-        _tell_all(args, import_experiment(args.file, storage, args.name, by=typed_by()))
+        _show_experiment(args, import_experiment(args.file, storage, args.name, by=typed_by()))
 
 
 def _replay(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         found = load_experiment(args.name, storage).replay()
-    if args.format == "json":
-        print_json({"agrees": found.agrees} | json_ready(found))
-    else:
-        print(found)
+    show(args, {"agrees": found.agrees} | json_ready(found), found)
     if not found.agrees:
         raise SteadyArmError(f"the log of {args.name!r} does not lead to what is stored.")
 
@@ -430,10 +228,226 @@ def _replay(args: argparse.Namespace) -> None:
 def _health(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         report = load_experiment(args.name, storage).health()
-    print_json(report.to_dict()) if args.format == "json" else print(report)
+    show(args, report.to_dict(), report)
 
 
 def _drift(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         report = load_experiment(args.name, storage).drift(args.periods, args.level)
-    print_json(report.to_dict()) if args.format == "json" else print_drift(report)
+    show(args, report.to_dict(), drift_text(report))
+
+
+# Corrections of what was stored wrongly
+
+
+def _void(args: argparse.Namespace) -> None:
+    _correct_with(args, lambda live, why: live.void(args.target, **why))
+
+
+def _correct(args: argparse.Namespace) -> None:
+    _correct_with(args, lambda live, why: live.correct(args.target, args.reward, **why))
+
+
+def _exclude(args: argparse.Namespace) -> None:
+    if (args.unit is None) == (args.since is None or args.until is None):
+        raise InvalidInputError("give either --unit, or --since and --until.")
+    since = None if args.since is None else read_time(args.since, "--since")
+    until = None if args.until is None else read_time(args.until, "--until")
+    _correct_with(
+        args, lambda live, why: live.exclude(unit=args.unit, since=since, until=until, **why)
+    )
+
+
+def _include(args: argparse.Namespace) -> None:
+    _correct_with(args, lambda live, why: live.include(args.entry, **why))
+
+
+def _correct_with(
+    args: argparse.Namespace, correct: Callable[[Experiment, dict[str, str]], Corrected]
+) -> None:
+    with opened(args) as storage:
+        live = load_experiment(args.name, storage)
+        _show_corrected(args, {args.name: correct(live, _why(args))})
+
+
+def _erase(args: argparse.Namespace) -> None:
+    if len(args.words) != 2 - args.everywhere:
+        raise InvalidInputError(
+            "give the name of the experiment and the unit; with --everywhere the unit alone."
+        )
+    unit = args.words[-1]
+    done: dict[str, Corrected] = {}
+    with opened(args) as storage:
+        if not args.everywhere:
+            live = load_experiment(args.words[0], storage)
+            done[live.name] = live.erase(unit, **_why(args))
+        else:
+            for record in storage.experiments():
+                with suppress(UnknownAssignmentError):
+                    done[record.name] = Experiment(storage, record).erase(unit, **_why(args))
+    if not done:
+        raise UnknownAssignmentError("the unit has no assignment in any experiment of the storage.")
+    _show_corrected(args, done)
+
+
+def _why(args: argparse.Namespace) -> dict[str, str]:
+    return {"reason": args.reason, "by": typed_by()}
+
+
+def _show_corrected(args: argparse.Namespace, done: dict[str, Corrected]) -> None:
+    facts = [
+        {"experiment": name, "entry": each.entry, "assignments": each.assignments}
+        for name, each in done.items()
+    ]
+    lines = [
+        f"{name}: {counted(each.assignments, 'visit was', 'visits were')} corrected; entry "
+        f"{each.entry} of the audit log."
+        for name, each in done.items()
+    ]
+    show(args, {"corrections": facts}, "\n".join(lines))
+
+
+WHY = "why, for those who read the audit log; name no unit in it"
+REASON: Option = ("--reason TEXT", WHY, {"required": True})
+TARGET: Option = (
+    "target",
+    "whose reward, by unit or by the id that ask gave",
+    {"metavar": "UNIT|ID"},
+)
+INTERVALS: tuple[Option, ...] = (
+    (
+        "--anytime",
+        "intervals that hold at all times; the default until the test has ended",
+        {"action": "store_true", "default": None},
+    ),
+    (
+        "--once",
+        "intervals of one look at the results; the default when the test has ended",
+        {"action": "store_false", "dest": "anytime", "default": None},
+    ),
+)
+VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, help, options and, for some, an epilog
+    (
+        "create",
+        _create,
+        "create a test from a TOML file",
+        [
+            ("file FILE.toml", "what is tested, see below"),
+            ("--name NAME", "of the experiment, instead of the file's"),
+            ("--draft", "assign nothing before it is started"),
+        ],
+        EPILOG,
+    ),
+    ("list", _list, "all tests", []),
+    ("show", _show, "the state of a test", []),
+    (
+        "ask",
+        experiment_traffic.ask,
+        "the variant to show to a unit, such as a visitor",
+        [("units UNIT", "who gets a variant; - reads standard input", {"nargs": "*"})],
+        ASK,
+    ),
+    (
+        "tell",
+        experiment_traffic.tell,
+        "report rewards",
+        [
+            (
+                "rewards",
+                "whose reward, and the number; - reads standard input",
+                {"nargs": "+", "metavar": "UNIT|ID REWARD"},
+            ),
+            (
+                "--at TIME",
+                "when the rewards happened, such as 2025-01-31T12:00:00Z, if not just now; in "
+                "standard input a column named at has it",
+            ),
+        ],
+        TELL,
+    ),
+    ("recommend", _recommend, "the best variant so far, with intervals", [LEVEL]),
+    *((name, _move, text, []) for name, (text, _) in MOVES.items()),
+    (
+        "export",
+        _export,
+        "write the log and all that is needed to import it",
+        [("file FILE", "FILE.csv or FILE.parquet")],
+    ),
+    (
+        "import",
+        _import,
+        "import an exported test into a storage, where it goes on",
+        [
+            ("file FILE", "that export wrote"),
+            ("--name NAME", "of the experiment, instead of the one it had"),
+        ],
+    ),
+    ("void", _void, "remove a reward, so that the visit has none", [TARGET, REASON]),
+    (
+        "correct",
+        _correct,
+        "replace a wrong reward by another",
+        [TARGET, ("reward X", "the right number"), REASON],
+    ),
+    (
+        "exclude",
+        _exclude,
+        "leave out all visits of a unit or of a period",
+        [
+            ("--unit UNIT", "whose visits are left out"),
+            (
+                "--since TIME",
+                "leave out what was assigned from then on, such as 2026-11-03T09:00Z",
+            ),
+            ("--until TIME", "and before then; not later than now"),
+            REASON,
+        ],
+        EXCLUDE,
+    ),
+    (
+        "include",
+        _include,
+        "count again what was excluded",
+        [("entry N", "of the audit log that excluded it"), REASON],
+    ),
+    (
+        "erase",
+        _erase,
+        "erase the identity of a unit, on its request",
+        [
+            (
+                "words",
+                "of the experiment, and whom to erase",
+                {"nargs": "+", "metavar": "[NAME] UNIT"},
+            ),
+            ("--everywhere", "in all experiments; then no NAME is given"),
+            ("--reason TEXT", WHY, {"default": ""}),
+        ],
+        ERASE,
+    ),
+    (
+        "replay",
+        _replay,
+        "compute a test anew from its log; status 1 if anything differs",
+        [],
+    ),
+    (
+        "health",
+        _health,
+        "whether variants were assigned as planned, whose rewards are missing",
+        [],
+    ),
+    (
+        "drift",
+        _drift,
+        "whether the world moved during the test",
+        [
+            (
+                "--periods N",
+                "in how many equal shares the test is cut (default: %(default)s)",
+                {"default": 4},
+            ),
+            LEVEL,
+        ],
+    ),
+)

@@ -1,15 +1,14 @@
-"""What `steadyarm experiment` prints: tables for people, plain values for programs."""
+"""What `steadyarm experiment` prints for people: tables and sentences."""
 
 from __future__ import annotations
 
-import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
+from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.inference.drift import DriftReport
 from steadyarm.live.assignments import Status, to_datetime
 from steadyarm.live.experiment import Experiment
@@ -17,19 +16,9 @@ from steadyarm.live.serializers import record_facts
 from steadyarm.live.settings import UNITS, Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import ExperimentRecord
+from steadyarm.wording import counted
 
-__all__ = [
-    "print_drift",
-    "print_experiment",
-    "print_json",
-    "print_list",
-    "print_table",
-    "print_verdict",
-]
-
-MOST_LINES = 60
 MOST_DRIFTING = 10  # of very many variants
-WIDTH = 100  # characters of a line
 ACROSS = 8  # periods beside each other
 MISSING = {
     "zero": "a missing one counts as zero",
@@ -38,26 +27,7 @@ MISSING = {
 }
 
 
-def print_json(facts: Any) -> None:
-    """One line that programs read."""
-    print(json.dumps(facts))
-
-
-def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], align: str, most: int | None = MOST_LINES
-) -> None:
-    """Aligned columns; `align` has < or > for each."""
-    body = list(map(tuple, rows))
-    lines = [tuple(head), *body[:most]]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (f"{cell:{a}{w}}" for cell, a, w in zip(line, align, widths, strict=True))
-        print("  ".join(cells).rstrip())
-    if hidden := len(body) - len(lines) + 1:
-        print(f"… and {hidden} more, see --format json")
-
-
-def print_list(records: Iterable[ExperimentRecord]) -> None:
+def list_text(records: Iterable[ExperimentRecord]) -> str:
     """A line for every experiment."""
     rows = [
         (
@@ -71,26 +41,26 @@ def print_list(records: Iterable[ExperimentRecord]) -> None:
         for record in records
         for facts in [record_facts(record)]
     ]
-    print_table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
+    return table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
 
 
-def print_experiment(experiment: Experiment) -> None:
-    """Where an experiment stands, with a line for every variant."""
+def experiment_text(experiment: Experiment) -> str:
+    """The state of an experiment, with a line for every variant."""
     status, settings = experiment.status(), experiment.settings
-    handed, told = status.total_assigned, status.total_rewarded
-    print(f"{status.name}: {status.state}, created {_time(status.created)}")
-    print(
+    assigned, rewarded = status.total_assigned, status.total_rewarded
+    pending = assigned - rewarded - status.excluded
+    excluded = f", {status.excluded:,} excluded" if status.excluded else ""
+    leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
+    lines = [
+        f"{status.name}: {status.state}, created {_time(status.created)}",
         f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "
-        f"reward; seed {settings.seed}"
-    )
-    print(
-        f"{handed:,} of {status.budget:,} handed out ({100 * handed // status.budget} %), "
-        f"{told:,} rewards recorded, {handed - told - status.excluded:,} pending or missing"
-        + (f", {status.excluded:,} excluded" if status.excluded else "")
-    )
-    print(_segments(status))
-    print(_rules(settings))
-    print()
+        f"reward; seed {settings.seed}",
+        f"{assigned:,} of {status.budget:,} visits assigned ({100 * assigned // status.budget} %), "
+        f"{rewarded:,} rewards recorded, {pending:,} pending or missing{excluded}",
+        f"{counted(status.segments, 'segment')} opened, {status.observed} observed by the policy"
+        f"{leased}",
+        f"{_rules(settings)}\n",
+    ]
     snapshot = experiment.storage.snapshot(experiment.key)
     share: dict[int, float] = {}
     if snapshot.segments:
@@ -103,34 +73,32 @@ def print_experiment(experiment: Experiment) -> None:
             f"{assigned:,}",
             f"{rewarded:,}",
             f"{share.get(k, 0.0):.4f}" if share else "",
-            _kept(settings, settings.arms.names[k]),
+            _reserved(settings, settings.arms.names[k]),
         )
         for k, assigned, rewarded in counts[:MOST_LINES]
     ]
-    print_table(("variant", "assigned", "rewarded", "share now", ""), rows, "<>>><", None)
+    head = ("variant", "assigned", "rewarded", "share now", "")
+    lines.append(table(head, rows, "<>>><", None))
     if status.arms is not None:
         played = sum(count > 0 for _, count, _ in counts)
-        print(f"{played:,} of {settings.arms.size:,} variants were handed out so far")
+        lines.append(f"{played:,} of {settings.arms.size:,} variants were assigned so far")
     elif hidden := len(counts) - len(rows):
-        print(f"… and {hidden} more, see --format json")
+        lines.append(f"… and {hidden} more, see --format json")
+    return "\n".join(lines)
 
 
 def _counts(status: Status, share: Mapping[int, float]) -> list[tuple[int, int, int]]:
     """Variants with assignments and rewards; of very many those that get most come first."""
+    arms = range(len(status.assigned)) if status.arms is None else status.arms
+    rows = list(zip(arms, status.assigned, status.rewarded, strict=True))
     if status.arms is None:
-        pairs = zip(status.assigned, status.rewarded, strict=True)
-        return [(k, assigned, rewarded) for k, (assigned, rewarded) in enumerate(pairs)]
-    rows = {k: (k, 0, 0) for k in share}
-    rows |= {
-        k: (k, assigned, rewarded)
-        for k, assigned, rewarded in zip(status.arms, status.assigned, status.rewarded, strict=True)
-    }
-    return sorted(rows.values(), key=lambda row: (-share.get(row[0], 0.0), -row[1], row[0]))
+        return rows
+    rows += [(k, 0, 0) for k in share.keys() - set(arms)]
+    return sorted(rows, key=lambda row: (-share.get(row[0], 0.0), -row[1], row[0]))
 
 
-def print_verdict(verdict: Verdict, settings: Settings) -> None:
+def verdict_text(verdict: Verdict, settings: Settings) -> str:
     """The verdict, and the variants from the best to the worst."""
-    print(f"{verdict}\n")
     sign = 1 if settings.direction == "maximize" else -1
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # unknown ones last
     shown, alive = verdict.shown, set(verdict.plausible)
@@ -146,61 +114,55 @@ def print_verdict(verdict: Verdict, settings: Settings) -> None:
         for k, name in zip(order, names, strict=True)
     ]
     level = f"{verdict.level:.0%}".replace("%", " %")
-    print_table(("variant", "estimate", f"{level}, all at once", "behind by", ""), rows, "<>>><")
-    print("* may be the best")
+    head = ("variant", "estimate", f"{level}, all at once", "behind by", "")
+    lines = [f"{verdict}\n", table(head, rows, "<>>><"), "* may be the best"]
     if verdict.size:
-        print(
+        lines.append(
             f"The best {len(rows)} of {verdict.size:,} variants; {verdict.possible:,} of all may "
             "be the best."
         )
     if verdict.missing:
-        have = (
-            "reward of a judged visit is"
-            if verdict.missing == 1
-            else "rewards of judged visits are"
-        )
-        print(f"\n{verdict.missing:,} {have} missing: {MISSING[settings.missing]}.")
-    print(f"\nIntervals: {verdict.method}. {verdict.assumption}")
+        one, many = "reward of a judged visit is", "rewards of judged visits are"
+        have = counted(verdict.missing, one, many)
+        lines.append(f"\n{have} missing: {MISSING[settings.missing]}.")
+    return "\n".join((*lines, f"\nIntervals: {verdict.method}. {verdict.assumption}"))
 
 
-def print_drift(report: DriftReport) -> None:
+def drift_text(report: DriftReport) -> str:
     """Variants below each other, periods beside each other, and what it means."""
-    for first in range(0, len(report.periods), ACROSS):
-        _print_periods(report, slice(first, first + ACROSS))
-        print()
-    print("± standard error; the best on average is marked *\n")
+    starts = range(0, len(report.periods), ACROSS)
+    lines = [f"{_periods(report, slice(first, first + ACROSS))}\n" for first in starts]
+    lines.append("± standard error; the best on average is marked *\n")
     if report.others:
         total = len(report.names) + report.others
-        print(f"The best {MOST_DRIFTING} of {total:,} variants are shown.\n")
-    print(textwrap.fill(report.verdict, WIDTH))
+        lines.append(f"The best {MOST_DRIFTING} of {total:,} variants are shown.\n")
+    return "\n".join((*lines, textwrap.fill(report.verdict, WIDTH)))
 
 
-def _print_periods(report: DriftReport, part: slice) -> None:
+def _periods(report: DriftReport, part: slice) -> str:
     labels = [label.replace(" to ", "\nto ").partition("\n") for label in report.periods[part]]
-    head = [
+    cells = [
         ("", *(first for first, _, _ in labels)),
         ("variant", *(second for _, _, second in labels)),
     ]
-    tail = ("rounds", *(f"{rounds:,}" for rounds in report.rounds[part]))
-    rows = [
-        (
-            (name + " *" * (name == report.best), *(_number(v) for v in report.estimates[part, k])),
-            ("", *(f"±{error:.2g}" for error in report.errors[part, k])),
-        )
-        for k, name in _shown(report)
-    ]
-    lines = [*head, *(line for pair in rows for line in pair), tail]
-    wide = [max(map(len, column)) for column in list(zip(*lines, strict=True))[1:]]
+    for k, name in _shown(report):
+        mark = " *" * (name == report.best)
+        cells.append((name + mark, *(_number(v) for v in report.estimates[part, k])))
+        cells.append(("", *(f"±{error:.2g}" for error in report.errors[part, k])))
+    cells.append(("rounds", *(f"{rounds:,}" for rounds in report.rounds[part])))
+    wide = [max(map(len, column)) for column in list(zip(*cells, strict=True))[1:]]
     left = WIDTH - sum(width + 2 for width in wide)
-    longest = max(len(line[0]) for line in lines)
+    longest = max(len(row[0]) for row in cells)
     column = longest if longest <= left else max(len("variant"), min(left, 20))
-    for line in lines:
-        name = line[0]
+    lines = []
+    for name, *values in cells:
         if len(name) > column:  # on a line of its own
-            print(textwrap.shorten(name, WIDTH, placeholder=" …") if len(name) > WIDTH else name)
+            long = len(name) > WIDTH
+            lines.append(textwrap.shorten(name, WIDTH, placeholder=" …") if long else name)
             name = ""
-        cells = (f"  {cell:>{width}}" for cell, width in zip(line[1:], wide, strict=True))
-        print(f"{name:<{column}}{''.join(cells)}".rstrip())
+        numbers = (f"  {value:>{width}}" for value, width in zip(values, wide, strict=True))
+        lines.append(f"{name:<{column}}{''.join(numbers)}".rstrip())
+    return "\n".join(lines)
 
 
 def _shown(report: DriftReport) -> list[tuple[int, str]]:
@@ -210,12 +172,6 @@ def _shown(report: DriftReport) -> list[tuple[int, str]]:
     weights = report.rounds / max(int(report.rounds.sum()), 1)
     best = np.argsort(np.nan_to_num(report.gaps).T @ weights, kind="stable")[:MOST_DRIFTING]
     return [(int(k), report.names[k]) for k in best]
-
-
-def _segments(status: Status) -> str:
-    leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
-    opened = f"{status.segments} segment{'s' * (status.segments != 1)}"
-    return f"{opened} opened, {status.observed} handed to the policy{leased}"
 
 
 def _rules(settings: Settings) -> str:
@@ -228,7 +184,7 @@ def _rules(settings: Settings) -> str:
     return f"rewards count {when}, {MISSING[settings.missing]}; {sticky}"
 
 
-def _kept(settings: Settings, name: str) -> str:
+def _reserved(settings: Settings, name: str) -> str:
     if name in settings.control:
         return f"control, always {settings.control[name]:g}"
     return f"at least {settings.min_share[name]:g}" if name in settings.min_share else ""

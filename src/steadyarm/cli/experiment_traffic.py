@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from steadyarm.cli.experiment_show import print_json, print_table
-from steadyarm.cli.storage import opened
+from steadyarm.cli.common import opened, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.serializers import PROBLEM, PROBLEMS, assignment_facts
 
-__all__ = ["ask", "problem", "read_rewards", "read_units", "tell"]
-
 BATCH = 1000  # in one transaction
-SHOWN = 20  # refusals that are told one by one
+SHOWN = 20  # refusals that are printed one by one
 TARGETS = ("id", "assignment", "unit")  # columns that name an assignment, the surest first
 
 T = TypeVar("T")
@@ -32,28 +29,25 @@ def ask(args: argparse.Namespace) -> None:
     units: list[str | None] = list(read_units(sys.stdin) if bulk else args.units)
     if not units and not bulk:
         units = [None]
+    alone = len(units) == 1 and not bulk
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
-        if len(units) == 1 and not bulk:
-            answer = experiment.ask(units[0])
-            answers: list[Any] = [answer]
-        else:
-            answers = _in_batches(units, experiment.ask_many)
-    if args.format == "json":
-        told = [
-            {"unit": unit, "error": problem(answer)}
-            if isinstance(answer, SteadyArmError)
-            else assignment_facts(answer) | {"new": answer.new}
-            for unit, answer in zip(units, answers, strict=True)
-        ]
-        print_json(told[0] if len(units) == 1 and not bulk else {"assignments": told})
-    else:
-        rows = [
-            (a.unit, a.name, f"{a.probability:.4g}", a.id, "" if a.new else "as before")
-            for a in answers
-            if not isinstance(a, SteadyArmError)
-        ]
-        print_table(("unit", "variant", "probability", "id", ""), rows, "<<><<", most=None)
+        answers: list[Any] = (
+            [experiment.ask(units[0])] if alone else _in_batches(units, experiment.ask_many)
+        )
+    assigned = [answer for answer in answers if not isinstance(answer, SteadyArmError)]
+    facts = [
+        {"unit": unit, "error": problem(answer)}
+        if isinstance(answer, SteadyArmError)
+        else assignment_facts(answer) | {"new": answer.new}
+        for unit, answer in zip(units, answers, strict=True)
+    ]
+    rows = [
+        (a.unit, a.name, f"{a.probability:.4g}", a.id, "" if a.new else "as before")
+        for a in assigned
+    ]
+    text = table(("unit", "variant", "probability", "id", ""), rows, "<<><<", most=None)
+    show(args, facts[0] if alone else {"assignments": facts}, text)
     _refuse([unit or "" for unit in units], answers, "units got no variant")
 
 
@@ -61,22 +55,20 @@ def tell(args: argparse.Namespace) -> None:
     """Store rewards, and print which were new."""
     bulk = args.rewards == ["-"]
     rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards, args.at), 0)
+    alone = len(rewards) == 1 and not bulk
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         answers: list[Any] = _in_batches(rewards, experiment.tell_many)
-    if len(rewards) == 1 and not bulk and isinstance(answers[0], SteadyArmError):
+    if alone and isinstance(answers[0], SteadyArmError):
         raise answers[0]
-    if args.format == "json":
-        told = [
-            {"error": problem(answer)} if isinstance(answer, SteadyArmError) else {"status": answer}
-            for answer in answers
-        ]
-        print_json(told[0] if len(rewards) == 1 and not bulk else {"rewards": told})
-    else:
-        count = Counter("refused" if isinstance(a, SteadyArmError) else a for a in answers)
-        parts = [f"{count[status]:,} {status}" for status in ("stored", "repeated", "refused")]
-        skipped = f"; {without:,} lines without a reward left out" if without else ""
-        print(f"{', '.join(parts)}{skipped}")
+    facts = [
+        {"error": problem(answer)} if isinstance(answer, SteadyArmError) else {"status": answer}
+        for answer in answers
+    ]
+    count = Counter("refused" if isinstance(a, SteadyArmError) else a for a in answers)
+    parts = [f"{count[status]:,} {status}" for status in ("stored", "repeated", "refused")]
+    skipped = f"; {without:,} lines without a reward left out" if without else ""
+    show(args, facts[0] if alone else {"rewards": facts}, f"{', '.join(parts)}{skipped}")
     _refuse([event[0] for event in rewards], answers, "rewards were refused")
 
 
@@ -143,7 +135,7 @@ def read_rewards(lines: Any) -> tuple[list[tuple[str, Any, datetime | None]], in
         else:
             when = "" if at is None else _cell(row, at, line)
             event = _cell(row, target, line), _number(value)
-            found.append((*event, _time(when, line) if when else None))
+            found.append((*event, read_time(when, f"at in line {line}") if when else None))
     return found, without
 
 
@@ -156,9 +148,9 @@ def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
             if row:
                 yield reader.line_num, [cell.strip() for cell in row]
     except csv.Error as error:
-        raise InvalidInputError(f"line {reader.line_num} is no CSV: {error}.") from None
+        raise InvalidInputError(f"line {reader.line_num} is not CSV: {error}.") from None
     except UnicodeDecodeError as error:
-        raise InvalidInputError(f"standard input is no UTF-8 text: {error}.") from None
+        raise InvalidInputError(f"standard input is not UTF-8 text: {error}.") from None
 
 
 def _cell(row: list[str], column: int, line: int) -> str:
@@ -173,22 +165,8 @@ def _pairs(words: Sequence[str], at: str | None) -> list[tuple[str, Any, datetim
             f"{words[-1]!r} stands alone; expected pairs of an id or a unit and its reward, or - "
             "to read them from standard input."
         )
-    when = None if at is None else _time(at)
+    when = None if at is None else read_time(at, "--at")
     return [(words[i], _number(words[i + 1]), when) for i in range(0, len(words), 2)]
-
-
-def _time(text: str, line: int | None = None) -> datetime:
-    where = "--at" if line is None else f"at in line {line}"
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        when = None
-    if when is None or when.tzinfo is None:
-        raise InvalidInputError(
-            f"{where} is {text!r}; expected a time with its time zone, such as "
-            "2025-01-31T12:00:00Z."
-        )
-    return when
 
 
 def _number(text: str) -> Any:
@@ -217,7 +195,7 @@ def _in_batches(entries: Sequence[T], send: Callable[[Sequence[T]], list[Answer]
 
 
 def _refuse(asked: Sequence[str], answers: Sequence[Any], what: str) -> None:
-    """Name what was refused, so that the command fails."""
+    """Print what was refused, and fail if anything was."""
     errors = [
         (target, answer)
         for target, answer in zip(asked, answers, strict=True)

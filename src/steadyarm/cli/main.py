@@ -11,13 +11,11 @@ from typing import Any
 import steadyarm
 from steadyarm.cli import (
     analyze,
-    audit,
-    data,
     demo,
     experiment,
+    paper,
     plan,
     report,
-    reproduce,
     serve,
     simulate,
     storage,
@@ -26,33 +24,31 @@ from steadyarm.cli import (
 from steadyarm.errors import SteadyArmError
 from steadyarm.wording import did_you_mean
 
-__all__ = ["build_parser", "main"]
-
-COMMANDS = (
-    demo,
-    plan,
-    experiment,
-    report,
-    serve,
-    token,
-    audit,
-    storage,
-    analyze,
-    reproduce,
-    simulate,
-    data,
+ADD_COMMANDS = (
+    demo.add_parser,
+    plan.add_parser,
+    experiment.add_parser,
+    report.add_parser,
+    serve.add_parser,
+    token.add_parser,
+    token.add_audit_parser,
+    storage.add_parser,
+    analyze.add_parser,
+    paper.add_reproduce_parser,
+    simulate.add_parser,
+    paper.add_data_parser,
 )
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes options by their whole names only, so that a typing error is told, not guessed at."""
+    """Takes options by their whole names only, so that a typing error is never a guess."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given, allow_abbrev=False)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Build the parser of the whole command line."""
     parser = _Parser(
         prog="steadyarm",
         description="Find the best of many variants with a fixed number of trials, "
@@ -60,13 +56,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"steadyarm {steadyarm.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for add_command in ADD_COMMANDS:
+        add_command(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 if all went well, 1 if not, 2 for a wrong command line."""
+    """Run one command; return 0 if all went well, 1 if not, 2 for a wrong command line."""
     typed = list(sys.argv[1:] if argv is None else argv)
     parser = build_parser()
     args, unknown = parser.parse_known_args(typed)
@@ -76,12 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args.run(args)
         sys.stdout.flush()
-    except SteadyArmError as error:
-        print(f"steadyarm: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # such as `| head`: whoever reads has seen enough
+    except BrokenPipeError:  # such as `| head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
+    except (SteadyArmError, OSError) as error:
         print(f"steadyarm: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -96,10 +89,8 @@ def _refuse(parser: argparse.ArgumentParser, typed: list[str], unknown: list[str
         verbs = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
         if verbs and word in verbs[0].choices:
             parser = verbs[0].choices[word]
-    hints = [
-        did_you_mean(word.partition("=")[0], list(parser._option_string_actions))
-        for word in unknown
-    ]
+    known = list(parser._option_string_actions)
+    hints = (did_you_mean(word.partition("=")[0], known) for word in unknown)
     hint = next((hint for hint in hints if hint != "."), ".")
     parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 

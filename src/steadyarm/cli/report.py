@@ -1,4 +1,4 @@
-"""`steadyarm report`: one file about a live test that can be mailed, which is only read."""
+"""`steadyarm report`: one file about a live test, to be sent to others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from steadyarm.cli.options import add_storage
-from steadyarm.cli.storage import opened
+from steadyarm.cli.common import STORAGE, add_command, opened
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.reports import FORMATS, experiment_report, format_of, write_report
-
-__all__ = ["add_parser", "run"]
 
 EPILOG = """\
   steadyarm report checkout --out report.html     one file with everything inside
@@ -25,28 +22,25 @@ The appendix says how the result was found, what must be true for it, and how to
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser(
+    add_command(
+        commands,
         "report",
-        help="write one file about a live test that can be mailed",
-        description="Writes what a live test says so far, with pictures, method, assumptions, the "
-        "fingerprint of its log and the check that it can be computed anew.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "write one file about a live test, to be sent to others",
+        [
+            ("name NAME", "of the experiment"),
+            ("--out FILE", "FILE.html or FILE.md (default: NAME.html)"),
+            (
+                f"--format {'|'.join(FORMATS)}",
+                "html for screens, print for paper, md for Markdown (default: as FILE ends)",
+            ),
+            STORAGE,
+            ("--no-replay", "do not recompute the whole test to check it"),
+        ],
+        "Writes the results of a live test so far, with pictures, method, assumptions, the "
+        "fingerprint of its log and the check that recomputing it gives the same.",
+        EPILOG,
     )
-    parser.add_argument("name", metavar="NAME", help="of the experiment")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="FILE.html or FILE.md (default: NAME.html)"
-    )
-    parser.add_argument(
-        "--format",
-        choices=list(FORMATS),
-        help="html for screens, print for paper, md for Markdown (default: as FILE ends)",
-    )
-    add_storage(parser)
-    parser.add_argument(
-        "--no-replay", action="store_true", help="do not compute the whole test anew to check it"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import steadyarm as sa
-from steadyarm.cli.options import add_format, add_jobs, add_seed
+from steadyarm.cli.common import FORMAT, JOBS, add_command, read_toml, show
 from steadyarm.environments.named import WORLDS, world_from_settings
 from steadyarm.policies import POLICIES, policy_from_dict, policy_named
-
-__all__ = ["add_parser", "run"]
 
 EPILOG = """\
 A TOML file has the tables [policy], [world] and, where the world needs them, [arms]:
@@ -36,37 +33,33 @@ A TOML file has the tables [policy], [world] and, where the world needs them, [a
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser(
+    add_command(
+        commands,
         "simulate",
-        help="run one policy in one world many times",
-        description="Runs a policy in a world many times and counts the wrong recommendations.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "run one policy in one world many times",
+        [
+            ("file FILE.toml", "policy and world, see below", {"nargs": "?"}),
+            ("--policy NAME", f"one of: {', '.join(POLICIES).lower()} (default: steady)"),
+            ("--published", "as in the paper's published runs"),
+            ("--world NAME", f"one of: {', '.join(WORLDS)}"),
+            (
+                "--set KEY=VALUE",
+                "a parameter of the world, such as scale=3; may be repeated",
+                {"action": "append", "default": []},
+            ),
+            ("--trials N", "simulated tests (default: 1000)"),
+            ("--seed N", "seed of all random draws (default: 0)"),
+            JOBS,
+            FORMAT,
+        ],
+        "Runs a policy in a world many times and counts the wrong recommendations.",
+        EPILOG,
     )
-    parser.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE.toml", help="policy and world, see below"
-    )
-    parser.add_argument(
-        "--policy", metavar="NAME", help=f"one of: {', '.join(POLICIES).lower()} (default: steady)"
-    )
-    parser.add_argument("--published", action="store_true", help="as in the paper's published runs")
-    parser.add_argument("--world", metavar="NAME", help=f"one of: {', '.join(WORLDS)}")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a parameter of the world, such as scale=3; may be repeated",
-    )
-    parser.add_argument("--trials", type=int, metavar="N", help="simulated tests (default: 1000)")
-    add_seed(parser, default=None)
-    add_jobs(parser)
-    add_format(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the simulation and print what came out."""
+    """Run the simulation and print its result."""
     settings = _read(args.file) if args.file else {}
     world = _world(args, settings)
     policy = _policy(args, settings)
@@ -75,40 +68,29 @@ def run(args: argparse.Namespace) -> None:
     results = sa.simulate(policy, world, trials=trials, seed=seed, jobs=args.jobs)
     low, high = results.interval()
     best = world.arms.names[world.best_arm]
-    if args.format == "json":
-        facts = {
-            "policy": policy.to_dict(),
-            "budget": world.budget,
-            "best_arm": best,
-            "gap": world.gap,
-            "trials": results.trials,
-            "errors": results.errors,
-            "error_rate": results.error_rate,
-            "interval": [low, high],
-            "seed": seed,
-        }
-        print(json.dumps(facts))
-        return
-    print(f"{policy.name} on {world.arms.size} arms, budget {world.budget:,}")
-    print(f"best on average: {best}, by {world.gap:.4g}")
-    print(
+    facts = {
+        "policy": policy.to_dict(),
+        "budget": world.budget,
+        "best_arm": best,
+        "gap": world.gap,
+        "trials": results.trials,
+        "errors": results.errors,
+        "error_rate": results.error_rate,
+        "interval": [low, high],
+        "seed": seed,
+    }
+    text = (
+        f"{policy.name} on {world.arms.size} arms, budget {world.budget:,}\n"
+        f"best on average: {best}, by {world.gap:.4g}\n"
         f"wrong in {results.errors} of {results.trials} trials: {results.error_rate:.4g} "
         f"(95 % interval {low:.4g} to {high:.4g})"
     )
+    show(args, facts, text)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        settings = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise sa.InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
-    known: dict[str, type] = {
-        "trials": int,
-        "seed": int,
-        "policy": dict,
-        "world": dict,
-        "arms": dict,
-    }
+    settings = read_toml(path)
+    known = {"trials": int, "seed": int, "policy": dict, "world": dict, "arms": dict}
     for key, value in settings.items():
         if key not in known or not isinstance(value, known[key]):
             raise sa.InvalidInputError(

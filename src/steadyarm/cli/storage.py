@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from steadyarm.cli.options import add_format, add_storage
-from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownExperimentError
+from steadyarm.cli.common import FORMAT, STORAGE, Option, add_command, opened, show
+from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.lifecycle import check_storage
 from steadyarm.storages import (
     backup_command,
     backup_storage,
-    open_storage,
     restore_storage,
     storage_status,
     upgrade_storage,
 )
-from steadyarm.storages.base import Storage
-
-if TYPE_CHECKING:
-    from steadyarm.storages.sql.upkeep import StorageStatus
-
-__all__ = ["add_parser", "opened"]
+from steadyarm.wording import counted
 
 EPILOG = """\
 The first experiment makes the tables. After a new version of SteadyArm was installed:
@@ -54,110 +44,29 @@ MEANING = {
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "storage",
-        help="check, back up, restore, prune or upgrade where live experiments are kept",
-        description="Looks at the database in which live experiments are kept: checks it, backs it "
+        None,
+        "check, back up, restore, prune or upgrade where live experiments are kept",
+        description="Manages the database in which live experiments are kept: checks it, backs it "
         "up and restores it, removes what nobody needs, or brings its tables up to date after a "
         "new version of SteadyArm was installed.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    added = {}
-    for name, run, text, more in (
-        (
-            "status",
-            _status,
-            "which version the tables are of; changes nothing",
-            " Reads a whole file of SQLite to find damage, and ends with status 1 if there is any.",
-        ),
-        (
-            "check",
-            _check,
-            "look for damage, compute every experiment anew; status 1 if anything is wrong",
-            " Looks for damage of the file, for missing tables and for rows that belong to "
-            "nothing, then replays every experiment. Changes nothing.",
-        ),
-        (
-            "backup",
-            _backup,
-            "copy an SQLite storage that may be in use; name pg_dump for PostgreSQL",
-            " The copy is as of one moment, and it is checked before it gets its name. Of "
-            "PostgreSQL the command line of pg_dump is printed, with status 2.",
-        ),
-        (
-            "restore",
-            _restore,
-            "put a backup in the place of an SQLite storage; name pg_restore for PostgreSQL",
-            " Refuses a storage that is in use and a backup that is damaged. The file that was "
-            "there is kept beside it under a name that says when. A service that needed tokens "
-            "goes on to need them, all sessions end, and the tokens that are valid now are named. "
-            "Of PostgreSQL the command line of pg_restore is printed, with status 2.",
-        ),
-        (
-            "prune",
-            _prune,
-            "remove what nobody needs: ended leases, expired sessions, old experiments",
-            " Gives positions of expired leases back and removes rows of leases that ended more "
-            "than a day ago, sessions that have expired and, if asked to, archived experiments. "
-            "Traffic may go on meanwhile.",
-        ),
-        ("upgrade", _upgrade, "bring the tables up to date, or make them", ""),
-    ):
-        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.{more}")
-        add_storage(verb)
-        add_format(verb)
-        verb.set_defaults(run=run)
-        added[name] = verb
-    added["backup"].add_argument(
-        "target", type=Path, metavar="TARGET", help="the file that is written"
-    )
-    added["backup"].add_argument(
-        "--force", action="store_true", help="replace TARGET if it is there, unless it is in use"
-    )
-    added["restore"].add_argument(
-        "backup", type=Path, metavar="BACKUP", help="the file that steadyarm storage backup wrote"
-    )
-    added["prune"].add_argument(
-        "--archived-before",
-        type=_date,
-        metavar="DATE",
-        help="also delete experiments that were archived before it, such as 2026-01-31 (UTC); "
-        "export them first",
-    )
-    added["prune"].add_argument(
-        "--yes", action="store_true", help="delete these experiments, for good"
-    )
-
-
-@contextmanager
-def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
-    """The storage that was named, closed in the end.
-
-    new : whether its tables are made if there are none; else a wrong name would leave an empty
-        file behind
-    """
-    found = storage_status(args.storage)  # refuses memory, which ends with the command
-    if not new and found.state == "empty":
-        raise UnknownExperimentError(
-            f"there are no experiments in {found.url}; make one with steadyarm experiment create, "
-            "or give the right --storage."
-        )
-    storage = open_storage(args.storage)
-    try:
-        yield storage
-    finally:
-        storage.close()
+    for name, run, text, more, options in VERBS:
+        description = f"{text[0].upper()}{text[1:]}.{more}"
+        add_command(verbs, name, run, text, [STORAGE, FORMAT, *options], description)
 
 
 def _status(args: argparse.Namespace) -> None:
     found = storage_status(args.storage, thorough=True)
-    if args.format == "json":
-        print(json.dumps(_facts(found)))
-    else:
-        print(f"{found.url}: {MEANING[found.state]}.")
-        print(f"Tables: {found.revision or 'none'}; this SteadyArm works with {found.newest}.")
+    text = (
+        f"{found.url}: {MEANING[found.state]}.\n"
+        f"Tables: {found.revision or 'none'}; this SteadyArm works with {found.newest}."
+    )
+    show(args, asdict(found), text)
     if found.damage is not None:
         raise SteadyArmError(
             f"{found.url}: the file is damaged ({found.damage}); restore a backup with: steadyarm "
@@ -167,57 +76,53 @@ def _status(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     found = check_storage(args.storage)
-    if args.format == "json":
-        print(json.dumps(asdict(found)))
-    else:
-        for line in found.skipped:
-            print(f"not computed anew: {line}")
-        for line in found.faults:
-            print(line)
-        if not found.faults:
-            count = found.experiments
-            print(f"All is in order; {count} experiment{'s' * (count != 1)} computed anew.")
+    lines = [f"not computed anew: {line}" for line in found.skipped] + list(found.faults)
+    if not found.faults:
+        lines.append(f"All is in order; {counted(found.experiments, 'experiment')} computed anew.")
+    show(args, asdict(found), "\n".join(lines))
     if found.faults:
-        count = len(found.faults)
-        raise SteadyArmError(f"{count} fault{'s' * (count != 1)} found; nothing was changed.")
+        raise SteadyArmError(f"{counted(len(found.faults), 'fault')} found; nothing was changed.")
 
 
 def _backup(args: argparse.Namespace) -> None:
     _name_tool(backup_command(args.storage, args.target))
     made = backup_storage(args.storage, args.target, force=args.force)
     size = made.stat().st_size
-    if args.format == "json":
-        print(json.dumps({"backup": str(made), "bytes": size}))
-    else:
-        print(f"{made}: {size:,} bytes, checked.")
+    show(args, {"backup": str(made), "bytes": size}, f"{made}: {size:,} bytes, checked.")
 
 
 def _restore(args: argparse.Namespace) -> None:
     _name_tool(backup_command(args.storage, args.backup, restore=True))
     done = restore_storage(args.storage, args.backup)
-    before = None if done.before is None else str(done.before)
-    if args.format == "json":
-        facts = {"file": str(done.file), "before": before, "revision": done.revision}
-        named = [{"name": name, "scope": scope} for name, scope in done.tokens]
-        admitted = {"closed": done.closed, "tokens": named, "returned": done.returned}
-        print(json.dumps(facts | {"newest": done.newest} | admitted))
-        return
-    print(f"{done.file}: restored from {args.backup}.")
-    if before is not None:
-        print(f"What was there is kept as {before}.")
+    facts = {
+        "file": str(done.file),
+        "before": None if done.before is None else str(done.before),
+        "revision": done.revision,
+        "newest": done.newest,
+        "closed": done.closed,
+        "tokens": [{"name": name, "scope": scope} for name, scope in done.tokens],
+        "returned": done.returned,
+    }
+    lines = [f"{done.file}: restored from {args.backup}."]
+    if done.before is not None:
+        lines.append(f"The previous file is kept as {done.before}.")
     if done.tokens:
-        print(f"Valid tokens now: {', '.join(f'{name} ({scope})' for name, scope in done.tokens)}.")
+        valid = ", ".join(f"{name} ({scope})" for name, scope in done.tokens)
+        lines.append(f"Valid tokens now: {valid}.")
     elif done.closed:
-        print("No token is valid now; the service lets nobody in until one is created.")
+        lines.append("No token is valid now; the service lets nobody in until one is created.")
     else:
-        print("There has been no token; the service answers this machine only, and lets all in.")
+        lines.append(
+            "There has been no token; the service answers this machine only, and lets all in."
+        )
     if done.returned:
-        print(
-            f"Not valid before the restore: {', '.join(done.returned)}; what was removed on "
-            "purpose is removed again with: steadyarm token remove NAME"
+        lines.append(
+            f"Not valid before the restore: {', '.join(done.returned)}; to remove one again: "
+            "steadyarm token remove NAME"
         )
     if done.revision != done.newest:
-        print(f"Its tables are of version {done.revision}; run: steadyarm storage upgrade")
+        lines.append(f"Its tables are of version {done.revision}; run: steadyarm storage upgrade")
+    show(args, facts, "\n".join(lines))
 
 
 def _prune(args: argparse.Namespace) -> None:
@@ -233,24 +138,22 @@ def _prune(args: argparse.Namespace) -> None:
                     "add --yes."
                 )
         pruned = storage.prune(now, before)
-    if args.format == "json":
-        print(json.dumps(asdict(pruned)))
-        return
-    print(f"Given back: {pruned.positions:,} positions of expired leases.")
-    print(f"Removed: {pruned.leases:,} rows of leases, {pruned.sessions:,} expired sessions.")
+    lines = [
+        f"Returned: {pruned.positions:,} positions of expired leases.",
+        f"Removed: {pruned.leases:,} rows of leases, {pruned.sessions:,} expired sessions.",
+    ]
     if before is not None:
-        print(f"Deleted: {', '.join(pruned.experiments) or 'no experiments'}.")
+        lines.append(f"Deleted: {', '.join(pruned.experiments) or 'no experiments'}.")
+    show(args, asdict(pruned), "\n".join(lines))
 
 
 def _upgrade(args: argparse.Namespace) -> None:
     before, after = upgrade_storage(args.storage)
     found = storage_status(args.storage)
-    if args.format == "json":
-        print(json.dumps({"before": before} | _facts(found)))
-    elif before == after:
-        print(f"{found.url}: {MEANING['current']}, nothing to do.")
-    else:
-        print(f"{found.url}: upgraded from {before or 'nothing'} to {after}.")
+    text = f"{found.url}: upgraded from {before or 'nothing'} to {after}."
+    if before == after:
+        text = f"{found.url}: {MEANING['current']}, nothing to do."
+    show(args, {"before": before} | asdict(found), text)
 
 
 def _name_tool(command: str | None) -> None:
@@ -271,12 +174,59 @@ def _date(text: str) -> int:
     return round(moment.timestamp() * 1e6)
 
 
-def _facts(found: StorageStatus) -> dict[str, str | None]:
-    return {
-        "url": found.url,
-        "backend": found.backend,
-        "revision": found.revision,
-        "newest": found.newest,
-        "state": found.state,
-        "damage": found.damage,
-    }
+VERBS: tuple[tuple[str, Any, str, str, tuple[Option, ...]], ...] = (
+    (
+        "status",
+        _status,
+        "which version the tables are of; changes nothing",
+        " Reads a whole file of SQLite to find damage, and ends with status 1 if there is any.",
+        (),
+    ),
+    (
+        "check",
+        _check,
+        "search for damage, compute every experiment anew; status 1 if anything is wrong",
+        " Searches for damage of the file, for missing tables and for rows that belong to nothing, "
+        "then replays every experiment. Changes nothing.",
+        (),
+    ),
+    (
+        "backup",
+        _backup,
+        "copy an SQLite storage that may be in use; name pg_dump for PostgreSQL",
+        " The copy is as of one moment, and it is checked before it gets its name. For PostgreSQL "
+        "the command line of pg_dump is printed, with status 2.",
+        (
+            ("target FILE", "the file that is written"),
+            ("--force", "replace FILE if it exists, unless it is in use"),
+        ),
+    ),
+    (
+        "restore",
+        _restore,
+        "put a backup in the place of an SQLite storage; name pg_restore for PostgreSQL",
+        " Refuses a storage that is in use and a backup that is damaged. The previous file is kept "
+        "beside it under a name with the time. A service that needed tokens still needs them, all "
+        "sessions end, and the tokens that are valid now are named. For PostgreSQL the command "
+        "line of pg_restore is printed, with status 2.",
+        (("backup FILE", "the file that steadyarm storage backup wrote"),),
+    ),
+    (
+        "prune",
+        _prune,
+        "remove what nobody needs: ended leases, expired sessions, old experiments",
+        " Returns positions of expired leases and removes rows of leases that ended more than a "
+        "day ago, sessions that have expired and, if asked to, archived experiments. Traffic may "
+        "go on meanwhile.",
+        (
+            (
+                "--archived-before",
+                "also delete experiments that were archived before it, such as 2026-01-31 (UTC); "
+                "export them first",
+                {"type": _date, "metavar": "DATE"},
+            ),
+            ("--yes", "delete these experiments, for good"),
+        ),
+    ),
+    ("upgrade", _upgrade, "bring the tables up to date, or create them", "", ()),
+)

@@ -1,87 +1,93 @@
-"""`steadyarm token`: who may use the service; tokens are made and removed in the storage."""
+"""`steadyarm token` and `steadyarm audit`: who may use the service, and who changed what."""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from steadyarm.cli.options import add_format, add_storage, typed_by
-from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.cli.common import FORMAT, STORAGE, add_command, extra, opened, show, table, typed_by
+from steadyarm.errors import InvalidInputError
 from steadyarm.live.assignments import to_datetime
-from steadyarm.live.serializers import iso
+from steadyarm.live.serializers import entry_facts, iso
 from steadyarm.live.settings import microseconds
 from steadyarm.storages import open_storage
-
-__all__ = ["add_parser"]
+from steadyarm.storages.base import Storage
+from steadyarm.storages.records import AuditEntry
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
+COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
 
 
 def add_parser(commands: Any) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser(
+    """Describe the options of `steadyarm token`."""
+    parser = add_command(
+        commands,
         "token",
-        help="who may use the service",
+        None,
+        "who may use the service",
         description="Creates, lists and removes tokens of the service. Once there has been one, "
         "every request needs one; changes count within five seconds.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser(
+    add_command(
+        actions,
         "create",
-        help="a new token, shown once",
-        description="Makes a token and prints it. Only a hash of it is stored.",
+        run_create,
+        "a new token, shown once",
+        [
+            ("--name NAME", "to know it by, such as shop-frontend", {"required": True}),
+            (
+                "--scope read|write|admin",
+                "read results; write also assignments and rewards; admin everything",
+                {"required": True},
+            ),
+            STORAGE,
+        ],
+        "Creates a token and prints it. Only a hash of it is stored.",
     )
-    create.add_argument("--name", required=True, help="to know it by, such as shop-frontend")
-    create.add_argument(
-        "--scope",
-        required=True,
-        choices=["read", "write", "admin"],
-        help="read results; write also assignments and rewards; admin everything",
-    )
-    create.set_defaults(run=run_create)
-    listed = actions.add_parser(
+    add_command(
+        actions,
         "list",
-        help="names, scopes and dates",
-        description="Prints name, scope and date of every token, not the tokens.",
+        run_list,
+        "names, scopes and dates",
+        [FORMAT, STORAGE],
+        "Prints name, scope and date of every token, not the tokens.",
     )
-    add_format(listed)
-    listed.set_defaults(run=run_list)
-    remove = actions.add_parser(
+    add_command(
+        actions,
         "remove",
-        help="refuse a token from now on",
-        description="Forgets a token and ends the sessions of people who signed in with it; the "
-        "service refuses it within five seconds.",
+        run_remove,
+        "refuse a token from now on",
+        [
+            ("name NAME", "that the token was created with"),
+            (
+                "--lock-out",
+                "remove it even if it is the last one, or the last one with the scope admin: "
+                "nobody can then get in over HTTP, or change anything, until a token is created on "
+                "this machine",
+            ),
+            STORAGE,
+        ],
+        "Removes a token and ends the sessions of people who signed in with it; the service "
+        "refuses it within five seconds.",
     )
-    remove.add_argument("name", metavar="NAME", help="that the token was created with")
-    remove.add_argument(
-        "--lock-out",
-        action="store_true",
-        help="remove it even if it is the last one, or the last one with the scope admin: nobody "
-        "can then get in over HTTP, or change anything, until a token is created on this machine",
-    )
-    remove.set_defaults(run=run_remove)
-    for action in (create, listed, remove):
-        add_storage(action)
 
 
 def run_create(args: argparse.Namespace) -> None:
     """Print a new token."""
-    try:
+    with extra("tokens need", "service"):
         from steadyarm.service.auth import new_token
-    except ImportError as error:
-        raise MissingExtraError(
-            f"tokens need {error.name}; install it with: pip install 'steadyarm[service]'"
-        ) from None
     if not NAME.fullmatch(args.name):
-        raise InvalidInputError(
-            f"--name is {args.name!r}; expected up to 100 letters, digits and . _ @ -, the first "
-            "a letter or digit."
-        )
+        expected = "up to 100 letters, digits and . _ @ -, the first a letter or digit"
+        raise InvalidInputError.of("--name", args.name, expected)
     token, record = new_token(args.name, args.scope)
     with closing(open_storage(args.storage)) as storage:
         first = not storage.closed()
@@ -100,27 +106,21 @@ def run_list(args: argparse.Namespace) -> None:
     """Print names, scopes and dates."""
     with closing(open_storage(args.storage)) as storage:
         tokens, closed = storage.tokens(), storage.closed()
-    if args.format == "json":
-        facts = [
-            {"name": token.name, "scope": token.scope, "created": iso(to_datetime(token.created))}
-            for token in tokens
-        ]
-        print(json.dumps({"tokens": facts}))
-        return
-    if not tokens:
-        if closed:
-            print("There are no tokens any more; the service lets nobody in until one is created.")
-        else:
-            print("There are no tokens yet; the service answers this machine only.")
-        return
-    width = max(len(token.name) for token in tokens)
-    for token in tokens:
-        created = to_datetime(token.created)
-        print(f"{token.name:<{width}}  {token.scope:<5}  {created:%Y-%m-%d %H:%M} UTC")
+    facts = [
+        {"name": token.name, "scope": token.scope, "created": iso(to_datetime(token.created))}
+        for token in tokens
+    ]
+    text = "There are no tokens yet; the service answers this machine only."
+    if closed:
+        text = "There are no tokens any more; the service lets nobody in until one is created."
+    if tokens:
+        rows = [(t.name, t.scope, f"{to_datetime(t.created):%Y-%m-%d %H:%M} UTC") for t in tokens]
+        text = table(("name", "scope", "created"), rows, "<<<", most=None)
+    show(args, {"tokens": facts}, text)
 
 
 def run_remove(args: argparse.Namespace) -> None:
-    """Forget a token."""
+    """Remove a token."""
     with closing(open_storage(args.storage)) as storage:
         now = microseconds(time.time())
         storage.remove_token(args.name, now=now, by=typed_by(), lock_out=args.lock_out)
@@ -128,3 +128,62 @@ def run_remove(args: argparse.Namespace) -> None:
     print(f"The token {args.name} is refused within five seconds; {len(left)} left.")
     if not left:
         print("Nobody can use the service over HTTP until a token is created.", file=sys.stderr)
+
+
+def add_audit_parser(commands: Any) -> None:
+    """Describe the options of `steadyarm audit`."""
+    add_command(
+        commands,
+        "audit",
+        run_audit,
+        "who created, changed and corrected what, and when",
+        [
+            ("--experiment NAME", "only entries about this experiment"),
+            (
+                "--after N",
+                "only entries after this one, to go on where the last export ended",
+                {"default": 0},
+            ),
+            (
+                "--format text|json|csv",
+                "text for people, json and csv for programs (default: text)",
+                {"default": "text"},
+            ),
+            STORAGE,
+        ],
+        "Prints the audit log: experiments created, started, paused, stopped, archived and "
+        "imported, corrections with their reasons, tokens created and removed. Entries are only "
+        "ever added; the database itself refuses to change or delete one.",
+    )
+
+
+def run_audit(args: argparse.Namespace) -> None:
+    """Print the entries."""
+    with opened(args) as storage:
+        entries = list(_entries(storage, args.after, args.experiment))
+    facts = [entry_facts(entry) for entry in entries]
+    if args.format == "csv":
+        file = io.StringIO()
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        for one in facts:
+            detail = json.dumps(one["detail"], ensure_ascii=False)
+            rows.writerow([*(one[name] for name in COLUMNS[:-1]), detail])
+        print(file.getvalue(), end="")
+    else:
+        text = "\n".join(map(_line, entries)) or "There are no entries."
+        show(args, {"entries": facts}, text)
+
+
+def _entries(storage: Storage, after: int, experiment: str | None) -> Iterator[AuditEntry]:
+    while page := storage.audit(after, experiment=experiment):
+        yield from page
+        after = page[-1].id
+
+
+def _line(entry: AuditEntry) -> str:
+    facts = entry_facts(entry)["detail"]
+    what = ", ".join(f"{name} {value}" for name, value in facts.items())
+    by = f" by {entry.author}" if entry.author else ""
+    text = "  ".join(word for word in (entry.action, entry.experiment or "", what) if word)
+    return f"{entry.id:>5}  {to_datetime(entry.created):%Y-%m-%d %H:%M} UTC{by}  {text}"

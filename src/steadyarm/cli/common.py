@@ -1,0 +1,218 @@
+"""What commands share: how options are declared, files are read, results and progress are shown."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+import textwrap
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from steadyarm.errors import InvalidInputError, MissingExtraError, UnknownExperimentError
+from steadyarm.storages import open_storage, storage_status
+from steadyarm.storages.base import Storage
+
+# An option: how it is typed, what it is for and, if it needs any, further arguments of argparse.
+Option = tuple[str, str] | tuple[str, str, dict[str, Any]]
+
+TYPES: dict[str, Callable[[str], Any]] = {"N": int, "X": float, "DIR": Path}  # by what is typed
+WIDTH = 100  # characters of a line
+SILENT = 20  # seconds after which a stage is named again although no other has begun
+MOST_LINES = 60  # of a table
+
+FORMAT = ("--format text|json", "text for people, json for programs", {"default": "text"})
+JOBS = ("--jobs N", "threads (default: one per core)")
+LEVEL = ("--level X", "probability with which intervals hold (default: 0.95)", {"default": 0.95})
+REPORT = (
+    "--report FILE",
+    "also write a report: FILE.html, which is one file to send, or FILE.md and its pictures",
+)
+SEED = ("--seed N", "seed of all random draws (default: 0)", {"default": 0})
+STORAGE = (
+    "--storage URL",
+    "sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE (default: the environment variable "
+    "STEADYARM_STORAGE, else sqlite:///steadyarm.db)",
+)
+
+
+def add_options(parser: Any, options: Iterable[Option]) -> None:
+    """Declare options as they are typed.
+
+    An option is followed by what it takes: N is a whole number, X a number, FILE and DIR are paths,
+    words with | between them are choices, and anything else is a text. Without any it is a switch.
+    A name without hyphens is a positional argument.
+
+    Examples
+    --------
+    >>> parser = argparse.ArgumentParser()
+    >>> add_options(parser, [("--port N", "where it listens"), ("file FILE", "what it reads")])
+    >>> parser.parse_args(["test.toml", "--port", "80"]).port
+    80
+    """
+    for typed, text, *more in options:
+        name, _, value = typed.partition(" ")
+        given: dict[str, Any] = {"help": text}
+        if "|" in value:
+            given["choices"] = value.split("|")
+        elif value:
+            kind = Path if value.startswith("FILE") else TYPES.get(value, str)
+            given |= {"metavar": value, "type": kind}
+        elif name.startswith("-") and not more:
+            given["action"] = "store_true"
+        parser.add_argument(name, **given, **(more[0] if more else {}))
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], None] | None,
+    text: str,
+    options: Iterable[Option] = (),
+    description: str = "",
+    epilog: str = "",
+) -> argparse.ArgumentParser:
+    """Add a command, or a verb of one, with its help and options."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=textwrap.fill(description or f"{text[0].upper()}{text[1:]}.", WIDTH),
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_options(parser, options)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+
+
+def read_time(text: str, what: str) -> datetime:
+    """Read a time that says its zone."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        when = None
+    if when is None or when.tzinfo is None:
+        expected = "a time with its time zone, such as 2026-11-03T09:00Z"
+        raise InvalidInputError.of(what, text, expected)
+    return when
+
+
+def typed_by() -> str:
+    """The name of the operating system's user, for the audit log; empty where there is none."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # such as a container's user without a name
+        return ""
+
+
+@contextmanager
+def extra(what: str, name: str) -> Iterator[None]:
+    """Import what an extra installs; the error says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{what} {error.name}; install it with: pip install 'steadyarm[{name}]'"
+        ) from None
+
+
+@contextmanager
+def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
+    """Open the storage that was named, and close it in the end.
+
+    new : whether its tables are created if there are none; else a wrong name would leave an empty
+        file behind
+    """
+    found = storage_status(args.storage)  # refuses memory, which ends with the command
+    if not new and found.state == "empty":
+        raise UnknownExperimentError(
+            f"there are no experiments in {found.url}; create one with steadyarm experiment "
+            "create, or give the right --storage."
+        )
+    storage = open_storage(args.storage)
+    try:
+        yield storage
+    finally:
+        storage.close()
+
+
+def show(args: argparse.Namespace, facts: Any, text: object) -> None:
+    """Print a result: facts as a line of JSON for programs, or the text for people."""
+    print(json.dumps(facts, default=str) if args.format == "json" else text, flush=True)
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], align: str, most: int | None = MOST_LINES
+) -> str:
+    """Columns as text; `align` has < or > for each.
+
+    Examples
+    --------
+    >>> print(table(("name", "visits"), [("A", "5"), ("B", "12")], "<>"))
+    name  visits
+    A          5
+    B         12
+    """
+    body = list(map(tuple, rows))
+    cells = [tuple(head), *body[:most]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, align, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    if hidden := len(body) - len(cells) + 1:
+        lines.append(f"… and {hidden} more, see --format json")
+    return "\n".join(lines)
+
+
+class Progress:
+    """Shows on standard error how far a command is: a bar on a terminal, else lines."""
+
+    def __enter__(self) -> Self:
+        self._bar: Any = None
+        self._said: set[str] = set()
+        self._last = time.monotonic()
+        if sys.stderr.isatty():
+            try:
+                from rich import progress
+                from rich.console import Console
+            except ImportError:
+                return self
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.TaskProgressColumn(),
+                progress.TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task("starting", total=None)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, done: float, total: float, doing: str) -> None:
+        """Move the bar, or name the stage that begins."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, description=doing)
+        elif doing not in self._said or time.monotonic() - self._last > SILENT:
+            self._said.add(doing)
+            self._last = time.monotonic()
+            print(f"{100 * done // total:3.0f} %: {doing}", file=sys.stderr, flush=True)

@@ -1,0 +1,288 @@
+"""`steadyarm reproduce` and `steadyarm data`: the paper's experiments, and the data they need."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from steadyarm import __version__
+from steadyarm.cli.common import SEED, Progress, add_command, add_options, extra
+from steadyarm.errors import InvalidInputError
+from steadyarm.paper import (
+    FIGURES,
+    PAPER_POLICIES,
+    Cell,
+    Figure,
+    Journal,
+    YahooDay,
+    YahooInstance,
+    figure_named,
+    read_yahoo,
+    yahoo_instance,
+    yahoo_world,
+)
+from steadyarm.paper.beyond import beyond_of, beyond_points, beyond_policies
+from steadyarm.paper.published import published_counts
+from steadyarm.paper.report import write_report
+from steadyarm.paper.run import CellResult, key_of, run_cells, work_of, write_results
+from steadyarm.paper.specification import BEYOND_PAPER, entrant_named
+from steadyarm.simulation import DaskEngine, Engine, LocalEngine
+from steadyarm.validation import whole_number
+
+
+def add_reproduce_parser(commands: Any) -> None:
+    """Describe the options of `steadyarm reproduce`."""
+    beyond = ",".join(beyond_policies()).lower().replace(" ", "-")
+    parser = add_command(
+        commands,
+        "reproduce",
+        run_reproduce,
+        "run the paper's experiments and draw its figures",
+        [
+            (
+                "figures FIGURE",
+                "all of the paper's but yahoo by default; one or more of: "
+                + ", ".join([*FIGURES, BEYOND_PAPER]),
+                {"nargs": "*"},
+            ),
+            (
+                "--policies A,B",
+                f"comma-separated (default: {','.join(PAPER_POLICIES).lower()}; {BEYOND_PAPER}: "
+                f"{beyond}, the first of them always)",
+            ),
+            (
+                "--out DIR",
+                "where results, pictures and report are written (default: %(default)s)",
+                {"default": Path("steadyarm-results")},
+            ),
+            SEED,
+            ("--jobs N", "threads, or workers of a new Dask cluster here"),
+            (
+                "--resume",
+                "take finished cells from an earlier run in DIR (default: yes); --no-resume "
+                "computes the cells of this command anew and leaves others alone",
+                {"action": argparse.BooleanOptionalAction, "default": True},
+            ),
+            (
+                "--engine local|dask",
+                "threads of this process, or Dask (default: %(default)s)",
+                {"default": "local"},
+            ),
+            (
+                "--scheduler ADDRESS",
+                "of a running Dask cluster; without it --engine dask starts one here",
+            ),
+        ],
+        "Runs the paper's experiments with the configurations of its published runs, draws every "
+        "figure with the published points in it, and writes results.csv, pictures and a report. A "
+        "run that was stopped goes on where it was.",
+    )
+    add_options(
+        parser.add_mutually_exclusive_group(),
+        [
+            ("--trials N", "trials per cell (default: 1000)"),
+            (
+                "--published-trials",
+                "as many trials per cell as the paper made: about 1.1 million in all",
+            ),
+        ],
+    )
+
+
+def run_reproduce(args: argparse.Namespace) -> None:
+    """Run the cells, then draw and report."""
+    with extra("reproducing needs", "plots"):
+        from rich.console import Console
+
+        import_module("matplotlib")  # which draws at the end
+    console = Console()
+    named = [figure_named(name) for name in args.figures if not _is_beyond(name)]
+    figures = list(dict.fromkeys(named))
+    if not args.figures:
+        figures = [figure for figure in FIGURES.values() if figure.by_default]
+    cells = _cells(figures, args)
+    engine = _engine(args)
+    journal = Journal(args.out / "cells.jsonl")
+    if not args.resume:
+        journal.drop([key_of(cell) for cell in cells])
+    started = time.perf_counter()
+    results = _run(cells, engine, journal)
+    took = time.perf_counter() - started
+    beyond = None
+    if any(map(_is_beyond, args.figures)):
+        beyond = beyond_of(results, beyond_policies(_policies(args)))
+    write_results(results, args.out / "results.csv")
+    settings = {"seed": args.seed, "engine": args.engine, "version": __version__}
+    command = shlex.join(["steadyarm", *args.typed])
+    summary = write_report(
+        figures, results, args.out, command, settings, seconds=took, beyond=beyond
+    )
+    console.print(summary, highlight=False)
+    if beyond is not None:
+        console.print(*beyond.lines(), sep="\n", highlight=False)
+    console.print(f"Report, pictures and results.csv are in [bold]{args.out}[/] ({took:.0f} s).")
+
+
+def _run(cells: list[Cell], engine: Engine, journal: Journal) -> list[CellResult]:
+    total, done = work_of(cells, journal)
+    doing = f"{len(cells)} cells, {total:.1e} rounds"
+    with Progress() as bar:
+
+        def advance(rounds: int) -> None:
+            nonlocal done
+            done += rounds
+            bar.show(done, total, doing)
+
+        return run_cells(cells, engine, journal, advance)
+
+
+def _engine(args: argparse.Namespace) -> Engine:
+    if args.engine == "dask":
+        return DaskEngine(args.scheduler, args.jobs)
+    if args.scheduler is not None:
+        raise InvalidInputError(
+            f"--scheduler {args.scheduler} is for --engine dask; add it, or leave the address out."
+        )
+    return LocalEngine(args.jobs)
+
+
+def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
+    whole_number(args.seed, "--seed")
+    if args.trials is not None:
+        whole_number(args.trials, "--trials", least=1)
+    asked = _policies(args)
+    points = [(f, *point) for f in figures for point in f.points(asked or PAPER_POLICIES)]
+    if any(map(_is_beyond, args.figures)):
+        points += beyond_points(beyond_policies(asked))
+    published = published_counts()
+
+    def trials(figure: Figure, value: Any, policy: str) -> int:
+        if args.published_trials:
+            known = published.get((figure.name, value, policy))
+            # a policy that the paper does not have is run as often as P1-RAGE
+            known = known or published.get((figure.name, value, "P1-RAGE"))
+            return known.trials if known else figure.trials
+        return int(args.trials or figure.trials)
+
+    cells = (
+        Cell(figure.name, value, policy, trials(figure, value, policy), args.seed)
+        for figure, value, policy in points
+    )
+    return list(dict.fromkeys(cells))
+
+
+def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """The policies asked for, by their proper names; None if none were."""
+    if args.policies is None:
+        return None
+    return tuple(dict.fromkeys(entrant_named(name) for name in args.policies.split(",")))
+
+
+def _is_beyond(name: str) -> bool:
+    return name.replace("-", "_") == BEYOND_PAPER
+
+
+def add_data_parser(commands: Any) -> None:
+    """Describe the options of `steadyarm data`."""
+    data = add_command(
+        commands,
+        "data",
+        None,
+        "read a logged data set into a world",
+        description="Reads a logged data set once and writes what simulations need of it.",
+    )
+    add_command(
+        data.add_subparsers(title="data sets", metavar="SET", required=True),
+        "yahoo",
+        run_yahoo,
+        "the Yahoo! R6A click log",
+        [
+            ("folder DIR", "where the log's files are"),
+            (
+                "--out FILE",
+                "where the instance is written (default: %(default)s)",
+                {"default": Path("yahoo.npz")},
+            ),
+            ("--seed N", "of candidates and arms (default: %(default)s)", {"default": 0}),
+            (
+                "--days",
+                "days of May 2009, such as 1,2,5 (default: 1,2,3,4,5,6,7)",
+                {"type": _days, "default": tuple(range(1, 8)), "metavar": "LIST"},
+            ),
+            (
+                "--visits-per-day N",
+                "rounds for which each day's parameter lasts (default: %(default)s)",
+                {"default": 1000},
+            ),
+            (
+                "--per-day-basis",
+                "principal components of each day by itself, as in the paper's published runs",
+            ),
+            (
+                "--max-malformed X",
+                "share of a file's lines that may be malformed (default: %(default)s)",
+                {"default": 0.01},
+            ),
+        ],
+        "Reads the files of Yahoo! R6A (ydata-fp-td-clicks-v1_0.20090501.gz to …07.gz) in one "
+        "pass, fits the paper's daily parameters, chooses its 24 arms and writes both into a small "
+        "file.",
+    )
+
+
+def run_yahoo(args: argparse.Namespace) -> None:
+    """Read the log, write the instance, and print both in short."""
+    if args.out.is_dir():
+        raise InvalidInputError(f"{args.out} is a folder; give --out the name of a file.")
+    with Progress() as bar:
+        log = read_yahoo(
+            args.folder,
+            args.days,
+            seed=args.seed,
+            max_malformed=args.max_malformed,
+            progress=lambda file, lines, share: bar.show(share, 1, file),
+        )
+    _print_log(log)
+    instance = yahoo_instance(
+        log,
+        seed=args.seed,
+        per_day_basis=args.per_day_basis,
+        visits_per_day=args.visits_per_day,
+    )
+    try:
+        instance.save(args.out)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{args.out} cannot be written ({error}); give another --out."
+        ) from None
+    _print_instance(instance, args.out)
+
+
+def _days(text: str) -> tuple[int, ...]:
+    return tuple(int(day) for day in text.split(","))
+
+
+def _print_log(log: list[YahooDay]) -> None:
+    line = "{:<6} {:>12} {:>11} {:>11} {:>10}"
+    print(line.format("day", "lines", "clicks", "click rate", "malformed"))
+    rows = [(f"May {day.day}", day.lines, day.clicks, day.visits, day.malformed) for day in log]
+    numbers = (sum(column) for column in list(zip(*rows, strict=True))[1:])
+    for name, lines, clicks, visits, malformed in [*rows, ("all", *numbers)]:
+        rate = f"{clicks / visits:.2%}"
+        print(line.format(name, f"{lines:,}", f"{clicks:,}", rate, f"{malformed:,}"))
+    for reason in (reason for day in log for reason in day.named):
+        print(f"  malformed: {reason}")
+
+
+def _print_instance(instance: YahooInstance, path: Path) -> None:
+    week = len(instance.days) * instance.visits_per_day
+    world = yahoo_world(instance, budget=week)
+    ahead = sum(day.argmax() == world.best_arm for day in instance.thetas @ instance.features.T)
+    print(
+        f"\n{world.arms.size} arms in {world.arms.rank} dimensions. The best on average leads by "
+        f"{world.gap:.4f}\nand is ahead on {ahead} of {len(instance.days)} days. Written to {path}."
+    )
