@@ -245,7 +245,7 @@ def test_states(run: Run) -> None:
     run("create", "test.toml", "--draft")
     assert "draft" in run("ask", "shop", "v1", status=1)
     assert "draft" in run("pause", "shop", status=1)
-    assert run("start", "shop") == "shop is running: it hands out variants.\n"
+    assert run("start", "shop") == "shop is running: it assigns variants.\n"
     run("ask", "shop", "v1")
     assert "shop is paused" in run("pause", "shop")
     assert "paused" in run("ask", "shop", "v2", status=1)

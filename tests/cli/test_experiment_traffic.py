@@ -94,7 +94,7 @@ def test_units_and_rewards_are_read_line_by_line() -> None:
         (read_units, ["time,unit", "12"], "line 2 has 1 columns only"),
         (read_rewards, ["a"], "line 1 has 1 columns"),
         (read_rewards, ["who,reward", "a,1"], "expected reward and one of id, assignment, unit"),
-        (read_rewards, ['"a",1', '"b'], "line 2 is no CSV"),
+        (read_rewards, ['"a",1', '"b'], "line 2 is not CSV"),
     ):
         with pytest.raises(sa.InvalidInputError, match=message):
             read(lines)

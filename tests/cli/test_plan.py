@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
+from steadyarm.cli.common import Progress
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.plan import EPILOG, _announce, _Bar
-from steadyarm.planning import Progress
+from steadyarm.cli.plan import EPILOG, _announce
 from steadyarm.planning.question import TABLES, TOP
 
 GUIDE = Path(__file__).parents[2] / "docs" / "plan.md"
@@ -146,11 +146,11 @@ def test_what_takes_long_is_heard_of(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("steadyarm.cli.plan.time.monotonic", lambda: now[0])
-    with _Bar() as bar:
+    monkeypatch.setattr("steadyarm.cli.common.time.monotonic", lambda: now[0])
+    with Progress() as bar:
         for done, second in enumerate((0, 1, 19, 21, 30, 42)):
             now[0] = second
-            bar.show(Progress(done, 10, "searching"))
+            bar.show(done, 10, "searching")
     said = capsys.readouterr().err.splitlines()
     assert said == ["  0 %: searching", " 30 %: searching", " 50 %: searching"]
 

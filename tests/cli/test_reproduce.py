@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.reproduce import _cells
+from steadyarm.cli.paper import _cells
 from steadyarm.paper import FIGURES, published_counts, write_yahoo_log
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-from contextlib import redirect_stdout
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.experiment_show import print_drift, print_experiment, print_verdict
+from steadyarm.cli.experiment_show import drift_text, experiment_text, verdict_text
 from steadyarm.client.responses import drift_in, verdict_in
 from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_tested
 from steadyarm.inference import Evidence
@@ -187,14 +185,11 @@ def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Sc
 
 
 def test_the_command_line_prints_few(test: sa.Experiment) -> None:
-    verdict, out = test.recommend(), io.StringIO()
-    with redirect_stdout(out):
-        print_experiment(test)
-        print_verdict(verdict, test.settings)
-        print_drift(test.drift())
-    text = out.getvalue()
+    verdict = test.recommend()
+    parts = experiment_text(test), verdict_text(verdict, test.settings), drift_text(test.drift())
+    text = "\n".join(parts)
     assert len(text.splitlines()) < 250
-    assert "of 8,192 variants were handed out so far" in text
+    assert "of 8,192 variants were assigned so far" in text
     assert f"{verdict.possible:,} of all may be the best" in text
     assert "The best 10 of 8,192 variants are shown." in text
 

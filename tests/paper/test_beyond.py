@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.reproduce import _cells
+from steadyarm.cli.paper import _cells
 from steadyarm.paper import Cell, CellResult, Journal, figure_named
 from steadyarm.paper.beyond import (
     beyond_of,

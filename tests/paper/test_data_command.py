@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli import data
+from steadyarm.cli import paper
 from steadyarm.paper import load_yahoo_instance, yahoo_world
 from tests.paper.conftest import Week
 
 
 def command(*words: str) -> None:
     parser = argparse.ArgumentParser()
-    data.add_parser(parser.add_subparsers())
+    paper.add_data_parser(parser.add_subparsers())
     args = parser.parse_args(["data", *words])
     args.run(args)
 
@@ -68,15 +68,3 @@ def test_errors_come_before_the_work_or_say_what_to_do(week: Week, tmp_path: Pat
         command("yahoo", str(week.folder), "--days", "1", "--out", str(tmp_path / "file" / "x"))
     with pytest.raises(sa.InvalidInputError, match="is not a folder"):
         command("yahoo", str(tmp_path / "nowhere"))
-
-
-def test_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = data._Progress()
-    progress("a.gz", 10, 0.1)  # too soon to be worth a line
-    progress.last -= 1
-    progress("a.gz", 20, 0.5)
-    progress("a.gz", 30, 1.0)
-    printed = capsys.readouterr().err
-    assert printed.count("\r") == 2
-    assert printed.count("\n") == 1
-    assert "100%  a.gz: 30 lines, 0 s left" in printed
