@@ -144,14 +144,14 @@ def _question(args: argparse.Namespace) -> Question:
                 f"{option} is missing; without a file give at least --arms, --gap, --traffic and "
                 "--rate or --sd."
             )
+    if args.arms < 2:
+        raise InvalidInputError.of("--arms", args.arms, "at least 2")
     if ("--rate" in given) == ("--sd" in given):
         both = "are both given" if "--sd" in given else "are both missing"
         raise InvalidInputError(
             f"--rate and --sd {both}; expected one of them: --rate for conversions at that rate, "
             "--sd for rewards with that standard deviation."
         )
-    if args.arms < 2:
-        raise InvalidInputError.of("--arms", args.arms, "at least 2")
     letters = args.arms <= 26
     names = [chr(ord("A") + k) if letters else f"arm {k}" for k in range(args.arms)]
     settings: dict[str, Any] = {
