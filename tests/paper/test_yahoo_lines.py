@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from steadyarm.paper import write_yahoo_log, yahoo_log
-from steadyarm.paper.yahoo_log import LineParser
+from steadyarm.paper import write_yahoo_log
+from steadyarm.paper.yahoo_log import parse_lines
 
 A = b"2:0.306008 3:0.000450 4:0.077048 5:0.230439 6:0.386055 1:1.000000"
 B = b"2:0.421669 3:0.000011 4:0.010902 5:0.309585 6:0.257833 1:1.000000"
@@ -17,7 +16,7 @@ GOOD = b"1241160900 109513 0 |user " + U + b" |109498 " + A + b" |109513 " + B
 
 
 def test_the_published_example_line() -> None:
-    visits, malformed = LineParser().parse([GOOD])
+    visits, malformed = parse_lines([GOOD])
     assert malformed == []
     assert visits.users.tolist() == [[1.0, 0.000012, 0.0, 0.000006, 0.000023, 0.999958]]
     assert visits.articles.tolist() == [[1.0, 0.421669, 0.000011, 0.010902, 0.309585, 0.257833]]
@@ -54,19 +53,18 @@ def test_the_published_example_line() -> None:
 def test_malformed_lines_are_named_and_nothing_else_is_lost(
     line: bytes, reason: str, warm: bool
 ) -> None:
-    parser = LineParser()
     if warm:
-        parser.parse([GOOD])
-    visits, malformed = parser.parse([GOOD, line, GOOD])
+        parse_lines([GOOD])
+    visits, malformed = parse_lines([GOOD, line, GOOD])
     assert [position for position, _ in malformed] == [1]
     assert reason in malformed[0][1]
     assert len(visits.clicks) == len(visits.users) == len(visits.articles) == 2
 
 
 def test_only_malformed_lines_and_no_lines() -> None:
-    visits, malformed = LineParser().parse([b"a", b"b"])
+    visits, malformed = parse_lines([b"a", b"b"])
     assert (len(visits.clicks), len(malformed)) == (0, 2)
-    visits, malformed = LineParser().parse([])
+    visits, malformed = parse_lines([])
     assert visits.users.shape == (0, 6)
     assert malformed == []
 
@@ -82,8 +80,8 @@ def test_only_malformed_lines_and_no_lines() -> None:
     ],
 )
 def test_unusual_lines_say_the_same(line: bytes) -> None:
-    usual, _ = LineParser().parse([GOOD])
-    visits, malformed = LineParser().parse([line])
+    usual, _ = parse_lines([GOOD])
+    visits, malformed = parse_lines([line])
     assert malformed == []
     assert visits.users.tolist() == usual.users.tolist()
     assert visits.articles.tolist() == usual.articles.tolist()
@@ -92,7 +90,7 @@ def test_unusual_lines_say_the_same(line: bytes) -> None:
 def test_a_whole_file_is_read_as_a_plain_parser_reads_it(tmp_path: Path) -> None:
     write_yahoo_log(tmp_path, days=(3,), lines=500, seed=5, compress=False)
     lines = next(tmp_path.iterdir()).read_bytes().splitlines()
-    visits, malformed = LineParser().parse(lines)
+    visits, malformed = parse_lines(lines)
     assert malformed == []
     for i, line in enumerate(lines):
         head, user, *pool = line.decode().split("|")
@@ -101,17 +99,3 @@ def test_a_whole_file_is_read_as_a_plain_parser_reads_it(tmp_path: Path) -> None
             plain = {int(k): float(v) for k, v in (pair.split(":") for pair in text.split()[1:])}
             assert row.tolist() == [plain[j] for j in range(1, 7)]
         assert visits.clicks[i] == int(head.split()[2])
-
-
-def test_what_is_remembered_is_bounded_and_forgetting_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_yahoo_log(tmp_path, days=(1,), lines=600, seed=2, compress=False)
-    lines = next(tmp_path.iterdir()).read_bytes().splitlines()
-    whole, _ = LineParser().parse(lines)
-    monkeypatch.setattr(yahoo_log, "MOST_REMEMBERED", 30)
-    parser = LineParser()
-    parts = [parser.parse(lines[i : i + 50])[0] for i in range(0, 600, 50)]
-    assert len(parser._rows) <= 30 + 40
-    np.testing.assert_array_equal(np.concatenate([p.users for p in parts]), whole.users)
-    np.testing.assert_array_equal(np.concatenate([p.articles for p in parts]), whole.articles)

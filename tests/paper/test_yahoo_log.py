@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.paper import read_yahoo, write_yahoo_log, yahoo_log
-from steadyarm.paper.yahoo_log import LineParser, outer_products
+from steadyarm.paper.yahoo_log import outer_products, parse_lines
 from tests.paper.conftest import Week
 
 FIRST = "ydata-fp-td-clicks-v1_0.20090501"
@@ -29,7 +29,7 @@ def lines(week: Week) -> list[bytes]:
 
 
 def test_the_sums_are_those_of_all_visits(week: Week, lines: list[bytes]) -> None:
-    visits, _ = LineParser().parse(lines)
+    visits, _ = parse_lines(lines)
     X, y = outer_products(visits.users, visits.articles), visits.clicks
     day = week.log[0]
     assert (day.day, day.lines, day.visits, day.malformed) == (1, 4000, 4000, 0)

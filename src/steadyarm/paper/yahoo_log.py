@@ -1,9 +1,4 @@
-"""A uniform sample of the distinct vectors in a stream of any length, in constant memory.
-
-Every vector gets a seeded hash of its own bits and the k smallest hashes are kept. Repetitions
-change nothing, nor does the order of the stream, and samples of two streams merge into that of
-their union.
-"""
+"""The Yahoo! R6A click log, read in one pass and constant memory, day by day."""
 
 from __future__ import annotations
 
@@ -11,7 +6,8 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -20,28 +16,14 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = [
-    "FEATURES",
-    "DistinctSample",
-    "LineParser",
-    "MalformedLineError",
-    "Moments",
-    "Progress",
-    "Visits",
-    "YahooDay",
-    "find_files",
-    "format_features",
-    "line_blocks",
-    "outer_products",
-    "read_yahoo",
-]
-
-# A uniform sample of the distinct vectors in a stream of any length, in constant memory.
-
 
 @dataclass(frozen=True)
 class DistinctSample:
-    """The `size` distinct vectors with the smallest hashes so far.
+    """A uniform sample of the distinct vectors in a stream of any length, in constant memory.
+
+    Every vector gets a seeded hash of its own bits, and the `size` smallest hashes are kept.
+    Repetitions change nothing, nor does the order of the stream, and the samples of two streams
+    merge into that of their union.
 
     Examples
     --------
@@ -101,14 +83,14 @@ def _hash(vectors: NDArray[np.float64], seed: int) -> NDArray[np.uint64]:
     return state
 
 
-# Lines of the Yahoo! R6A click log: what each visit says, or what is wrong with its line.
+# Lines: what each visit says, or what is wrong with its line.
 
 
 FEATURES = 6
 ORDER = (2, 3, 4, 5, 6, 1)  # in which the log names its features
-MOST_REMEMBERED = 2048  # articles and pools; the log has a few hundred of each a day
 CLICKS = {b"0": 0.0, b"1": 1.0}
 NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+USUAL = re.compile(rb" ".join(rb"%d:(\d\.\d+)" % j for j in ORDER))  # how nearly all features look
 
 
 def format_features(values: Sequence[float]) -> str:
@@ -122,21 +104,8 @@ def format_features(values: Sequence[float]) -> str:
     return " ".join(f"{j}:{values[j - 1]:.6f}" for j in ORDER)
 
 
-LAYOUT = np.frombuffer(b"user " + format_features([0.0] * FEATURES).encode(), dtype=np.uint8)
-DIGITS = np.array(
-    [
-        5 + 11 * feature + at  # "user " and then eleven bytes a feature: 2:0.000000 and a space
-        for feature in range(FEATURES)
-        for at in (2, 4, 5, 6, 7, 8, 9)
-    ]
-)
-FIXED = np.setdiff1d(np.arange(len(LAYOUT)), DIGITS)
-PLACES = 10.0 ** np.arange(6, -1, -1)
-COLUMNS = np.array(ORDER) - 1
-
-
 class MalformedLineError(Exception):
-    """Why one line cannot be used; collected by the parser, never shown as an error."""
+    """Why one line cannot be used; collected by `parse_lines`, never shown as an error."""
 
 
 @dataclass(frozen=True)
@@ -148,124 +117,68 @@ class Visits:
     clicks: NDArray[np.float64]
 
 
-class LineParser:
-    """Turns blocks of lines into visits; remembers recent articles and pools, within bounds.
+def parse_lines(lines: Sequence[bytes]) -> tuple[Visits, list[tuple[int, str]]]:
+    """All visits of the lines, and position and reason of each line that is malformed.
 
     Examples
     --------
     >>> features = b"2:0.200000 3:0.100000 4:0.300000 5:0.400000 6:0.000000 1:1.000000"
     >>> line = b"1241160900 7 1 |user " + features + b" |7 " + features + b" |8 " + features
-    >>> visits, malformed = LineParser().parse([line, line.replace(b" 7 1 ", b" 9 1 ")])
+    >>> visits, malformed = parse_lines([line, line.replace(b" 7 1 ", b" 9 1 ")])
     >>> visits.users.tolist(), visits.clicks.tolist()
     ([[1.0, 0.2, 0.1, 0.3, 0.4, 0.0]], [1.0])
     >>> malformed
     [(1, "the displayed article '9' is not in the pool")]
     """
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[float, ...]] = []  # features of the articles seen
-        self._articles: dict[bytes, int] = {}  # row by the article's text
-        self._pools: dict[bytes, dict[bytes, int]] = {}  # row by article, by the pool's text
-
-    def parse(self, lines: Sequence[bytes]) -> tuple[Visits, list[tuple[int, str]]]:
-        """All visits of the lines, and position and reason of each line that is malformed."""
-        if len(self._rows) > MOST_REMEMBERED or len(self._pools) > MOST_REMEMBERED:
-            for memory in (self._rows, self._articles, self._pools):
-                memory.clear()
-        texts: list[bytes] = []
-        rows: list[int] = []
-        clicks: list[float] = []
-        at: list[int] = []
-        odd: list[int] = []
-        pools = self._pools
-        for position, line in enumerate(lines):
-            try:
-                head, user, text = line.rstrip(b"\r ").split(b" |", 2)
-                stamp, shown, click = head.split(b" ")
-                row = (pools.get(text) or self._pool(text))[shown]
-                clicked = CLICKS[click]
-            except (KeyError, ValueError, MalformedLineError):
-                odd.append(position)
-                continue
-            if len(user) != len(LAYOUT) or not stamp.isdigit():
-                odd.append(position)
-                continue
-            texts.append(user)
-            rows.append(row)
-            clicks.append(clicked)
-            at.append(position)
-        users, regular = _users(texts)
-        odd += [at[i] for i in np.flatnonzero(~regular)]
-        index, reward = np.array(rows, dtype=np.int64)[regular], np.array(clicks)[regular]
-        slow, malformed = self._parse_slowly(lines, sorted(odd))
-        known = np.array(self._rows, dtype=np.float64).reshape(-1, FEATURES)
-        index = np.concatenate([index, [row for _, row, _ in slow]]).astype(np.int64)
-        return Visits(
-            np.concatenate([users, np.array([u for u, _, _ in slow]).reshape(-1, FEATURES)]),
-            known[index],
-            np.concatenate([reward, [clicked for _, _, clicked in slow]]),
-        ), malformed
-
-    def _parse_slowly(
-        self, lines: Sequence[bytes], positions: list[int]
-    ) -> tuple[list[tuple[tuple[float, ...], int, float]], list[tuple[int, str]]]:
-        visits, malformed = [], []
-        for position in positions:
-            try:
-                visits.append(self._visit(lines[position].rstrip(b"\r ")))
-            except MalformedLineError as error:
-                malformed.append((position, str(error)))
-        return visits, malformed
-
-    def _visit(self, line: bytes) -> tuple[tuple[float, ...], int, float]:
-        parts = line.split(b" |", 2)
-        if len(parts) < 3:
-            raise MalformedLineError(f"not visit, user and pool, divided by ' |': {_shown(line)}")
-        head = parts[0].split(b" ")
-        if len(head) != 3:
-            raise MalformedLineError(f"{_shown(parts[0])} is not 'timestamp article click'")
-        stamp, article, click = head
-        if not stamp.isdigit():
-            raise MalformedLineError(f"the timestamp is {_shown(stamp)}, not a number")
-        if click not in CLICKS:
-            raise MalformedLineError(f"the click is {_shown(click)}, neither 0 nor 1")
-        label, _, features = parts[1].partition(b" ")
-        if label != b"user":
-            raise MalformedLineError(f"{_shown(label)} stands where 'user' should")
-        user = _features(features, "the user")
-        pool = self._pools.get(parts[2]) or self._pool(parts[2])
-        if article not in pool:
-            raise MalformedLineError(f"the displayed article {_shown(article)} is not in the pool")
-        return user, pool[article], CLICKS[click]
-
-    def _pool(self, text: bytes) -> dict[bytes, int]:
-        pool: dict[bytes, int] = {}
-        for article in text.split(b" |"):
-            name, _, features = article.partition(b" ")
-            if name in pool:
-                raise MalformedLineError(f"article {_shown(name)} is twice in the pool")
-            row = self._articles.get(article)
-            if row is None:
-                values = _features(features, f"article {_shown(name)}")
-                row = self._articles[article] = len(self._rows)
-                self._rows.append(values)
-            pool[name] = row
-        self._pools[text] = pool
-        return pool
+    found, malformed = [], []
+    for position, line in enumerate(lines):
+        try:
+            found.append(_visit(line.rstrip(b"\r ")))
+        except MalformedLineError as error:
+            malformed.append((position, str(error)))
+    rows = np.array([(*user, *article, click) for user, article, click in found])
+    rows = rows.reshape(-1, 2 * FEATURES + 1)
+    return Visits(rows[:, :FEATURES], rows[:, FEATURES:-1], rows[:, -1]), malformed
 
 
-def _users(texts: list[bytes]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Features of the users whose text follows the layout, and which ones do."""
-    raw = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(-1, len(LAYOUT))
-    digits = raw[:, DIGITS] - np.uint8(ord("0"))  # anything else wraps to more than 9
-    regular = (digits <= 9).all(axis=1) & (raw[:, FIXED] == LAYOUT[FIXED]).all(axis=1)
-    users = np.empty((int(regular.sum()), FEATURES))
-    # whole millionths over a million: the very number float() makes of the text
-    users[:, COLUMNS] = digits[regular].reshape(-1, FEATURES, 7) @ PLACES / 1e6
-    return users, regular
+def _visit(line: bytes) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    parts = line.split(b" |", 2)
+    if len(parts) < 3:
+        raise MalformedLineError(f"not visit, user and pool, divided by ' |': {_shown(line)}")
+    head = parts[0].split(b" ")
+    if len(head) != 3:
+        raise MalformedLineError(f"{_shown(parts[0])} is not 'timestamp article click'")
+    stamp, article, click = head
+    if not stamp.isdigit():
+        raise MalformedLineError(f"the timestamp is {_shown(stamp)}, not a number")
+    if click not in CLICKS:
+        raise MalformedLineError(f"the click is {_shown(click)}, neither 0 nor 1")
+    label, _, features = parts[1].partition(b" ")
+    if label != b"user":
+        raise MalformedLineError(f"{_shown(label)} stands where 'user' should")
+    user = _features(features, "the user")
+    pool = _pool(parts[2])
+    if article not in pool:
+        raise MalformedLineError(f"the displayed article {_shown(article)} is not in the pool")
+    return user, pool[article], CLICKS[click]
+
+
+@lru_cache(maxsize=512)  # a day has a few hundred pools, each in thousands of lines
+def _pool(text: bytes) -> dict[bytes, tuple[float, ...]]:
+    """The features of each article in a pool."""
+    pool: dict[bytes, tuple[float, ...]] = {}
+    for article in text.split(b" |"):
+        name, _, features = article.partition(b" ")
+        if name in pool:
+            raise MalformedLineError(f"article {_shown(name)} is twice in the pool")
+        pool[name] = _features(features, f"article {_shown(name)}")
+    return pool
 
 
 def _features(text: bytes, whose: str) -> tuple[float, ...]:
+    if (usual := USUAL.fullmatch(text)) is not None:
+        *others, first = map(float, usual.groups())
+        return (first, *others)
     values: dict[bytes, float] = {}
     for entry in text.split(b" "):
         name, _, value = entry.partition(b":")
@@ -287,7 +200,7 @@ def _shown(text: bytes, most: int = 60) -> str:
     return repr(text[:most].decode("utf-8", "replace") + ("…" if len(text) > most else ""))
 
 
-# The files of the Yahoo! R6A click log: which there are, and their lines block by block.
+# Files: which there are, and their lines block by block.
 
 
 NAME = re.compile(r"ydata-fp-td-clicks-v1_0\.200905(\d\d)(\.gz)?")
@@ -344,7 +257,7 @@ def line_blocks(raw: IO[bytes], path: Path) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-# Reads the Yahoo! R6A click log in one pass and constant memory, day by day.
+# Days: sums and a sample of what each file held.
 
 
 Progress = Callable[[str, int, float], None]  # file, its lines so far, share of all bytes read
@@ -461,63 +374,43 @@ def read_yahoo(
     empty = DistinctSample.empty(2 * FEATURES, candidates, seed)
     read, before = [], 0
     for day, path in files.items():
-
-        def tell(lines: int, done: int, name: str = path.name, before: int = before) -> None:
+        for found, done in _read_day(day, path, empty, max_malformed):
             if progress is not None:
-                progress(name, lines, (before + done) / total)
-
-        read.append(_read_day(day, path, empty, max_malformed, tell))
+                progress(path.name, found.lines, (before + done) / total)
+        if not found.visits:
+            raise InvalidInputError(
+                f"{path} holds {found.lines} lines and no visit; fetch the file again or choose "
+                "other days."
+            )
+        read.append(found)
         before += path.stat().st_size
     return read
 
 
 def _read_day(
-    day: int,
-    path: Path,
-    sample: DistinctSample,
-    max_malformed: float,
-    tell: Callable[[int, int], None],
-) -> YahooDay:
-    size = FEATURES**2
-    result = YahooDay(day, 0, 0, (), Moments.of(np.empty((0, size)), np.empty(0)), sample)
-    parser = LineParser()
+    day: int, path: Path, sample: DistinctSample, max_malformed: float
+) -> Iterator[tuple[YahooDay, int]]:
+    """What the file held so far and how many bytes were read, after each block of lines."""
+    moments = Moments.of(np.empty((0, FEATURES**2)), np.empty(0))
+    count = wrong = 0
+    named: list[str] = []
     with path.open("rb") as raw:
         for block in line_blocks(raw, path):
-            visits, malformed = parser.parse(block)
-            result = _with_block(result, path, len(block), visits, malformed)
-            if result.lines >= ENOUGH_LINES:
-                _check_malformed(result, path, max_malformed)
-            tell(result.lines, raw.tell())
-    _check_malformed(result, path, max_malformed)
-    if not result.visits:
-        raise InvalidInputError(
-            f"{path} holds {result.lines} lines and no visit; fetch the file again or choose "
-            "other days."
-        )
-    return result
-
-
-def _with_block(
-    so_far: YahooDay,
-    path: Path,
-    lines: int,
-    visits: Visits,
-    malformed: list[tuple[int, str]],
-) -> YahooDay:
-    room = FIRST_NAMED - len(so_far.named)
-    named = [
-        f"{path.name}, line {so_far.lines + position + 1}: {reason}"
-        for position, reason in malformed[:room]
-    ]
-    return replace(
-        so_far,
-        lines=so_far.lines + lines,
-        malformed=so_far.malformed + len(malformed),
-        named=so_far.named + tuple(named),
-        moments=so_far.moments
-        + Moments.of(outer_products(visits.users, visits.articles), visits.clicks),
-        sample=so_far.sample.add(np.hstack([visits.users, visits.articles])),
-    )
+            visits, malformed = parse_lines(block)
+            named += [
+                f"{path.name}, line {count + position + 1}: {reason}"
+                for position, reason in malformed[: FIRST_NAMED - len(named)]
+            ]
+            count, wrong = count + len(block), wrong + len(malformed)
+            moments += Moments.of(outer_products(visits.users, visits.articles), visits.clicks)
+            sample = sample.add(np.hstack([visits.users, visits.articles]))
+            found = YahooDay(day, count, wrong, tuple(named), moments, sample)
+            if count >= ENOUGH_LINES:
+                _check_malformed(found, path, max_malformed)
+            yield found, raw.tell()
+        found = YahooDay(day, count, wrong, tuple(named), moments, sample)
+        _check_malformed(found, path, max_malformed)
+        yield found, raw.tell()
 
 
 def _check_malformed(day: YahooDay, path: Path, max_malformed: float) -> None:
