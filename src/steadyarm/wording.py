@@ -9,21 +9,6 @@ from itertools import combinations, product
 from math import comb, isfinite, isnan, prod
 from typing import Any, Protocol
 
-__all__ = [
-    "counted",
-    "did_you_mean",
-    "factors_in",
-    "factors_of",
-    "labels_of",
-    "listed",
-    "number",
-    "p_value",
-    "percent",
-    "reach",
-    "strung",
-    "when",
-]
-
 WHOLE = 10_000  # numbers from here on are shown without decimals
 
 

@@ -17,18 +17,6 @@ from steadyarm.paper.specification import FIGURES, VARIANTS, Figure, FigureWorld
 from steadyarm.policies import P1RAGE
 from steadyarm.theory import rho_star_of_means
 
-__all__ = [
-    "BASELINE",
-    "EASY",
-    "Beyond",
-    "Ratio",
-    "Row",
-    "beyond_of",
-    "beyond_points",
-    "beyond_policies",
-    "oracle_floor",
-]
-
 BASELINE = "P1-RAGE"
 _OTHERS = ("G-BAI blocks", "P1-RAGE blocks", "Steady fixed", "Steady")  # if none are asked for
 EASY = 0.002  # where the baseline errs no more often than this, ratios tell little

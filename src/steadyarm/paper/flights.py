@@ -27,8 +27,6 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments import BernoulliReward, Environment
 from steadyarm.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["Flights", "flights_world", "load_flights"]
-
 YEAR, DAYS = 2013, 365
 FLIGHTS_PER_MONTH = 100
 MONTH_OF_DAY = np.array(

@@ -16,19 +16,6 @@ from scipy.special import ndtr
 from steadyarm.paper.run import CellResult
 from steadyarm.paper.specification import Value
 
-__all__ = [
-    "NOT_COMPARABLE",
-    "Comparison",
-    "Published",
-    "Scatter",
-    "Summary",
-    "compare",
-    "od_linbai_error",
-    "published_counts",
-    "scatter_of",
-    "summarise",
-]
-
 # The error counts behind the paper's figures, as facts to compare with.
 
 

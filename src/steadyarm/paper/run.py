@@ -23,19 +23,6 @@ from steadyarm.files import write_atomically
 from steadyarm.paper.specification import Cell, FigureWorld, Value, figure_named
 from steadyarm.simulation import Engine, chunk_count, chunk_size, clopper_pearson, run_chunk
 
-__all__ = [
-    "COLUMNS",
-    "CellResult",
-    "Journal",
-    "format_value",
-    "key_of",
-    "results_csv",
-    "run_cells",
-    "run_unit",
-    "work_of",
-    "write_results",
-]
-
 # Journal: finished cells on disk, one line each, that a killed run can go on from.
 
 

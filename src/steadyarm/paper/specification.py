@@ -25,20 +25,6 @@ from steadyarm.paper.yahoo import load_yahoo_instance, yahoo_world
 from steadyarm.policies import GBAI, P1RAGE, POLICIES, Policy, Steady, policy_named
 from steadyarm.simulation import CHUNK
 
-__all__ = [
-    "BEYOND_PAPER",
-    "FIGURES",
-    "PAPER_POLICIES",
-    "VARIANTS",
-    "YAHOO_FILE",
-    "Cell",
-    "Figure",
-    "FigureWorld",
-    "Value",
-    "entrant_named",
-    "figure_named",
-]
-
 # Figure: an experiment as a specification, and Cell: one point of it, the unit of work.
 
 

@@ -31,19 +31,6 @@ from steadyarm.paper.yahoo_log import (
     outer_products,
 )
 
-__all__ = [
-    "DIMENSION",
-    "Basis",
-    "YahooInstance",
-    "YahooTruth",
-    "fit_days",
-    "load_yahoo_instance",
-    "principal_components",
-    "write_yahoo_log",
-    "yahoo_instance",
-    "yahoo_world",
-]
-
 # From the log's sums to principal components and daily ridge regressions.
 
 

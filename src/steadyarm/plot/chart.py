@@ -118,7 +118,7 @@ class Table:
     @classmethod
     def grid(
         cls,
-        outer: Mapping[str, Sequence[Any]],
+        outer: Mapping[str, Sequence[Any] | NDArray[Any]],
         inner: Mapping[str, Sequence[Any]],
         cells: Mapping[str, NDArray[Any]],
     ) -> Table:

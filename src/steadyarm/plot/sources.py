@@ -22,8 +22,6 @@ from steadyarm.plot.chart import Chart
 from steadyarm.plot.charts.common import thinned
 from steadyarm.segments import Direction
 
-__all__ = ["CHARTS", "Test", "chart_for", "chart_of_plan", "verdict_on"]
-
 Test = Experiment | Scorecard | Session | Analysis
 Seen = Scorecard | Session | Analysis
 

@@ -27,8 +27,6 @@ from steadyarm.reports.sections import (
 )
 from steadyarm.wording import number, percent, reach
 
-__all__ = ["analysis_report"]
-
 
 def analysis_report(found: Analysis, command: str = "") -> Document:
     """The report on what `analyze` found; `command` is what was typed."""

@@ -50,16 +50,6 @@ from steadyarm.reports.sections import (
 )
 from steadyarm.wording import counted, percent, when
 
-__all__ = [
-    "Fingerprint",
-    "appendix",
-    "document_of",
-    "experiment_report",
-    "fingerprint_of",
-    "labelled",
-    "labelled_otherwise",
-]
-
 # Short names of variants throughout a report.
 
 

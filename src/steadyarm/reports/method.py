@@ -9,15 +9,6 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
 from steadyarm.wording import number, percent
 
-__all__ = [
-    "estimates_in_words",
-    "in_short",
-    "in_the_way",
-    "intervals_in_words",
-    "policy_in_words",
-    "rewards_in_words",
-]
-
 WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
 SHORT = {
     "Steady": "more visits where it counts, some for all",

@@ -22,8 +22,6 @@ from steadyarm.reports.document import (
 )
 from steadyarm.wording import percent
 
-__all__ = ["plan_report"]
-
 ACROSS = 5  # policies beside each other, as many as fit on paper
 
 

@@ -15,19 +15,6 @@ from steadyarm.reports.document import Block, Heading, Note, Paragraph, Picture,
 from steadyarm.reports.method import in_the_way
 from steadyarm.wording import counted, factors_in, listed, number, p_value, percent, reach
 
-__all__ = [
-    "MOST_ROWS",
-    "best_first",
-    "course_blocks",
-    "effect_blocks",
-    "health_table",
-    "leaderboard_blocks",
-    "otherwise_blocks",
-    "period_table",
-    "rest_note",
-    "share_blocks",
-]
-
 # Sections that reports on live tests and on logs share: health, drift, other ways to conclude.
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,27 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.inference import DriftReport
 from steadyarm.plot.chart import Axis, Series
 from steadyarm.wording import listed as in_words
-
-__all__ = [
-    "MOST",
-    "apart",
-    "colours",
-    "days_of",
-    "few_visits",
-    "hollow_note",
-    "known",
-    "listed",
-    "matched",
-    "nearest",
-    "one_line",
-    "others",
-    "period_axis",
-    "rivals",
-    "shown",
-    "split",
-    "thinned",
-    "wanted",
-]
 
 # Names cut short so that different ones stay different.
 
@@ -127,11 +105,6 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
-
-
-def known(value: float) -> float | None:
-    """For tables: None where nothing is known."""
-    return float(value) if math.isfinite(value) else None
 
 
 def one_line(name: str) -> str:

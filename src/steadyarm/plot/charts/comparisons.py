@@ -11,12 +11,10 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.planning.answer import Curve, Plan, Point
 from steadyarm.planning.question import Question
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
-from steadyarm.plot.charts.common import known, shown, split
+from steadyarm.plot.charts.common import shown, split
 from steadyarm.segments import Direction
 from steadyarm.simulation import Results
 from steadyarm.wording import counted, labels_of, number, percent
-
-__all__ = ["leaderboard", "plan", "results"]
 
 # The variants from best to worst, with what is known of each.
 
@@ -78,27 +76,22 @@ def _summary(verdict: Verdict, labels: Sequence[str]) -> str:
 def _table(
     verdict: Verdict, names: Sequence[str], order: np.ndarray[tuple[int, ...], np.dtype[np.intp]]
 ) -> Table:
-    header = (
-        "rank", "variant", "estimate", "standard error", "low", "high", "behind by",
-        "behind by, low", "behind by, high", "not ruled out",
-    )  # fmt: skip  # a table reads better so
-    alive = set(verdict.plausible)
-    rows = tuple(
-        (
-            rank,
-            names[k],
-            known(verdict.estimates[k]),
-            known(verdict.standard_errors[k]),
-            known(verdict.intervals[k, 0]),
-            known(verdict.intervals[k, 1]),
-            known(verdict.gaps[k]),
-            known(verdict.gap_intervals[k, 0]),
-            known(verdict.gap_intervals[k, 1]),
-            names[k] in alive,
-        )
-        for rank, k in enumerate(order, 1)
+    low, high = verdict.intervals[order].T
+    gap_low, gap_high = verdict.gap_intervals[order].T
+    return Table.of(
+        {
+            "rank": range(1, len(order) + 1),
+            "variant": [names[k] for k in order],
+            "estimate": verdict.estimates[order],
+            "standard error": verdict.standard_errors[order],
+            "low": low,
+            "high": high,
+            "behind by": verdict.gaps[order],
+            "behind by, low": gap_low,
+            "behind by, high": gap_high,
+            "not ruled out": [names[k] in verdict.plausible for k in order],
+        }
     )
-    return Table(header, rows)
 
 
 # How often each policy would be wrong, against the number of visits.
@@ -246,27 +239,27 @@ def results(found: Sequence[Results], title: str = "") -> Chart:
         raise InvalidInputError(
             f"results is {found!r}; give a list of what sa.simulate() returned, at least one."
         )
-    ends = np.array([one.interval() for one in found])
+    low, high = np.array([one.interval() for one in found]).T
     names = tuple(f"{one.policy}: {percent(one.error_rate)}" for one in found)
     rates = np.array([one.error_rate for one in found])
-    most = float(ends.max())
-    series = Series("wrong verdicts", names, rates, ends[:, 0], ends[:, 1], kind="points")
+    series = Series("wrong verdicts", names, rates, low, high, kind="points")
     trials = sorted({one.trials for one in found})
     often = f"{trials[0]:,}" if len(trials) == 1 else f"{trials[0]:,} to {trials[-1]:,}"
+    wrong, ends = Axis("wrong verdicts", percent=True), (-0.02 * high.max(), 1.04 * high.max())
+    table = {
+        "policy": [one.policy for one in found],
+        "wrong": [one.errors for one in found],
+        "simulated tests": [one.trials for one in found],
+        "share wrong": rates,
+        "low": low,
+        "high": high,
+    }
     return Chart(
         "results",
         title or "How often each policy was wrong",
         _results_summary(found),
-        (
-            Panel(
-                Axis("", "label"),
-                Axis("wrong verdicts", percent=True),
-                (series,),
-                sideways=True,
-                y_range=(-0.02 * most, 1.04 * most),
-            ),
-        ),
-        _results_table(found, ends),
+        (Panel(Axis("", "label"), wrong, (series,), sideways=True, y_range=ends),),
+        Table.of(table),
         f"{often} simulated tests of each policy. Lines: exact 95 % intervals.",
     )
 
@@ -278,13 +271,3 @@ def _results_summary(found: Sequence[Results]) -> str:
         f"({percent(best.error_rate)} of {best.trials:,} tests), {worst.policy} most often "
         f"({percent(worst.error_rate)} of {worst.trials:,})."
     )
-
-
-def _results_table(
-    found: Sequence[Results], ends: np.ndarray[tuple[int, int], np.dtype[np.float64]]
-) -> Table:
-    rows = tuple(
-        (one.policy, one.errors, one.trials, one.error_rate, float(low), float(high))
-        for one, (low, high) in zip(found, ends, strict=True)
-    )
-    return Table(("policy", "wrong", "simulated tests", "share wrong", "low", "high"), rows)

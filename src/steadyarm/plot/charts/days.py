@@ -16,7 +16,6 @@ from steadyarm.plot.charts.common import (
     colours,
     few_visits,
     hollow_note,
-    known,
     others,
     period_axis,
     rivals,
@@ -24,8 +23,6 @@ from steadyarm.plot.charts.common import (
     wanted,
 )
 from steadyarm.wording import counted, labels_of, number, percent
-
-__all__ = ["daily", "drift", "waiting"]
 
 # Estimates of each day or period by itself.
 
@@ -81,21 +78,16 @@ def _summary(report: DriftReport, label: str, unit: str) -> str:
 
 
 def _table(report: DriftReport) -> Table:
-    header = ("period", "visits", "variant", "estimate", "standard error", "low", "high")
-    rows = tuple(
-        (
-            period,
-            int(report.rounds[p]),
-            name,
-            known(report.estimates[p, k]),
-            known(report.errors[p, k]),
-            known(report.intervals[p, k, 0]),
-            known(report.intervals[p, k, 1]),
-        )
-        for p, period in enumerate(report.periods)
-        for k, name in enumerate(report.names)
+    return Table.grid(
+        {"period": report.periods, "visits": report.rounds},
+        {"variant": report.names},
+        {
+            "estimate": report.estimates,
+            "standard error": report.errors,
+            "low": report.intervals[:, :, 0],
+            "high": report.intervals[:, :, 1],
+        },
     )
-    return Table(header, rows)
 
 
 # Did the lead move, and did all variants move together?
@@ -124,7 +116,7 @@ def drift(report: DriftReport) -> Chart:
         for k in rest
     )
     common = Series(
-        "average of all variants", x, _common(report), kind="points", color=tint[best], weak=few
+        "average of all variants", x, report.averages, kind="points", color=tint[best], weak=few
     )
     title = f"Lead of {shown(labels[best], 36)}"
     return Chart(
@@ -148,10 +140,6 @@ def _gap_errors(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.
     return np.where(unknown, np.inf, report.gap_errors)
 
 
-def _common(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    return report.averages
-
-
 def _drift_summary(report: DriftReport, label: str) -> str:
     if len(report.periods) < 2:
         return "There is one period only, so nothing can be said about drift."
@@ -168,27 +156,21 @@ def _drift_summary(report: DriftReport, label: str) -> str:
 def _drift_table(
     report: DriftReport, reach: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 ) -> Table:
-    header = (
-        "period", "visits", "best variant", "rival", "lead", "low", "high",
-        "average of all variants",
-    )  # fmt: skip  # a table reads better so
-    common = _common(report)
-    rows = tuple(
-        (
-            period,
-            int(report.rounds[p]),
-            report.best,
-            name,
-            known(report.gaps[p, k]),
-            known(report.gaps[p, k] - reach[p, k]),
-            known(report.gaps[p, k] + reach[p, k]),
-            known(common[p]),
-        )
-        for p, period in enumerate(report.periods)
-        for k, name in enumerate(report.names)
-        if name != report.best
+    rest = [k for k, name in enumerate(report.names) if name != report.best]
+    return Table.grid(
+        {
+            "period": report.periods,
+            "visits": report.rounds,
+            "best variant": [report.best] * len(report.periods),
+        },
+        {"rival": [report.names[k] for k in rest]},
+        {
+            "lead": report.gaps[:, rest],
+            "low": (report.gaps - reach)[:, rest],
+            "high": (report.gaps + reach)[:, rest],
+            "average of all variants": report.averages[:, None],
+        },
     )
-    return Table(header, rows)
 
 
 # How many rewards have come for what was handed out, and how long they took.
@@ -278,15 +260,12 @@ def _waiting_summary(waiting: Waiting) -> str:
 
 
 def _waiting_table(waiting: Waiting) -> Table:
-    header = ("day", "handed out", "reward came", "came too late", "mean hours until the reward")
-    rows = tuple(
-        (
-            day.isoformat(),
-            int(waiting.assigned[d]),
-            int(waiting.told[d]),
-            int(waiting.late[d]),
-            known(waiting.hours[d]),
-        )
-        for d, day in enumerate(waiting.days)
+    return Table.of(
+        {
+            "day": [day.isoformat() for day in waiting.days],
+            "handed out": waiting.assigned,
+            "reward came": waiting.told,
+            "came too late": waiting.late,
+            "mean hours until the reward": waiting.hours,
+        }
     )
-    return Table(header, rows)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import scipy
 from numpy.typing import NDArray
@@ -9,10 +12,8 @@ from numpy.typing import NDArray
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.scorecard import Effect, Effects, Interaction
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
-from steadyarm.plot.charts.common import MOST, known, shown
+from steadyarm.plot.charts.common import MOST, shown, split
 from steadyarm.wording import number, percent
-
-__all__ = ["effects", "interactions", "items"]
 
 # What each item brings to the bundles it is in.
 
@@ -46,18 +47,18 @@ def _farthest(main: tuple[Effect, ...]) -> tuple[Effect, ...]:
 def _panel(drawn: tuple[Effect, ...], chosen: frozenset[str]) -> Panel:
     names = tuple(effect.level for effect in drawn)
     inside = np.array([name in chosen for name in names])
-    groups: list[tuple[str, NDArray[np.bool_], int | None]]
-    groups = [("in the recommended bundle", inside, 0), ("not in it", ~inside, None)]
-    if not chosen:
-        groups = [("item", ~inside, 0)]
-    found = [(effect.difference, effect.low, effect.high) for effect in drawn]
-    series = []
-    for name, here, color in groups:
-        if here.any():
-            y, low, high = np.where(here, np.array(found, float).T, np.nan)
-            series.append(Series(name, names, y, low, high, kind="points", color=color))
+    parts: dict[str, tuple[NDArray[np.bool_], int | None]] = {"item": (~inside, 0)}
+    if chosen:
+        parts = {"in the recommended bundle": (inside, 0), "not in it": (~inside, None)}
     more = Axis("reward with the item, minus reward without it")
-    return Panel(Axis("", "label"), more, tuple(series), level=0.0, sideways=True)
+    series = split(_differences("", drawn, 0), parts)
+    return Panel(Axis("", "label"), more, series, level=0.0, sideways=True)
+
+
+def _differences(name: str, found: Sequence[Effect], color: int) -> Series:
+    values = np.array([(effect.difference, effect.low, effect.high) for effect in found], float)
+    levels, (y, low, high) = tuple(effect.level for effect in found), values.T
+    return Series(name, levels, y, low, high, kind="points", color=color)
 
 
 def _summary(effects: Effects) -> str:
@@ -73,19 +74,17 @@ def _summary(effects: Effects) -> str:
 
 
 def _table(effects: Effects) -> Table:
-    header = ("item", "mean with it", "difference from without it", "low", "high", "recommended")
-    rows = tuple(
-        (
-            e.level,
-            known(e.mean),
-            known(e.difference),
-            known(e.low),
-            known(e.high),
-            e.level in effects.chosen if effects.chosen else None,
-        )
-        for e in effects.main
+    main = effects.main
+    return Table.of(
+        {
+            "item": [e.level for e in main],
+            "mean with it": [e.mean for e in main],
+            "difference from without it": [e.difference for e in main],
+            "low": [e.low for e in main],
+            "high": [e.high for e in main],
+            "recommended": [e.level in effects.chosen if effects.chosen else None for e in main],
+        }
     )
-    return Table(header, rows)
 
 
 def effects(effects: Effects) -> Chart:
@@ -107,23 +106,9 @@ def effects(effects: Effects) -> Chart:
 
 def _effects_panel(effects: Effects, factor: str, color: int) -> Panel:
     found = [effect for effect in effects.main if effect.factor == factor]
-    series = Series(
-        factor,
-        tuple(effect.level for effect in found),
-        np.array([effect.difference for effect in found], float),
-        np.array([effect.low for effect in found], float),
-        np.array([effect.high for effect in found], float),
-        kind="points",
-        color=color % 8,
-    )
-    return Panel(
-        Axis("", "label"),
-        Axis("difference from average"),
-        (series,),
-        shown(factor),
-        level=0.0,
-        sideways=True,
-    )
+    series, axis = _differences(factor, found, color), Axis("difference from average")
+    title = shown(factor)
+    return Panel(Axis("", "label"), axis, (series,), title, level=0.0, sideways=True)
 
 
 def _effects_summary(effects: Effects) -> str:
@@ -141,12 +126,17 @@ def _effects_summary(effects: Effects) -> str:
 
 
 def _effects_table(effects: Effects) -> Table:
-    header = ("factor", "level", "mean", "difference from average", "low", "high")
-    rows = tuple(
-        (e.factor, e.level, known(e.mean), known(e.difference), known(e.low), known(e.high))
-        for e in effects.main
+    main = effects.main
+    return Table.of(
+        {
+            "factor": [e.factor for e in main],
+            "level": [e.level for e in main],
+            "mean": [e.mean for e in main],
+            "difference from average": [e.difference for e in main],
+            "low": [e.low for e in main],
+            "high": [e.high for e in main],
+        }
     )
-    return Table(header, rows)
 
 
 # Does the effect of one factor depend on another?
@@ -222,19 +212,11 @@ def _interactions_table(effects: Effects) -> Table:
         "first factor", "its level", "second factor", "its level", "mean", "standard error",
         "strength of the pair", "p-value of the pair",
     )  # fmt: skip  # a table reads better so
-    rows = tuple(
-        (
-            pair.first,
-            one,
-            pair.second,
-            two,
-            known(pair.means[i, j]),
-            known(pair.errors[i, j]),
-            known(pair.strength),
-            known(pair.p_value),
-        )
-        for pair in effects.pairs
-        for i, one in enumerate(effects.factors[pair.first])
-        for j, two in enumerate(effects.factors[pair.second])
-    )
-    return Table(header, rows)
+    rows: list[tuple[Any, ...]] = []
+    for pair in effects.pairs:
+        first, second = effects.factors[pair.first], effects.factors[pair.second]
+        cells = {"mean": pair.means, "error": pair.errors}
+        both = {"strength": np.array(pair.strength), "p": np.array(pair.p_value)}
+        own = Table.grid({"one": first}, {"two": second}, cells | both)
+        rows += [(pair.first, one, pair.second, *others) for one, *others in own.rows]
+    return Table(header, tuple(rows))

@@ -14,18 +14,16 @@ from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.common import (
     MOST,
     colours,
-    known,
     listed,
     nearest,
     others,
     shown,
+    split,
     thinned,
     wanted,
 )
 from steadyarm.wording import counted, labels_of, number, percent
 from steadyarm.wording import listed as in_words
-
-__all__ = ["allocation", "clock_axis", "estimates", "likely", "plausible"]
 
 # Which share of the visits each variant got as the test went on.
 
@@ -169,28 +167,23 @@ def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...]) -> str:
 
 
 def _table(shares: Shares) -> Table:
-    header = (
-        "start", "end", "visits", "variant", "given", "share", "planned share",
-        "policy changed its mind",
-    )  # fmt: skip  # a table reads better so
-    J = len(shares.rounds)
-    starts, ends = shares.starts or (None,) * J, shares.ends or (None,) * J
-    totals = shares.given.sum(axis=1)
-    rows = tuple(
-        (
-            starts[j],
-            ends[j],
-            int(totals[j]),
-            name,
-            int(shares.given[j, k]),
-            float(shares.given[j, k] / totals[j]) if totals[j] else None,
-            known(shares.planned[j, k]),
-            bool(shares.turns[j]),
-        )
-        for j in range(J)
-        for k, name in enumerate(shares.names)
+    J, totals = len(shares.rounds), shares.given.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        part = shares.given / totals[:, None]  # nan where nothing was assigned
+    return Table.grid(
+        {
+            "start": shares.starts or (None,) * J,
+            "end": shares.ends or (None,) * J,
+            "visits": totals,
+        },
+        {"variant": shares.names},
+        {
+            "given": shares.given,
+            "share": part,
+            "planned share": shares.planned,
+            "policy changed its mind": shares.turns[:, None],
+        },
     )
-    return Table(header, rows)
 
 
 # Estimates of all variants as the test went on.
@@ -286,23 +279,18 @@ def _estimates_summary(course: Course, labels: Sequence[str]) -> str:
 
 
 def _estimates_table(course: Course) -> Table:
-    header = ("time", "visits", "variant", "estimate", "low", "high", "not ruled out", "leads")
-    times = course.times or (None,) * len(course.rounds)
-    rows = tuple(
-        (
-            time,
-            int(course.rounds[j]),
-            name,
-            known(course.estimates[j, k]),
-            known(course.low[j, k]),
-            known(course.high[j, k]),
-            bool(course.plausible[j, k]),
-            bool(k == course.leaders[j]),
-        )
-        for j, time in enumerate(times)
-        for k, name in enumerate(course.names)
+    leads = np.arange(len(course.names)) == course.leaders[:, None]
+    return Table.grid(
+        {"time": course.times or (None,) * len(course.rounds), "visits": course.rounds},
+        {"variant": course.names},
+        {
+            "estimate": course.estimates,
+            "low": course.low,
+            "high": course.high,
+            "not ruled out": course.plausible,
+            "leads": leads,
+        },
     )
-    return Table(header, rows)
 
 
 # How many variants can still win, and when the others were ruled out.
@@ -364,16 +352,11 @@ def _race(course: Course) -> Panel:
     alive = np.array([out[k] is None for k in rows])
     more = len(out) - len(rows)
     title = "How long each was in" + (f" ({len(rows)} of {len(out):,})" * bool(more))
-    return Panel(
-        Axis("", "label"),
-        Axis("visits judged"),
-        (
-            Series("not ruled out", names, np.where(alive, length, np.nan), kind="bars", color=0),
-            Series("ruled out", names, np.where(alive, np.nan, length), kind="bars", color=None),
-        ),
-        title,
-        sideways=True,
+    series = split(
+        Series("", names, length, kind="bars"),
+        {"not ruled out": (alive, 0), "ruled out": (~alive, None)},
     )
+    return Panel(Axis("", "label"), Axis("visits judged"), series, title, sideways=True)
 
 
 def _plausible_summary(course: Course) -> str:
@@ -396,13 +379,14 @@ def _uncounted(course: Course) -> str:
 
 
 def _plausible_table(course: Course) -> Table:
-    header = ("variant", "not ruled out", "ruled out at", "visits until then", "looks until")
-    rows: list[tuple[str, bool, datetime | None, int | None, int | None]] = []
-    for k, j in enumerate(_ruled_out(course)):
-        name, times = course.names[k], course.times
-        if j is None:
-            rows.append((name, True, None, None, None))
-        else:
-            when = None if times is None else times[j]
-            rows.append((name, False, when, int(course.rounds[j]), j + 1))
-    return Table(header, tuple(rows))
+    out = _ruled_out(course)
+    times = course.times or (None,) * len(course.rounds)
+    return Table.of(
+        {
+            "variant": course.names,
+            "not ruled out": [j is None for j in out],
+            "ruled out at": [None if j is None else times[j] for j in out],
+            "visits until then": [None if j is None else course.rounds[j] for j in out],
+            "looks until": [None if j is None else j + 1 for j in out],
+        }
+    )
