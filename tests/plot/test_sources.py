@@ -161,7 +161,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.delitem(sys.modules, "steadyarm.plot.pictures", raising=False)
     monkeypatch.delattr(sa.plot, "pictures", raising=False)
-    with pytest.raises(sa.MissingExtraError, match=r"needs plotly.*steadyarm\[plots\]"):
+    with pytest.raises(sa.MissingExtraError, match=r"need plotly.*steadyarm\[plots\]"):
         sa.plot.plan(samples.plan())
-    with pytest.raises(sa.MissingExtraError, match=r"needs matplotlib.*steadyarm\[plots\]"):
+    with pytest.raises(sa.MissingExtraError, match=r"need matplotlib.*steadyarm\[plots\]"):
         sa.plot.matplotlib.plan(samples.plan())

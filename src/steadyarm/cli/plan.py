@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from steadyarm.cli.common import (
     Progress,
     add_command,
     add_options,
-    extra,
     show,
 )
 from steadyarm.errors import InvalidInputError
@@ -28,7 +26,7 @@ from steadyarm.planning import Question, plan
 from steadyarm.planning.planner import seconds_for
 from steadyarm.planning.rhythm import KINDS, check_word
 from steadyarm.plot import charts
-from steadyarm.plot.matplotlib import save
+from steadyarm.plot.matplotlib import check_installed, save
 from steadyarm.reports import format_of, plan_report, write_report
 
 LONG = 60  # seconds from which on a wait is announced
@@ -213,5 +211,4 @@ def _check_plot(path: Path | None) -> None:
         return
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InvalidInputError(f"--plot is {path}; expected a name ending in .png, .pdf or .svg.")
-    with extra("drawing needs", "plots"):
-        import_module("matplotlib")
+    check_installed()

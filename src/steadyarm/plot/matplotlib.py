@@ -121,11 +121,18 @@ def results(found: Sequence[Results], title: str = "") -> Figure:
     return draw(charts.results(found, title))
 
 
+def check_installed() -> None:
+    """Raise an error that names the extra if matplotlib is missing."""
+    _pictures()
+
+
 def _pictures() -> Any:
     try:
+        import matplotlib  # noqa: F401  # asked for by name, so that the message can say it
+
         from steadyarm.plot import pictures
     except ImportError as error:
         raise MissingExtraError(
-            f"this picture needs {error.name}; install it with: pip install 'steadyarm[plots]'."
+            f"pictures need {error.name}; install it with: pip install 'steadyarm[plots]'."
         ) from None
     return pictures

@@ -264,7 +264,7 @@ def figure_of(chart: Chart) -> Any:
         from plotly.graph_objects import Figure  # type: ignore[import-untyped]  # it has no types
     except ImportError as error:
         raise MissingExtraError(
-            f"this picture needs {error.name}; install it with: pip install 'steadyarm[plots]'."
+            f"pictures need {error.name}; install it with: pip install 'steadyarm[plots]'."
         ) from None
     spec = spec_of(chart, columns=2, title=True)
     return Figure(data=spec["data"], layout=spec["layout"] | {"template": "none"})
