@@ -1,8 +1,9 @@
-"""From what people have at hand to the chart: a live test, a look at it, a session, an analysis."""
+"""The charts of what people have at hand: an experiment, a scorecard, a session, an analysis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.effects import bundles_in, effects_of, has_effects
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.scorecard import Course, Effects, Scorecard, Shares
+from steadyarm.live.scorecard import Course, Effects, Scorecard, Shares, Waiting
 from steadyarm.live.scoring import course_of, scorecard_of, shares_of
 from steadyarm.live.session import Session
 from steadyarm.live.verdict import Verdict
@@ -57,14 +58,6 @@ def chart_of_plan(plan: Plan) -> Chart:
     return charts.plan(plan)
 
 
-def _estimates(test: Seen) -> Chart:
-    return charts.estimates(_course(test))
-
-
-def _plausible(test: Seen) -> Chart:
-    return charts.plausible(_course(test))
-
-
 def _allocation(test: Seen) -> Chart:
     shares = _shares(test)
     return charts.allocation(shares, _picked(test, shares.names))
@@ -76,49 +69,33 @@ def _daily(test: Seen) -> Chart:
 
 
 def _picked(test: Seen, names: Sequence[str]) -> list[int] | None:
-    """Those that the chart of estimates picks, where a look has one."""
+    """Those that the chart of estimates draws in colour, if the scorecard has one."""
     if not isinstance(test, Scorecard) or test.course is None:
         return None
     return charts.matched(charts.likely(test.course), test.course.names, names)
 
 
-def _drift(test: Seen) -> Chart:
-    return charts.drift(_drift_report(test))
+CHARTS: dict[str, Callable[[Seen], Chart]] = {
+    "estimates": lambda test: charts.estimates(_course(test)),
+    "daily": _daily,
+    "allocation": _allocation,
+    "plausible": lambda test: charts.plausible(_course(test)),
+    "leaderboard": lambda test: charts.leaderboard(*_verdict(test)),
+    "drift": lambda test: charts.drift(_drift_report(test)),
+    "effects": lambda test: charts.effects(_effects_of(test)),
+    "interactions": lambda test: charts.interactions(_effects_of(test)),
+    "waiting": lambda test: charts.waiting(_waiting(test)),
+}
 
 
-def _effects(test: Seen) -> Chart:
-    return charts.effects(_effects_of(test))
-
-
-def _interactions(test: Seen) -> Chart:
-    return charts.interactions(_effects_of(test))
-
-
-def _leaderboard(test: Seen) -> Chart:
-    return charts.leaderboard(*_verdict(test))
-
-
-def _waiting(test: Seen) -> Chart:
+def _waiting(test: Seen) -> Waiting:
     if not isinstance(test, Scorecard):
         raise InvalidInputError(
             f"a {type(test).__name__} does not know when rewards came; give an Experiment."
         )
     if test.waiting is None:
         raise _nothing(test, "rewards to wait for")
-    return charts.waiting(test.waiting)
-
-
-CHARTS: dict[str, Callable[[Seen], Chart]] = {
-    "estimates": _estimates,
-    "daily": _daily,
-    "allocation": _allocation,
-    "plausible": _plausible,
-    "leaderboard": _leaderboard,
-    "drift": _drift,
-    "effects": _effects,
-    "interactions": _interactions,
-    "waiting": _waiting,
-}
+    return test.waiting
 
 
 def _nothing(card: Scorecard, what: str) -> InvalidInputError:
@@ -141,24 +118,24 @@ def _course_of_log(found: Analysis) -> Course:
     evidence, level = found.evidence, found.intervals.level
     at = thinned(evidence.rounds.shape[1], LOOKS)
     path = confidence_path(evidence, int(evidence.played[0]), level, None, at)
+
+    def stacked(name: str) -> Any:
+        return np.array([getattr(intervals, name)[0] for intervals in path])
+
     return Course(
         names=path[0].arms.names,
         times=None,
-        rounds=np.array([card.rounds[0] for card in path]),
-        estimates=np.array([card.estimates[0] for card in path]),
-        low=np.array([card.low[0] for card in path]),
-        high=np.array([card.high[0] for card in path]),
-        leaders=np.array([card.recommended[0] for card in path]),
-        plausible=np.array([card.plausible[0] for card in path]),
+        leaders=stacked("recommended"),
         level=level,
         size=found.arms.size if path[0].shown is not None else 0,
+        **{name: stacked(name) for name in ("rounds", "estimates", "low", "high", "plausible")},
     )
 
 
 def _shares(test: Seen) -> Shares:
     if isinstance(test, Analysis):
         raise InvalidInputError(
-            "an Analysis keeps no counts of each piece; give an Experiment or a Session."
+            "an Analysis keeps no counts of each segment; give an Experiment or a Session."
         )
     if isinstance(test, Scorecard):
         if test.shares is None:
@@ -166,7 +143,7 @@ def _shares(test: Seen) -> Shares:
         return test.shares
     pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
-        raise InvalidInputError("nothing was handed out yet; ask() first.")
+        raise InvalidInputError("nothing was assigned yet; ask() first.")
     return shares_of(test.arms.names, pieces)
 
 
