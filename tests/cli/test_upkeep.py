@@ -25,9 +25,9 @@ from steadyarm.cli.main import main
 from steadyarm.live.experiment import Experiment
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
-from steadyarm.storages.records import SessionRecord
-from steadyarm.storages.sql import storage as storage_module
-from steadyarm.storages.sql.clock import Clock
+from steadyarm.storages.changes import SessionRecord
+from steadyarm.storages.sql import base as base_module
+from steadyarm.storages.sql.base import Clock
 from steadyarm.storages.sql.engine import Database
 from steadyarm.storages.sql.upkeep import migrate
 from tests.storages.databases import fresh_database
@@ -353,7 +353,7 @@ def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Cal
     ahead_of_it = partial(Clock, wall=lambda: time.time() + 3 * 3600)
     with pytest.MonkeyPatch.context() as ahead:  # of whoever types it
         ahead.setattr(time, "time_ns", lambda: (now + 3 * 3600 * 10**6) * 1000)
-        ahead.setattr(storage_module, "Clock", ahead_of_it)
+        ahead.setattr(base_module, "Clock", ahead_of_it)
         pruned = json.loads(call("prune", "--format", "json"))
     (reported,) = shop.report(lasting.id, [(lasting.start, "by lease", now)])
     assert not isinstance(reported, Exception)  # the lease lasts by the storage's clock

@@ -17,7 +17,7 @@ from steadyarm.service.auth import new_token
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import Scope
+from steadyarm.storages.changes import Scope
 from tests.service.clients import InProcess
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")

@@ -25,7 +25,7 @@ from steadyarm.service.auth import new_token
 from steadyarm.service.service import STRANGERS
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from steadyarm.storages.records import Scope
+from steadyarm.storages.changes import Scope
 from tests.dashboard.clients import (
     SCOPES,
     STOP,

@@ -18,7 +18,7 @@ from steadyarm.dashboard import planner
 from steadyarm.dashboard.forms import PLANNED, USUAL
 from steadyarm.dashboard.planner import BusyError, planned, read_question
 from steadyarm.live.lifecycle import load_experiment
-from steadyarm.storages.records import Scope
+from steadyarm.storages.changes import Scope
 from tests.dashboard.clients import Browser, Guarded, dashboard
 
 HOSTILE = '<script>alert("x")</script>'

@@ -61,9 +61,9 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
         if record.closed is not None:
             ledger = ledger_of(live.settings, record, tally, given_up=True)
             state = state_after(live.settings.policy, state, [ledger])
-    books = storage._books[key]
+    tables = storage._tables[key]
     told = {"state": state.to_dict(), "rounds": 0}
-    books.record = replace(books.record, policy_state=json.loads(json.dumps(told)))
+    tables.record = replace(tables.record, policy_state=json.loads(json.dumps(told)))
     return sa.load_experiment("test", storage)
 
 

@@ -224,7 +224,7 @@ def test_an_export_with_other_arms_is_refused(tmp_path: Path) -> None:
     text = path.read_text()
     rows = text.splitlines(keepends=True)
     known = rows[1].split('"')[1]
-    for name, message in (("s0=up", "row 2"), (LARGE.names[77], "was not handed out")):
+    for name, message in (("s0=up", "row 2"), (LARGE.names[77], "was not assigned")):
         path.write_text("".join([rows[0], rows[1].replace(known, name), *rows[2:]]))
         with pytest.raises(sa.InvalidInputError, match=message):
             sa.import_experiment(path, "memory", policy=Few())
@@ -233,12 +233,12 @@ def test_an_export_with_other_arms_is_refused(tmp_path: Path) -> None:
 def test_replay_notices_other_arms() -> None:
     live = played()
     assert isinstance(live.storage, MemoryStorage)
-    books = live.storage._books[live.key]
-    record = books.segments[1]
+    tables = live.storage._tables[live.key]
+    record = tables.segments[1]
     assert record.segment.arms is not None
     moved = record.segment.arms.copy()
     moved[-1] += 1
-    books.segments[1] = replace(record, segment=replace(record.segment, arms=moved))
+    tables.segments[1] = replace(record, segment=replace(record.segment, arms=moved))
     said = str(live.replay())
     assert "segment 1 differs in its arms" in said
 

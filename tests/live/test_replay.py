@@ -1,4 +1,4 @@
-"""Replay finds what was changed in the books; exports come back to the bit."""
+"""Replay finds what was changed in the tables; exports come back to the bit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from steadyarm.analysis.source import open_log
 from steadyarm.files import csv_cell, csv_text
 from steadyarm.live.assigner import open_segment, run
 from steadyarm.storages import open_storage
-from steadyarm.storages.counting import RunningTally
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import number_of
+from steadyarm.storages.records import RunningTally, number_of
 from tests.live.worlds import Clock, create
 
 
@@ -38,63 +37,63 @@ def played(budget: int = 120, rewards: float = 0.9, **settings: Any) -> sa.Exper
     return live
 
 
-def books_of(live: sa.Experiment) -> Any:
+def tables_of(live: sa.Experiment) -> Any:
     assert isinstance(live.storage, MemoryStorage)
-    return live.storage._books[live.key]
+    return live.storage._tables[live.key]
 
 
-def change_arm(books: Any) -> None:
+def change_arm(tables: Any) -> None:
     number = number_of(1, 3)
-    books.rows[number] = replace(books.rows[number], arm=(books.rows[number].arm + 1) % 3)
+    tables.rows[number] = replace(tables.rows[number], arm=(tables.rows[number].arm + 1) % 3)
 
 
-def change_probability(books: Any) -> None:
+def change_probability(tables: Any) -> None:
     number = number_of(1, 3)
-    p = books.rows[number].probability
-    books.rows[number] = replace(books.rows[number], probability=float(np.nextafter(p, 1)))
+    p = tables.rows[number].probability
+    tables.rows[number] = replace(tables.rows[number], probability=float(np.nextafter(p, 1)))
 
 
-def change_reward(books: Any) -> None:
-    row = next(row for row in books.rows.values() if row.reward is not None)
-    books.rows[row.number] = replace(row, reward=float(np.nextafter(row.reward, 9)))
+def change_reward(tables: Any) -> None:
+    row = next(row for row in tables.rows.values() if row.reward is not None)
+    tables.rows[row.number] = replace(row, reward=float(np.nextafter(row.reward, 9)))
 
 
-def change_sum(books: Any) -> None:
-    books.sums[0].sums[0] += Fraction(1, 2**200)
+def change_sum(tables: Any) -> None:
+    next(iter(tables.tallies[0].days.values()))[0].sums += Fraction(1, 2**200)
 
 
-def change_weights(books: Any) -> None:
-    record = books.segments[-1]
+def change_weights(tables: Any) -> None:
+    record = tables.segments[-1]
     weights = np.roll(record.segment.weights, 1, axis=1) * 0.5 + record.segment.weights * 0.5
     weights[0, 0] += 1e-16
-    books.segments[-1] = replace(record, segment=replace(record.segment, weights=weights))
+    tables.segments[-1] = replace(record, segment=replace(record.segment, weights=weights))
 
 
-def change_reference(books: Any) -> None:
-    record = books.segments[-1]
+def change_reference(tables: Any) -> None:
+    record = tables.segments[-1]
     moved = np.nextafter(record.segment.reference, 9)
-    books.segments[-1] = replace(record, segment=replace(record.segment, reference=moved))
+    tables.segments[-1] = replace(record, segment=replace(record.segment, reference=moved))
 
 
-def change_state(books: Any) -> None:
-    state = json.loads(json.dumps(books.record.policy_state))
+def change_state(tables: Any) -> None:
+    state = json.loads(json.dumps(tables.record.policy_state))
     state["state"]["scores"]["values"][0][0] += 1e-9
-    books.record = replace(books.record, policy_state=state)
+    tables.record = replace(tables.record, policy_state=state)
 
 
-def change_unit(books: Any) -> None:
+def change_unit(tables: Any) -> None:
     number = number_of(0, 1)
-    books.rows[number] = replace(books.rows[number], unit=books.rows[number_of(0, 0)].unit)
+    tables.rows[number] = replace(tables.rows[number], unit=tables.rows[number_of(0, 0)].unit)
 
 
-def change_closing(books: Any) -> None:
-    number = next(n for n, row in books.rows.items() if row.reward is not None)
-    row = books.rows.pop(number)
-    books.sums[0] = RunningTally(range(3))
-    for other in [*books.rows.values(), replace(row, reward=None, rewarded=None)]:
+def change_closing(tables: Any) -> None:
+    number = next(n for n, row in tables.rows.items() if row.reward is not None)
+    row = tables.rows.pop(number)
+    tables.tallies[0] = RunningTally(range(3))
+    for other in [*tables.rows.values(), replace(row, reward=None, rewarded=None)]:
         if other.number < number_of(1, 0):
-            books.sums[0].add(other)
-    books.rows[number] = replace(row, reward=None, rewarded=None)
+            tables.tallies[0].add(other)
+    tables.rows[number] = replace(row, reward=None, rewarded=None)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def change_closing(books: Any) -> None:
 def test_replay_finds_what_was_changed(change: Callable[[Any], None], words: str) -> None:
     live = played(rewards=1.0)
     assert live.replay().agrees
-    change(books_of(live))
+    change(tables_of(live))
     found = live.replay()
     assert not found.agrees
     assert any(words in difference for difference in found.differences), found

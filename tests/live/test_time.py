@@ -16,9 +16,9 @@ import steadyarm as sa
 from steadyarm.service.service import Arrived
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.sql import clock as clocks
-from steadyarm.storages.sql.clock import Boot
-from steadyarm.storages.sql.clock import Clock as StorageClock
+from steadyarm.storages.sql import base as clocks
+from steadyarm.storages.sql.base import Boot
+from steadyarm.storages.sql.base import Clock as StorageClock
 from steadyarm.storages.sql.storage import SQLStorage
 from tests.live.worlds import START, Clock, create
 from tests.storages.databases import fresh_database
@@ -159,15 +159,15 @@ def test_slow_reads_and_many_writers_leave_the_time_alone(
     monkeypatch.setattr(clocks, "FRESH", 0.0)
     storage = open_storage(f"sqlite:///{tmp_path}/live.db")
     assert isinstance(storage, SQLStorage)
-    database, look = storage._database, storage._database.look
+    database, read = storage._database, storage._database.read_one
     storage.now()
 
     def slow(work: Callable[[Any], Any]) -> Any:
-        found = look(work)
+        found = read(work)
         time.sleep(0.4)
         return found
 
-    monkeypatch.setattr(database, "look", slow)
+    monkeypatch.setattr(database, "read_one", slow)
     for _ in range(3):
         storage.now()
         database.write(storage._clock.keep)

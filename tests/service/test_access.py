@@ -11,7 +11,7 @@ from steadyarm.service import auth, service
 from steadyarm.service.app import Endpoint, create_app
 from steadyarm.service.routes import ROUTES
 from steadyarm.storages import open_storage
-from steadyarm.storages.records import Scope
+from steadyarm.storages.changes import Scope
 from tests.service.clients import SHOP, InProcess, in_process
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")

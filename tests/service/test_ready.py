@@ -14,7 +14,7 @@ from steadyarm.errors import StorageError
 from steadyarm.service import service as service_module
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.sql import upkeep
+from steadyarm.storages.sql import storage
 from tests.service.clients import SHOP, in_process
 
 ASK = "/v1/experiments/shop/assignments"
@@ -23,7 +23,7 @@ ASK = "/v1/experiments/shop/assignments"
 def test_a_deleted_file_acknowledges_nothing_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(upkeep, "EVERY", 0.0)
+    monkeypatch.setattr(storage, "EVERY", 0.0)
     file, aside = tmp_path / "tests.db", tmp_path / "aside.db"
     with in_process(open_storage(f"sqlite:///{file}")) as client:
         assert client.post("/v1/experiments", SHOP).status_code == 201

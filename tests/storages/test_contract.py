@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from steadyarm.storages.base import Storage
-from steadyarm.storages.changes import Change, Corrected, Correction
+from steadyarm.storages.changes import Change, Corrected, Correction, SessionRecord, TokenRecord
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import (
     DaySums,
@@ -21,9 +21,7 @@ from steadyarm.storages.records import (
     Handed,
     Lease,
     Outcome,
-    SessionRecord,
     Summary,
-    TokenRecord,
 )
 from steadyarm.testing.storages import CHECKS, Open, corrections, run_checks
 
@@ -103,7 +101,7 @@ class OldSummaries(MemoryStorage):
         self.seen: list[Summary] = []
 
     def summaries(self, only: int | None = None) -> list[Summary]:
-        if len(self.seen) < len(self._books):
+        if len(self.seen) < len(self._tables):
             self.seen = super().summaries()
         return [summary for summary in self.seen if only in (None, summary.key)]
 
@@ -163,19 +161,18 @@ class Forgetful(MemoryStorage):
 
 class StillCounting(MemoryStorage):
     def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
-        days, sums = self._books[key].days, self._books[key].sums
-        kept = deepcopy((days, sums))
+        kept = deepcopy(self._tables[key].tallies)
         done = super().correct(key, change, now=now, by=by)
-        self._books[key].days, self._books[key].sums = kept
+        self._tables[key].tallies = kept
         return done
 
 
 class StillNamed(MemoryStorage):
     def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
-        rows = dict(self._books[key].rows)
+        rows = dict(self._tables[key].rows)
         done = super().correct(key, change, now=now, by=by)
         if change.kind == "erase":
-            self._books[key].rows = rows
+            self._tables[key].rows = rows
         return done
 
 

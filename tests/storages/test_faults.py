@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from steadyarm.errors import StorageError
 from steadyarm.storages import open_storage
 from steadyarm.storages.sql import engine as engine_module
-from steadyarm.storages.sql import upkeep
+from steadyarm.storages.sql import storage as storage_module
 from steadyarm.storages.sql.engine import HINTS
 from steadyarm.storages.sql.schema import marks
 from steadyarm.storages.sql.storage import SQLStorage
@@ -223,7 +223,7 @@ def test_a_heartbeat_is_written_at_most_once_a_second(url: str) -> None:
     first, note = heartbeat_of(storage)
     assert abs(first / 1e6 - time.time()) < 10
     assert note is None
-    storage._database.write(lambda c: upkeep.beat(c, 5, "a clock"))
+    storage._database.write(lambda c: storage_module.beat(c, 5, "a clock"))
     storage.check()
     assert heartbeat_of(storage) == (5, "a clock")  # not yet again
     assert ready(storage)
@@ -244,8 +244,8 @@ def test_a_deleted_file_is_not_ready(storage: SQLStorage, file: Path) -> None:
 def test_a_locked_file_is_not_ready(
     storage: SQLStorage, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert upkeep.PATIENCE < 3.0
-    monkeypatch.setattr(upkeep, "PATIENCE", 0.2)
+    assert storage_module.PATIENCE < 3.0
+    monkeypatch.setattr(storage_module, "PATIENCE", 0.2)
     storage.check()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

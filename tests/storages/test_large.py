@@ -15,9 +15,15 @@ import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.transfer import segment_from, segment_to
 from steadyarm.segments import Segment
-from steadyarm.storages.counting import RunningDays, RunningTally, columns_of
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import DaySums, LogRow, SegmentRecord, Snapshot
+from steadyarm.storages.records import (
+    DaySums,
+    LogRow,
+    RunningTally,
+    SegmentRecord,
+    Snapshot,
+    columns_of,
+)
 from steadyarm.testing.storages import Open
 from steadyarm.testing.storages.bench import shape_of
 from steadyarm.testing.storages.rewards import (
@@ -69,22 +75,22 @@ def test_checks_notice(broken: type[MemoryStorage]) -> None:
 
 def test_running_sums_have_the_columns_of_the_segment() -> None:
     columns = columns_of(some(FIRST, 10))
-    tally, days = RunningTally(columns), RunningDays(columns)
-    for row in (
+    tally = RunningTally(columns)
+    rows = (
         LogRow(0, "a", 1_048_575, 0.4, 5, 0.5, 7),
         LogRow(1, "b", 17, 0.2, 6, None, None),
         LogRow(2, "c", 1_048_575, 0.4, 9, 0.25, 2_000_009),
-    ):
+    )
+    for row in rows:
         tally.add(row)
-        days.add(row)
     assert tally.tally().assigned == (0, 1, 0, 2)
     assert tally.tally().sums == (*[Fraction(0)] * 3, Fraction(3, 4))
-    assert tally.told == tally.tally().told == 2
-    days.refuse(17, 6)
-    (sums,) = days.sums(segment=0)
+    assert tally.rewarded == tally.tally().told == 2
+    tally.refuse(rows[1])
+    (sums,) = tally.day_sums(segment=0)
     assert (sums.waited, sums.late) == ((0, 0, 0, 2000), (0, 1, 0, 0))
-    with pytest.raises(InvalidInputError, match="arm 5 was not handed out from this segment"):
-        tally.enter(5, created=1)
+    with pytest.raises(InvalidInputError, match="arm 5 was not assigned from this segment"):
+        tally.assign(5, created=1)
 
 
 @pytest.mark.parametrize("arms", [None, FIRST[:3]])

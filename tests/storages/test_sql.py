@@ -26,7 +26,7 @@ from steadyarm.errors import (
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import LogRow
 from steadyarm.storages.sql import engine as engine_module
-from steadyarm.storages.sql.access import note
+from steadyarm.storages.sql.operators import note
 from steadyarm.storages.sql.storage import SQLStorage
 from tests.storages.databases import fresh_database, running_in
 

@@ -20,7 +20,7 @@ from steadyarm.client.transport import PATIENCE, Transport, forget_after_fork
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.description import arms_of
 from steadyarm.policies import Policy
-from steadyarm.storages.records import AuditEntry
+from steadyarm.storages.changes import AuditEntry
 
 if TYPE_CHECKING:
     from steadyarm.client.local import LocalExperiment

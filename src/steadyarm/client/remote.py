@@ -31,8 +31,7 @@ from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import At, LiveAssignment, Reported, Status
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.changes import Corrected
-from steadyarm.storages.records import AuditEntry
+from steadyarm.storages.changes import AuditEntry, Corrected
 from steadyarm.validation import check_choice
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from steadyarm.inference.health import Finding
 from steadyarm.live.assignments import LATEST, LiveAssignment, Status, shortened, to_micros
 from steadyarm.live.serializers import PROBLEM, PROBLEMS
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.changes import Corrected
-from steadyarm.storages.records import AuditEntry, ExperimentState
+from steadyarm.storages.changes import AuditEntry, Corrected
+from steadyarm.storages.records import ExperimentState
 
 if TYPE_CHECKING:
     import httpx

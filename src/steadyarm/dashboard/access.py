@@ -46,7 +46,7 @@ from steadyarm.service.problems import (
     read_body,
 )
 from steadyarm.service.service import Service
-from steadyarm.storages.records import Scope, SessionRecord, TokenRecord
+from steadyarm.storages.changes import Scope, SessionRecord, TokenRecord
 
 LASTS = 12 * 60 * 60  # seconds that somebody stays signed in
 SIGNED: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}

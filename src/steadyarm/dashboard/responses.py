@@ -23,7 +23,7 @@ from steadyarm.live.assignments import to_datetime
 from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
-from steadyarm.storages.records import AuditEntry
+from steadyarm.storages.changes import AuditEntry
 
 if TYPE_CHECKING:
     from steadyarm.dashboard.access import Viewer

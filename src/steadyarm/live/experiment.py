@@ -57,11 +57,10 @@ from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
 from steadyarm.storages.base import Storage
-from steadyarm.storages.changes import ACTIONS, Change, Corrected
+from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected
 from steadyarm.storages.records import (
     SKEW,
     Assigned,
-    AuditEntry,
     Event,
     ExperimentRecord,
     ExperimentState,

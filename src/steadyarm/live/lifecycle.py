@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from steadyarm import storages
 from steadyarm.arms import ArmSet
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import (
@@ -27,7 +28,7 @@ from steadyarm.live.settings import NEVER_MATURE, Missing, Settings, Sticky, mic
 from steadyarm.live.transfer import read_export
 from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
-from steadyarm.storages import experiment_names, open_storage, storage_faults, storage_status
+from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 
 __all__ = [
@@ -279,13 +280,13 @@ class StorageCheck:
 
 def check_storage(url: str | None = None) -> StorageCheck:
     """Look for damage, for rows that belong to nothing, and compute every experiment anew."""
-    found = storage_status(url)
+    found = storages.storage_status(url)
     if found.state != "current":
         fault = f"tables: {found.state} ({found.revision}); see: steadyarm storage status"
         return StorageCheck(0, (fault,))
-    faults, skipped, replayed = list(storage_faults(url)), [], 0
+    faults, skipped, replayed = list(storages.storage_faults(url)), [], 0
     try:
-        names = experiment_names(url)
+        names = storages.experiment_names(url)
     except StorageError as error:  # what damage makes unreadable
         return StorageCheck(0, (*faults, str(error)))
     with closing(open_storage(url)) as storage:

@@ -25,14 +25,15 @@ from steadyarm.policies import State
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Correction, as_handed
-from steadyarm.storages.counting import RunningTally, columns_of
 from steadyarm.storages.draws import Draws
 from steadyarm.storages.records import (
     ExperimentRecord,
     LogRow,
+    RunningTally,
     SegmentRecord,
     Snapshot,
     Tally,
+    columns_of,
     place_of,
 )
 from steadyarm.wording import counted

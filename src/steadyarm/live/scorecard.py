@@ -14,7 +14,7 @@ from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import Status
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.records import AuditEntry
+from steadyarm.storages.changes import AuditEntry
 from steadyarm.wording import labels_of
 
 __all__ = [

@@ -31,7 +31,8 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
 from steadyarm.live.settings import Settings, variants_in
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.records import AuditEntry, ExperimentRecord, SegmentRecord
+from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.records import ExperimentRecord, SegmentRecord
 
 __all__ = [
     "PROBLEM",

@@ -27,9 +27,8 @@ from steadyarm.live.assignments import LATEST, id_of, parse_assignment_id, to_da
 from steadyarm.live.replay import pages
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
-from steadyarm.storages.changes import Correction, Trace
+from steadyarm.storages.changes import AuditEntry, Correction, Trace
 from steadyarm.storages.records import (
-    AuditEntry,
     ExperimentRecord,
     ExperimentState,
     LogRow,

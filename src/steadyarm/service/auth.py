@@ -23,7 +23,7 @@ from steadyarm.live.settings import microseconds
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import Scope, TokenRecord
+from steadyarm.storages.changes import Scope, TokenRecord
 
 __all__ = ["RANKS", "RELOAD", "Failures", "Guard", "hash_of", "header_of", "new_token"]
 

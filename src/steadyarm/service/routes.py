@@ -17,7 +17,7 @@ from steadyarm import wire as give
 from steadyarm import wire as take
 from steadyarm.service import handlers
 from steadyarm.service.service import Service
-from steadyarm.storages.records import Scope
+from steadyarm.storages.changes import Scope
 
 __all__ = ["ROUTES", "Route"]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.storages.base import Storage
@@ -12,8 +11,15 @@ from steadyarm.storages.base import Storage
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from steadyarm.storages.sql.backup import Restored
-    from steadyarm.storages.sql.upkeep import StorageStatus
+    from steadyarm.storages.sql.upkeep import (
+        backup_command,
+        backup_storage,
+        experiment_names,
+        restore_storage,
+        storage_faults,
+        storage_status,
+        upgrade_storage,
+    )
 
 __all__ = [
     "Storage",
@@ -30,14 +36,31 @@ __all__ = [
 DEFAULT = "sqlite:///steadyarm.db"
 VARIABLE = "STEADYARM_STORAGE"
 FORMS = "sqlite:///FILE, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE or memory"
+DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what works on databases only when it is used, because SQLAlchemy is an extra."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from steadyarm.storages.sql import upkeep
+
+    return getattr(upkeep, name)
 
 
 def open_storage(url: str | Storage | None = None) -> Storage:
-    """The storage at a URL; tables are made in an empty one, other versions of them are refused.
+    """The storage at a URL; an empty database gets its tables, other versions are refused.
 
-    url : sqlite:///FILE, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, or "memory" for one that
-        lives as long as the process; None for the environment's STEADYARM_STORAGE or, without
-        that, steadyarm.db in the current folder. A storage is returned as it is.
+    url : sqlite:///FILE, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, or "memory" for a
+        storage that lives as long as the process; None for the environment variable
+        STEADYARM_STORAGE or, without it, steadyarm.db in the current folder. A storage is returned
+        unchanged.
     """
     if isinstance(url, Storage):
         return url
@@ -46,112 +69,33 @@ def open_storage(url: str | Storage | None = None) -> Storage:
         from steadyarm.storages.memory import MemoryStorage
 
         return MemoryStorage()
-    parsed = _parsed(url)
     from steadyarm.storages.sql.storage import SQLStorage
 
-    return SQLStorage(parsed)
-
-
-def upgrade_storage(url: str | None = None) -> tuple[str | None, str]:
-    """Bring the tables at a URL up to date; their revisions before and after."""
-    parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.upkeep import upgrade
-
-    return upgrade(parsed)
-
-
-def storage_status(url: str | None = None, *, thorough: bool = False) -> StorageStatus:
-    """How the tables at a URL stand; changes nothing.
-
-    thorough : also read a whole file of SQLite, to find damage
-    """
-    parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.upkeep import status
-
-    return status(parsed, thorough)
-
-
-def storage_faults(url: str | None = None) -> tuple[str, ...]:
-    """What is wrong with the file and the tables at a URL, a line each; changes nothing.
-
-    `steadyarm.live.lifecycle.check_storage` computes every experiment anew, too.
-    """
-    parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.backup import faults
-
-    return faults(parsed)
-
-
-def experiment_names(url: str | None = None) -> tuple[str, ...]:
-    """Names of all experiments at a URL, oldest first, also of those that cannot be read."""
-    parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.backup import names
-
-    return names(parsed)
-
-
-def backup_storage(url: str | None, target: str | Path, *, force: bool = False) -> Path:
-    """Copy the SQLite storage at a URL, as of one moment and checked; others may go on using it.
-
-    force : replace a file that is there
-    """
-    parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.backup import backup
-
-    return backup(parsed, Path(target), force)
-
-
-def restore_storage(url: str | None, backup: str | Path) -> Restored:
-    """Put a backup in the place of the SQLite storage at a URL, which nobody may be using.
-
-    What was there is kept beside it, under a name that says when. If it has had a token the
-    service goes on to refuse requests without one; whoever was signed in has to do so again.
-    """
-    parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.backup import restore
-
-    return restore(parsed, Path(backup))
-
-
-def backup_command(url: str | None, file: str | Path, *, restore: bool = False) -> str | None:
-    """The command line that backs PostgreSQL up, or restores it; None for SQLite."""
-    parsed = _parsed(_given(url))
-    from steadyarm.storages.sql.backup import command_of
-
-    return command_of(parsed, Path(file), "pg_restore" if restore else "pg_dump")
+    return SQLStorage(database_url(url))
 
 
 def _given(url: str | None) -> str:
     return os.environ.get(VARIABLE) or DEFAULT if url is None else url
 
 
-def _parsed(url: str) -> URL:
-    """The URL of a database; errors show no more of it than what stands before the address."""
+def database_url(url: str | None) -> URL:
+    """The URL of a database; errors show no more of it than its scheme."""
+    url = _given(url)
     if url in ("memory", "memory://"):
         raise InvalidInputError("a storage in memory has no tables; give the URL of a database.")
-    try:
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.exc import ArgumentError
-    except ImportError as error:
-        raise MissingExtraError(
-            f"storages in databases need {error.name}; install it with: "
-            "pip install 'steadyarm[live]'"
-        ) from None
+    from steadyarm.storages import sql  # noqa: F401  # says which extra is missing
+
     scheme, found, rest = url.partition("://")
     if not found:
         hint = " a file is given as sqlite:///FILE;" if url.endswith((".db", ".sqlite")) else ""
         raise InvalidInputError(f"{url!r} is no URL of a storage;{hint} expected {FORMS}.")
-    drivers = {
-        "sqlite": "sqlite",
-        "sqlite+pysqlite": "sqlite",
-        "postgres": "postgresql+psycopg",
-        "postgresql": "postgresql+psycopg",
-        "postgresql+psycopg": "postgresql+psycopg",
-    }
-    if scheme not in drivers:
+    if scheme not in DRIVERS:
         raise InvalidInputError(f"storages of kind {scheme!r} are not supported; expected {FORMS}.")
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
-        parsed = make_url(f"{drivers[scheme]}://{rest}")
+        parsed = make_url(f"{DRIVERS[scheme]}://{rest}")
     except (ArgumentError, ValueError):
         raise InvalidInputError(
             f"the URL that begins with {scheme}:// cannot be read; expected {FORMS}. Special "
@@ -165,7 +109,7 @@ def _parsed(url: str) -> URL:
             )
         return parsed
     try:
-        import psycopg  # noqa: F401  # only to see whether it is there
+        import psycopg  # noqa: F401  # only to see whether it is installed
     except ImportError as error:
         raise MissingExtraError(
             f"storages in PostgreSQL need {error.name}; install it with: "

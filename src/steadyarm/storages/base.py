@@ -1,65 +1,65 @@
-"""Storage: where live experiments are kept. The contract, for every backend.
+"""Storage: where live experiments are kept. The contract for every backend.
 
-Every method is one transaction: when it returns, what it says has happened is on disk (as far as
-the backend has one); when it raises, nothing has. Any number of threads and processes may call at
-once. `steadyarm.testing.storages` tests all of what follows on any backend.
+Each method is one transaction: when it returns, its effect is on disk (if the backend has one);
+when it raises, it has had no effect. Any number of threads and processes may call at once.
+`steadyarm.testing.storages` tests all that follows on any backend.
 
-**Places.** A place is a position in a segment. The arm of a place is a pure function of the
-experiment's seed, the segment's index and the position; a storage stores it, never chooses it. A
-segment's counter `handed` runs from 0 to its rounds and never goes back. A position below the
-counter is used by exactly one assignment, or leased to one holder, or released; a released one is
-handed out before new ones are. The segment opened last gives new positions, all others only those
-that were released.
+**Positions.** The arm at a position of a segment is a pure function of the experiment's seed, the
+segment's index and the position; a storage stores it, and never chooses it. A segment's counter
+`handed` runs from 0 to its rounds and never goes back. A position below the counter is used by
+exactly one assignment, or leased to one holder, or released; released positions are assigned before
+new ones. Only the segment opened last gives new positions.
 
 **Leases.** `assign` and `lease` may give positions ahead of their use, so that many workers do not
-queue for one counter. A lease that has expired is released by whoever needs positions next, less
-what was used of it. Its holder may go on using it until that happens, and learns of it then:
-nothing is handed out twice.
+queue for one counter. Whoever needs positions next releases what is left of expired leases. Until
+then the holder may go on using an expired lease, and afterwards it learns that it is gone: no
+position is assigned twice.
 
 **Units.** If the experiment's config says ``"sticky": "unit"`` a unit keeps its first assignment
-for ever, also when requests race. Otherwise every request is a new assignment.
+for ever, even when requests race. Otherwise each request is a new assignment.
 
-**Rewards.** An assignment has one reward; the first one told. Sums per segment and arm are kept
-exactly (as fractions), so that they depend on what was told and not on the order. A reward is
-counted in its own segment, or refused if that was handed to the policy already. Where a segment
-plays some of very many arms (`Segment.arms`) its sums have a column for each of these, in their
-order, and the work is that of these few; assignments and the log give the arm itself.
+**Rewards.** An assignment has one reward, the first that was recorded. Sums per segment and arm are
+exact fractions, so that they do not depend on the order of rewards. A reward counts in its own
+segment, or is refused if the policy has observed that segment already. The sums of a segment that
+plays some of very many arms (`Segment.arms`) have one column for each of these arms; assignments
+and the log give the arm itself.
 
 **Days.** The same sums are kept by the day (UTC) of the assignment, whenever its reward comes, with
-how long rewards were waited for and how many came too late. A segment's tally is the sum of its
-days, exactly. What came too late counts nowhere else, and no decision rests on it.
+the time that passed until rewards came and the number of rewards that came too late. The tally of a
+segment is exactly the sum of its days. Late rewards count nowhere else, and no decision rests on
+them.
 
-**Decisions.** Opening, superseding and closing segments happens in `decide` alone, which stores
-a whole decision if nothing it rests on has changed, and else nothing: so each segment is handed to
-the policy exactly once, whichever process notices first. A decision never supersedes and opens at
-once: the new segment would give the new positions, and the rest of the superseded block would be
-stranded. Only segments in blocks or drawn independently are superseded; a shuffled one plays its
-arms as planned only as a whole. A decision that does either is refused (InvalidInputError).
+**Decisions.** Only `decide` opens, supersedes and closes segments. It stores a whole decision if
+nothing that the decision rests on has changed, and nothing otherwise: so the policy observes each
+segment exactly once, whichever process notices first. A decision must not supersede one segment and
+open another: the new segment would give the new positions, and the rest of the superseded block
+would never be assigned. Only segments in blocks or drawn independently are superseded, because a
+shuffled one plays its arms as planned only as a whole. Other decisions are refused
+(InvalidInputError).
 
 **Corrections.** A reward is voided or corrected, the assignments of a unit or of a period are
-excluded and included again, all with a reason; sums and days follow in the same transaction. What
-is excluded counts nowhere but in `assigned` and `excluded` of its tally, and its segment does not
-wait for it; a reward that comes for it later is stored, and counts if it is included again. Every
-change is an entry of the audit log, with a `Correction` for each assignment that it touched, from
-which it can be told how that stood before. Corrections never touch a policy's state: it knows what
-it was handed. An erased unit has another name, which is random, in all that is kept; rewards that
-are told by the ids of its assignments still count.
+excluded and included again, all with a reason; sums and days follow in the same transaction. An
+excluded assignment counts nowhere but in `assigned` and `excluded` of its tally, and its segment
+does not wait for it; a reward that comes for it later is stored, and counts if the assignment is
+included again. Each change is an entry of the audit log, with a `Correction` for each assignment
+that it touched, which says how that stood before. Corrections never touch a policy's state, which
+knows what it has observed. An erased unit gets a random name in all tables; rewards that name one
+of its assignments still count.
 
 **Tokens and sessions.** A storage is open until its first token is added, and closed for ever after
-that, also when all tokens are removed: a service on it then lets nobody in. The last token, and the
-last one with the scope admin, is removed only by a caller who says that this is meant; of two who
-remove the last two at once, one is refused. A session ends when it is removed or expires, or with
-its token.
+that, even when all tokens are removed: a service on it then admits nobody. The last token, and the
+last one with the scope admin, is removed only if the caller insists; if two callers remove the last
+two at once, one is refused. A session ends when it is removed or expires, or with its token.
 
-**Audit log.** What operators change is noted in the same transaction: who, when and what. Entries
-are only ever appended, and become visible in the order of their ids, so whoever reads on after the
-last id seen misses none.
+**Audit log.** Each change by an operator is noted in the same transaction: who, when and what.
+Entries are only ever appended, and become visible in the order of their ids, so a reader who goes
+on after the last id seen misses none.
 
 **Time.** Times are whole microseconds since 1970. A storage has one clock, `now`, which all of its
 processes share: the database's, or that of the machine. Callers read it and give times; no other
-method reads a clock, but for entries of the audit log where no time is given. A reward carries when
-it happened (see `records.happened`), which is compared with the time of its assignment by the same
-clock.
+method reads a clock, except for entries of the audit log when no time is given. A reward carries
+the time when it happened (see `records.happened`), which is compared with the time of its
+assignment by the same clock.
 """
 
 from __future__ import annotations
@@ -68,10 +68,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from steadyarm.storages.changes import Change, Corrected, Correction, Trace
+from steadyarm.storages.changes import (
+    AuditEntry,
+    Change,
+    Corrected,
+    Correction,
+    Pruned,
+    SessionRecord,
+    TokenRecord,
+    Trace,
+)
 from steadyarm.storages.records import (
     Assigned,
-    AuditEntry,
     DaySums,
     Decision,
     Event,
@@ -82,20 +90,15 @@ from steadyarm.storages.records import (
     LogRow,
     Outcome,
     Progress,
-    Pruned,
     SegmentRecord,
-    SessionRecord,
     Snapshot,
     Summary,
     Target,
-    TokenRecord,
 )
-
-__all__ = ["Storage"]
 
 
 class Storage(ABC):
-    """A place where experiments are kept; see the module for what all methods promise."""
+    """Where experiments are kept; the module says what all methods guarantee."""
 
     # Experiments
 
@@ -118,7 +121,7 @@ class Storage(ABC):
 
     @abstractmethod
     def find(self, name: str) -> ExperimentRecord:
-        """The experiment of that name; UnknownExperimentError, naming similar ones, if none is."""
+        """The experiment of that name, or UnknownExperimentError with similar names."""
 
     @abstractmethod
     def experiments(self) -> list[ExperimentRecord]:
@@ -126,16 +129,16 @@ class Storage(ABC):
 
     @abstractmethod
     def summaries(self, only: int | None = None) -> list[Summary]:
-        """All experiments in short, in the order of their creation; cheap.
+        """Short records of all experiments, in the order of their creation; cheap.
 
-        only : the key of the one that is wanted; an empty list if there is none
+        only : the key of a single experiment; the list is empty if there is none
         """
 
     @abstractmethod
     def move(
         self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
     ) -> ExperimentRecord:
-        """Change the state if `MOVES` allows it, else WrongStateError; where it is, it may stay.
+        """Change the state if `MOVES` allows it, else WrongStateError; the same state is allowed.
 
         The audit log gets an entry such as "experiment.paused" if the state changes, by `by`.
 
@@ -153,13 +156,13 @@ class Storage(ABC):
         now: int | None = None,
         by: str = "",
     ) -> ExperimentRecord:
-        """An experiment as it stood elsewhere: its record (with a new key), all segments, all rows.
+        """An experiment as it stood elsewhere: its record with a new key, all segments, all rows.
 
-        Tallies and days are counted anew from the rows, tallies in the snapshot are ignored; of
-        rewards that came too late rows know nothing. Positions below a segment's counter that no
-        row uses are released. ExperimentExistsError if the name is taken.
+        Tallies and days are counted from the rows, and tallies in the snapshot are ignored; rows do
+        not know of rewards that came too late. Positions below a segment's counter that no row uses
+        are released. ExperimentExistsError if the name is taken.
 
-        Entries of its audit log are appended, each marked as imported, and an entry
+        The entries of its audit log are appended, each marked as imported, and then an entry
         "experiment.imported", by `by`; rows and corrections get the new ids of their entries.
 
         now : when; by default the time by the storage's clock
@@ -173,14 +176,14 @@ class Storage(ABC):
 
     @abstractmethod
     def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
-        """How far the open segments are, in the order of their opening; cheap.
+        """How far the open segments have come, in the order of their opening; cheap.
 
-        exhausted : only of those whose counter is at its end, for no others can be over; cheaper
+        exhausted : only those whose counter is at its end, since no others can be over; cheaper
         """
 
     @abstractmethod
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
-        """Store a decision made on that version; False, and nothing stored, if things have changed.
+        """Store a decision made on that version; False if something has changed, and then nothing.
 
         That is: the version is another; a segment to be closed is closed already, or has
         positions that are not assigned, or another tally; `supersede` is not the last segment;
@@ -200,20 +203,19 @@ class Storage(ABC):
         expires: int,
         now: int,
     ) -> Handed:
-        """Give every unit its assignment, an old one or a new one.
+        """The assignment of each unit, an old one or a new one.
 
-        New positions come from the leases `held` by the caller, then from those released, then
-        from the counter; up to `ahead` more of the counter's are leased to the caller if new ones
-        are taken, as far as `records.room_ahead` allows. Leases
-        in `held` that were released meanwhile are not used. Where positions run out the unit
-        gets None: open another segment and ask again. WrongStateError if new assignments are
-        needed and the experiment is not running. A unit named twice in one call of a sticky
-        experiment gets one assignment, new only the first time.
+        New positions come from the leases `held` by the caller, then from released ones, then from
+        the counter. If the counter is used, up to `ahead` more of its positions are leased to the
+        caller, as far as `records.room_ahead` allows. Leases in `held` that were released meanwhile
+        are not used. When positions run out, a unit gets None: open another segment and ask again.
+        WrongStateError if new assignments are needed and the experiment is not running. A unit
+        named twice in one call of a sticky experiment gets one assignment, new only the first time.
         """
 
     @abstractmethod
     def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
-        """Up to that many positions of the last segment and of released ones, for local use.
+        """Up to `wanted` positions for local use, from released ones and the last segment.
 
         Nothing if positions ran out; WrongStateError if the experiment is not running.
         """
@@ -222,18 +224,17 @@ class Storage(ABC):
     def report(
         self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
     ) -> tuple[Assigned | None, ...]:
-        """Store what was handed out from a lease: position, unit and time of each.
+        """Store assignments that were made from a lease, given as position, unit and time.
 
-        Gives the assignment that counts for each: the reported one; or, if the unit has another,
-        that one (not new), and the position stays with the lease; or None if the position is not
-        the lease's any more. Reporting the same again changes nothing, up to a day after the
-        lease's end. WrongStateError if the experiment is archived; in any other state what was
-        handed out in time counts.
+        Returns for each the assignment that counts: the reported one; or, if the unit has another
+        one, that one (not new), and the position stays with the lease; or None if the position no
+        longer belongs to the lease. Reporting the same again changes nothing, up to a day after the
+        lease's end. WrongStateError if the experiment is archived.
         """
 
     @abstractmethod
     def release(self, key: int, leases: Iterable[int]) -> int:
-        """Give back what is left of leases, by their ids; the number of positions released."""
+        """Release what is left of leases, given by their ids; the number of positions."""
 
     @abstractmethod
     def reward(
@@ -244,11 +245,11 @@ class Storage(ABC):
         now: int,
         grace: int = 0,
     ) -> tuple[Outcome, ...]:
-        """Count rewards of targets (units only if they are sticky), one outcome each.
+        """Record rewards of targets (units only if they are sticky), with one outcome each.
 
         WrongStateError if the experiment is archived.
 
-        window : microseconds after an assignment in which its reward must happen; None for ever
+        window : microseconds after an assignment in which its reward must happen; None for no limit
         grace : microseconds after its window in which the reward may still arrive
         """
 
@@ -256,7 +257,7 @@ class Storage(ABC):
 
     @abstractmethod
     def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
-        """Correct what is stored, as the change says; see the module, and `Change`.
+        """Make a correction; see the module and `Change`.
 
         UnknownAssignmentError if there is no such assignment or unit; InvalidInputError if nothing
         would change, or a period lies in the future; WrongStateError if the experiment is
@@ -267,7 +268,7 @@ class Storage(ABC):
     def corrections(
         self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
     ) -> list[Correction]:
-        """What was corrected, assignment by assignment, in the order of entry and number.
+        """All corrections, assignment by assignment, in the order of entry and number.
 
         after : entry and number of the last one seen
         """
@@ -276,7 +277,7 @@ class Storage(ABC):
 
     @abstractmethod
     def days(self, key: int) -> tuple[DaySums, ...]:
-        """Sums by segment and day, in that order, without days on which nothing was handed out."""
+        """Sums by segment and day, in that order, without days on which nothing was assigned."""
 
     @abstractmethod
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
@@ -292,19 +293,19 @@ class Storage(ABC):
 
     @abstractmethod
     def leases(self, key: int) -> tuple[Lease, ...]:
-        """Leases that are out, expired or not; without what was released."""
+        """What is left of all leases that were not released, expired or not."""
 
     # Tokens of the service, and sessions of people
 
     @abstractmethod
     def closed(self) -> bool:
-        """Whether there is a token or has ever been one."""
+        """Whether there has ever been a token."""
 
     @abstractmethod
     def add_token(self, token: TokenRecord, *, by: str = "") -> None:
-        """Keep a token and close the storage; InvalidInputError if the name is taken.
+        """Add a token and close the storage; InvalidInputError if the name is taken.
 
-        The audit log gets an entry "token.created" of the token's time, by `by`.
+        The audit log gets an entry "token.created" with the token's time, by `by`.
         """
 
     @abstractmethod
@@ -315,7 +316,7 @@ class Storage(ABC):
     def remove_token(
         self, name: str, *, now: int, by: str = "", lock_out: bool = False
     ) -> TokenRecord:
-        """Forget a token and end its sessions; what was kept of it.
+        """Remove a token and end its sessions; returns its record.
 
         InvalidInputError if there is none of that name; or if no token would be left, or none with
         the scope admin where there was one, unless `lock_out` is true. The audit log gets an entry
@@ -324,7 +325,7 @@ class Storage(ABC):
 
     @abstractmethod
     def add_session(self, session: SessionRecord) -> None:
-        """Keep a session, and forget those that have expired when it was created.
+        """Add a session, and remove those that had expired when it was created.
 
         InvalidInputError if there is no token with the session's hash.
         """
@@ -358,23 +359,23 @@ class Storage(ABC):
     def check(self) -> None:
         """Return if the storage takes durable writes, raise StorageError if not.
 
-        Proves it by a write, at most once a second: what it has found is said again in between.
-        Ends within three seconds.
+        Tests it with a write at most once a second, and repeats the last result in between. Ends
+        within three seconds.
         """
 
     @abstractmethod
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
-        """Give expired leases back, and remove what nobody needs any more.
+        """Release expired leases, and remove what nobody needs any more.
 
-        That is: leases that ended more than a day ago and those of archived experiments, and
-        expired sessions. Not one transaction, but many: traffic goes on meanwhile, and what an
-        interrupted call has left the next one removes.
+        That is: leases that ended more than a day ago, leases of archived experiments, and expired
+        sessions. Works in many transactions, so that traffic goes on; the next call finishes what
+        an interrupted one has left.
 
-        archived_before : a time; experiments that were archived before it are deleted with all
-            that belongs to them, except the audit log
-        dry : only say which experiments would be deleted
+        archived_before : a time; experiments that were archived before it are deleted, except for
+            their audit log
+        dry : only return which experiments would be deleted
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections; the storage is not used after that."""
+        """Close connections; the storage must not be used after that."""

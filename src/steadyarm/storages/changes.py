@@ -1,9 +1,8 @@
-"""Corrections: what may be changed of what was stored, and what is kept of each change.
+"""What operators change by hand: corrections, tokens, sessions, and the audit log of all that.
 
-A reward that was wrong is voided or corrected, visits that were none (a bot's, those of an outage)
-are excluded, and a unit's identity is erased. Nothing is lost: each change is an entry of the audit
-log, and says of every assignment that it touched how that stood before. The rules are the same in
-every storage.
+A wrong reward is voided or corrected, visits that should not count (a bot's, those of an outage)
+are excluded, and a unit's identity is erased. Each change is an entry of the audit log, which keeps
+how every assignment that it touched stood before. The rules are the same in every storage.
 """
 
 from __future__ import annotations
@@ -13,27 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
-from steadyarm.storages.records import AuditEntry, ExperimentState, LogRow, Target, place_of
+from steadyarm.storages.records import ExperimentState, LogRow, Target, place_of
 from steadyarm.validation import check_choice, finite_number, whole_number
 
-__all__ = [
-    "ACTIONS",
-    "MOVED",
-    "Change",
-    "Corrected",
-    "Correction",
-    "Kind",
-    "Trace",
-    "as_handed",
-    "before_and_after",
-    "check_found",
-    "check_open",
-    "new_id",
-]
-
 Kind = Literal["void", "correct", "exclude", "include", "erase"]
+Scope = Literal["read", "write", "admin"]
 
-ACTIONS: dict[Kind, str] = {  # as the audit log has them
+ACTIONS: dict[Kind, str] = {  # the names of changes in the audit log
     "void": "reward.voided",
     "correct": "reward.corrected",
     "exclude": "visits.excluded",
@@ -49,7 +34,7 @@ NEEDS: dict[Kind, tuple[str, ...]] = {
 }
 GIVEN = ("target", "reward", "unit", "since", "until", "entry")
 
-# What the audit log calls a move from one state to another.
+# The names of moves between states in the audit log.
 MOVED: dict[tuple[ExperimentState, ExperimentState], str] = {
     ("draft", "running"): "experiment.started",
     ("paused", "running"): "experiment.resumed",
@@ -63,19 +48,19 @@ MOVED: dict[tuple[ExperimentState, ExperimentState], str] = {
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be corrected, and why.
+    """A correction that is to be made, and why.
 
     Attributes
     ----------
     kind : "void" a reward, so that the assignment has none; "correct" it to another value;
         "exclude" the assignments of a unit or of a period, which then count nowhere; "include" them
         again; "erase" the identity of a unit
-    target : whose reward is voided or corrected
+    target : the assignment whose reward is voided or corrected
     reward : the right value, for "correct"
-    unit : who is excluded or erased
+    unit : the unit that is excluded or erased
     since, until : the period that is excluded: assignments with since <= created < until
     entry : id of the audit entry that excluded what is to be included again
-    reason : why; kept in the audit log for ever, so it names no unit. Needed but for "erase"
+    reason : a sentence that stays in the audit log, so it must name no unit; optional for "erase"
 
     Examples
     --------
@@ -118,33 +103,33 @@ class Change:
 
     @property
     def action(self) -> str:
-        """As the audit log has it."""
+        """The name of the change in the audit log."""
         return ACTIONS[self.kind]
 
     def detail(self, touched: int) -> dict[str, Any]:
-        """What the audit log tells beside the action; never a unit.
+        """The details for the audit log; they never name a unit.
 
-        touched : how many assignments it changed
+        touched : number of assignments that were changed
         """
-        told: dict[str, Any] = {"assignments": touched}
+        detail: dict[str, Any] = {"assignments": touched}
         if self.reason:
-            told["reason"] = self.reason
+            detail["reason"] = self.reason
         if self.kind == "exclude":
-            told["what"] = "a unit" if self.since is None else "a period"
+            detail["what"] = "a unit" if self.since is None else "a period"
         for name in ("since", "until", "entry"):
             if (value := getattr(self, name)) is not None:
-                told[name] = value
-        return told
+                detail[name] = value
+        return detail
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """What a change did.
+    """The result of a change.
 
     Attributes
     ----------
-    entry : its id in the audit log
-    assignments : how many it touched
+    entry : id of its entry in the audit log
+    assignments : number of assignments that it changed
     """
 
     entry: int
@@ -157,12 +142,12 @@ class Correction:
 
     Attributes
     ----------
-    entry : of the audit log
+    entry : id of the audit entry
     number : of the assignment
     kind : of the change
-    before, after : the reward before and after it; None where there was none, or it did not count
-    closed : whether the segment had been handed to the policy before
-    metric : which of the unit's events was changed; there is one so far
+    before, after : the reward before and after; None where there was none or it did not count
+    closed : whether the policy had observed the segment before
+    metric : which of the unit's events was changed; so far there is one
     """
 
     entry: int
@@ -175,13 +160,36 @@ class Correction:
 
 
 @dataclass(frozen=True)
-class Trace:
-    """What an experiment brings along from another storage.
+class AuditEntry:
+    """One entry of the audit log: who did what, and when. Entries are never changed or deleted.
 
     Attributes
     ----------
-    entries : of its audit log; they get new ids, in their order
-    corrections : with ids of these entries
+    id : counts upwards in the order in which entries were stored; some numbers may be missing
+    created : time of the entry
+    author : over HTTP the name of the token, on the command line the name of the user of the
+        operating system; empty if nobody was named
+    action : what was done, its object first, such as "token.created"
+    experiment : the name of the experiment; None for what concerns the whole storage
+    detail : further facts, JSON-like; no units, since these are erased on request, and no secrets
+    """
+
+    id: int
+    created: int
+    author: str
+    action: str
+    experiment: str | None
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The history that an experiment brings along from another storage.
+
+    Attributes
+    ----------
+    entries : of its audit log; they get new ids, in the same order
+    corrections : with the ids of these entries
     """
 
     entries: tuple[AuditEntry, ...] = ()
@@ -192,18 +200,18 @@ class Trace:
         return tuple(replace(each, entry=new_id(ids, each.entry)) for each in self.corrections)
 
     def segments(self) -> set[int]:
-        """Indices of the segments that were corrected after they were handed to the policy."""
+        """Indices of the segments that were corrected after they were closed."""
         return {place_of(c.number)[0] for c in self.corrections if c.closed and c.kind != "erase"}
 
     def detail(self, entry: AuditEntry, ids: Mapping[int, int]) -> dict[str, Any]:
-        """What the audit log keeps of an entry that was made elsewhere, given all new ids.
+        """The details of an imported entry, with new ids.
 
-        It says that it came with an import, for a file can claim anything.
+        They say that the entry was imported, because a file can claim anything.
         """
-        told = dict(entry.detail) | {"imported": entry.id}
+        detail = dict(entry.detail) | {"imported": entry.id}
         if entry.action == ACTIONS["include"]:
-            told["entry"] = new_id(ids, told.get("entry"))
-        return told
+            detail["entry"] = new_id(ids, detail.get("entry"))
+        return detail
 
 
 def new_id(ids: Mapping[int, int], old: Any) -> int:
@@ -217,11 +225,11 @@ def new_id(ids: Mapping[int, int], old: Any) -> int:
 
 
 def check_open(change: Change, name: str, state: ExperimentState, now: int) -> None:
-    """Refuse what may not be changed in that state, or not yet."""
+    """Refuse a change that the experiment's state forbids, or that lies in the future."""
     if state == "archived" and change.kind != "erase":
         raise WrongStateError(
-            f"the experiment {name!r} is archived; nothing of it is corrected any more. The "
-            "identity of a unit can still be erased."
+            f"the experiment {name!r} is archived and can no longer be corrected. The identity of "
+            "a unit can still be erased."
         )
     if change.until is not None and change.until > now:
         raise InvalidInputError(
@@ -239,7 +247,7 @@ def before_and_after(change: Change, row: LogRow | None) -> tuple[LogRow, float,
         )
     if row.reward is None:
         raise InvalidInputError(
-            f"the assignment has no reward to {change.kind}; tell it, if it has come."
+            f"the assignment has no reward to {change.kind}; report the reward if there is one."
         )
     if row.reward == change.reward:
         raise InvalidInputError(f"the assignment has the reward {row.reward!r} already.")
@@ -266,7 +274,7 @@ def check_found(change: Change, touched: int, known: bool) -> None:
 
 
 def as_handed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
-    """An assignment as it stood when its segment was handed to the policy.
+    """An assignment as it stood when the policy observed its segment.
 
     corrections : of this assignment, in their order
 
@@ -284,3 +292,70 @@ def as_handed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
         elif each.kind in ("exclude", "include"):
             row = replace(row, excluded=each.entry if each.kind == "include" else None)
     return row
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    """A token of the service; only its hash is stored."""
+
+    name: str
+    hash: str
+    scope: Scope
+    created: int
+
+
+def removable(name: str, kept: Iterable[TokenRecord], lock_out: bool) -> TokenRecord:
+    """The token of that name; without `lock_out` the last one and the last admin are refused."""
+    others = {token.name: token for token in kept}
+    token = others.pop(name, None)
+    if token is None:
+        raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
+    if lock_out or any(other.scope == "admin" for other in others.values()):
+        return token
+    if not others:
+        which, follows = "the last one", "nobody could use the service over HTTP"
+    elif token.scope == "admin":
+        which = "the last one with the scope admin"
+        follows = "nobody could create or change experiments over HTTP"
+    else:
+        return token
+    raise InvalidInputError(
+        f"the token {name!r} is {which}; without it {follows} until somebody creates another one "
+        "on a machine with access to the storage. Create another one with the scope admin first; "
+        "or, if that is what you want, remove it with --lock-out (in Python, lock_out=True)."
+    )
+
+
+@dataclass(frozen=True)
+class SessionRecord:
+    """A person who has signed in to the dashboard.
+
+    Attributes
+    ----------
+    id : hash of the id in the cookie
+    token : hash of the token that was used to sign in
+    expires : when it ends, unless it is ended before
+    """
+
+    id: str
+    token: str
+    created: int
+    expires: int
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What `Storage.prune` has removed, or would remove.
+
+    Attributes
+    ----------
+    positions : number of positions of expired leases that were released
+    leases : number of rows of leases that ended long ago or belong to archived experiments
+    sessions : number of expired sessions
+    experiments : names of deleted experiments
+    """
+
+    positions: int
+    leases: int
+    sessions: int
+    experiments: tuple[str, ...]

@@ -10,8 +10,6 @@ from typing import NamedTuple
 from steadyarm.segments import Columns, Segment, compact_columns, drawn_together
 from steadyarm.storages.records import SegmentRecord, place_of
 
-__all__ = ["KEPT", "Draws"]
-
 CHUNK = 1024  # places drawn at a time, unless more of them can only be drawn together
 KEPT = 2**26  # bytes of chunks that are kept; the most that a test may have to draw together
 SEGMENTS = 4096  # segments whose length of chunks is remembered

@@ -1,16 +1,18 @@
-"""MemoryStorage: experiments in the memory of one process, for tests, notebooks and trying out."""
+"""MemoryStorage: experiments in the memory of one process, for tests, notebooks and sessions."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import chain, count, islice
+from functools import wraps
+from heapq import heappop, heappush
+from itertools import chain, count, groupby, islice
+from operator import itemgetter
 from threading import RLock
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from steadyarm.errors import (
     ExperimentExistsError,
@@ -21,19 +23,24 @@ from steadyarm.errors import (
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import (
     MOVED,
+    AuditEntry,
     Change,
     Corrected,
     Correction,
+    Pruned,
+    SessionRecord,
+    TokenRecord,
     Trace,
+    before_and_after,
+    check_found,
     check_open,
     new_id,
+    removable,
 )
 from steadyarm.storages.draws import Draws
-from steadyarm.storages.memory_books import Books
 from steadyarm.storages.records import (
     MOVES,
     Assigned,
-    AuditEntry,
     DaySums,
     Decision,
     Event,
@@ -44,96 +51,288 @@ from steadyarm.storages.records import (
     LogRow,
     Outcome,
     Progress,
-    Pruned,
+    RunningTally,
     SegmentRecord,
-    SessionRecord,
     Snapshot,
     Summary,
+    Tally,
     Target,
-    TokenRecord,
+    columns_of,
+    happened,
+    is_of,
     number_of,
-    removable,
+    place_of,
+    pseudonym,
+    room_ahead,
 )
-from steadyarm.validation import finite_number
 
-__all__ = ["AccessBooks", "MemoryStorage"]
-
-# Tokens, sessions and the audit log in memory; whoever uses them takes care of locks.
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class AccessBooks:
-    """Who may come in, and who did what.
+class Tables:
+    """All that is kept of one experiment; its storage holds the lock.
 
     Attributes
     ----------
-    closed : whether there is a token or has ever been one
-    tokens : by name
-    sessions : by the hash of their id
-    entries : the audit log
+    tallies : counts of every segment
+    rows : assignments by number
+    units : numbers by unit, if units are sticky
+    unclosed : indices of the open segments
+    leases : active leases, without what was used at their ends
+    issued : the segment of every lease there has ever been
+    released : a heap of numbers
+    corrections : in the order of entry and number
+    corrected : indices of segments whose sums were corrected after they were closed
     """
 
-    def __init__(self) -> None:
-        self.closed = False
-        self.tokens: dict[str, TokenRecord] = {}
-        self.sessions: dict[str, SessionRecord] = {}
-        self.entries: list[AuditEntry] = []
+    def __init__(self, record: ExperimentRecord) -> None:
+        self.record = record
+        self.sticky = record.config.get("sticky") == "unit"
+        self.segments: list[SegmentRecord] = []
+        self.tallies: list[RunningTally] = []
+        self.unclosed: set[int] = set()
+        self.rows: dict[int, LogRow] = {}
+        self.units: dict[str, int] = {}
+        self.leases: dict[int, Lease] = {}
+        self.issued: list[int] = []
+        self.released: list[int] = []
+        self.corrections: list[Correction] = []
+        self.corrected: set[int] = set()
 
-    def add_token(self, token: TokenRecord, by: str) -> None:
-        """See `Storage.add_token`."""
-        if token.name in self.tokens:
-            raise InvalidInputError(
-                f"there is a token {token.name!r} already; remove it or take another name."
-            )
-        self.tokens[token.name] = token
-        self.closed = True
-        detail = {"name": token.name, "scope": token.scope}
-        self.note(token.created, by, "token.created", detail=detail)
+    # Segments and assignments
 
-    def remove_token(self, name: str, by: str, now: int, lock_out: bool) -> TokenRecord:
-        """See `Storage.remove_token`."""
-        token = removable(name, self.tokens.values(), lock_out)
-        del self.tokens[name]
-        self.sessions = {
-            id_: session for id_, session in self.sessions.items() if session.token != token.hash
-        }
-        self.note(now, by, "token.removed", detail={"name": name, "scope": token.scope})
-        return token
+    def open(self, segment: SegmentRecord) -> None:
+        """Add a segment, which may have been closed elsewhere."""
+        self.segments.append(segment)
+        self.tallies.append(RunningTally(columns_of(segment.segment)))
+        if segment.closed is None:
+            self.unclosed.add(segment.index)
 
-    def add_session(self, session: SessionRecord) -> None:
-        """See `Storage.add_session`."""
-        if all(token.hash != session.token for token in self.tokens.values()):
-            raise InvalidInputError("the token of the session was removed; use another one.")
-        kept = {id_: s for id_, s in self.sessions.items() if s.expires > session.created}
-        self.sessions = kept | {session.id: session}
+    def may_close(self, index: int, tally: Tally) -> bool:
+        """Whether all positions of an open segment are assigned, with that tally."""
+        counted = self.tallies[index] if index in self.unclosed else None
+        return (
+            counted is not None
+            and counted.assigned == self.segments[index].rounds
+            and counted.tally() == tally
+        )
 
-    def find_session(self, id: str, now: int) -> SessionRecord | None:
-        """See `Storage.find_session`."""
-        session = self.sessions.get(id)
-        return session if session is not None and session.expires > now else None
+    def enter(self, row: LogRow) -> None:
+        """Add an assignment, with its reward if it has one."""
+        self.rows[row.number] = row
+        self.tallies[place_of(row.number)[0]].add(row)
+        if self.sticky:
+            self.units[row.unit] = row.number
 
-    def note(
-        self,
-        now: int,
-        author: str,
-        action: str,
-        experiment: str | None = None,
-        detail: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Append an entry to the audit log; its id. The arguments are those of `AuditEntry`."""
-        kept = json.loads(json.dumps(detail or {}))  # a copy, and refused if others refuse it
-        number = len(self.entries) + 1
-        self.entries.append(AuditEntry(number, now, author, action, experiment, kept))
-        return number
+    def find(self, target: Target) -> LogRow | None:
+        """The assignment of a target."""
+        if isinstance(target, tuple):
+            row = self.rows.get(target[0])
+            return row if row is not None and is_of(row.unit, target[1]) else None
+        number = self.units.get(target) if isinstance(target, str) else target
+        return None if number is None else self.rows.get(number)
 
-    def audit(self, after: int, most: int, experiment: str | None) -> list[AuditEntry]:
-        """See `Storage.audit`."""
-        later = islice(self.entries, max(after, 0), None)
-        wanted = (e for e in later if experiment is None or e.experiment == experiment)
-        return list(islice(wanted, most))
+    def rows_from(self, number: int) -> Iterator[LogRow]:
+        """Assignments from a number on, in order."""
+        index, start = place_of(max(number, 0))
+        for segment in self.segments[index:]:
+            for position in range(start, segment.handed):
+                row = self.rows.get(number_of(segment.index, position))
+                if row is not None:
+                    yield row
+            start = 0
+
+    def summary(self) -> Summary:
+        """A short record of the experiment."""
+        record, tallies = self.record, self.tallies
+        return Summary(
+            *(record.key, record.name, record.tag, record.state, record.config),
+            *(record.created, record.version, record.observed),
+            assigned=sum(tally.assigned for tally in tallies),
+            rewarded=sum(tally.rewarded for tally in tallies),
+            late=sum(tally.late for tally in tallies),
+            started=self.segments[0].opened if self.segments else None,
+            last=max((tally.last for tally in tallies if tally.last is not None), default=None),
+            corrected=self.corrections[-1].entry if self.corrections else 0,
+        )
+
+    # Rewards and corrections
+
+    def reward(self, event: Event, window: int | None, grace: int, now: int) -> Outcome:
+        """Count a reward, or say why it does not count."""
+        target, value = event[0], event[1]
+        row = self.find(target)
+        if row is None:
+            return Outcome("unknown")
+        number, index = row.number, place_of(row.number)[0]
+        if row.reward is not None:
+            return Outcome("repeated" if row.reward == value else "conflict", number, row.reward)
+        closed, at = index not in self.unclosed, happened(event, row.created, window, grace, now)
+        if at == "early":
+            return Outcome(at, number)
+        if closed or at == "late":
+            if row.excluded is None:
+                self.tallies[index].refuse(row)
+            return Outcome("closed" if closed else "late", number)
+        received = None if at == now else now
+        self.rows[number] = row = replace(row, reward=value, rewarded=at, received=received)
+        self.tallies[index].reward(row)
+        return Outcome("stored", number)
+
+    def touched(self, change: Change) -> list[LogRow]:
+        """The assignments that a change would correct, in order; refused if there are none."""
+        if change.target is not None:
+            return [before_and_after(change, self.find(change.target))[0]]
+        rows = [self.rows[number] for number in sorted(self.rows)]
+        known = [row for row in rows if row.unit == change.unit]
+        if change.kind == "include":
+            found = [row for row in rows if row.excluded == change.entry]
+        elif change.kind == "erase":
+            found = known
+        elif change.since is None or change.until is None:
+            found = [row for row in known if row.excluded is None]
+        else:
+            inside = range(change.since, change.until)
+            found = [row for row in rows if row.created in inside and row.excluded is None]
+        check_found(change, len(found), bool(known))
+        return found
+
+    def correct(self, change: Change, rows: Sequence[LogRow], entry: int) -> None:
+        """Correct the assignments that `touched` gave."""
+        unit = pseudonym()
+        for row in rows:
+            index = place_of(row.number)[0]
+            tally, closed = self.tallies[index], index not in self.unclosed
+            before = after = row.reward
+            tally.reward(row, -1)
+            if change.kind == "void":
+                after, row = None, replace(row, reward=None, rewarded=None, received=None)
+            elif change.kind == "correct":
+                after, row = change.reward, replace(row, reward=change.reward)
+            elif change.kind == "erase":
+                before, after = None, None
+                self.units.pop(row.unit, None)
+                row = replace(row, unit=unit)
+                if self.sticky:
+                    self.units[unit] = row.number
+            elif change.kind == "exclude":
+                tally.exclude(row)
+                after, row = None, replace(row, excluded=entry)
+            else:
+                tally.exclude(row, -1)
+                before, row = None, replace(row, excluded=None)
+            tally.reward(row)
+            self.rows[row.number] = row
+            if closed and change.kind != "erase":
+                self.corrected.add(index)
+            made = Correction(entry, row.number, change.kind, before, after, closed)
+            self.corrections.append(made)
+
+    # Positions
+
+    def take(self, wanted: int) -> list[int]:
+        """Numbers of free positions: released ones, then new ones."""
+        found = [heappop(self.released) for _ in range(min(wanted, len(self.released)))]
+        return found + self._count(wanted - len(found))
+
+    def take_ahead(self, wanted: int) -> list[int]:
+        """Numbers of new positions, as far as `room_ahead` allows."""
+        left = self.segments[-1].rounds - self.segments[-1].handed if self.segments else 0
+        return self._count(min(wanted, room_ahead(left)))
+
+    def _count(self, wanted: int) -> list[int]:
+        """Move the counter of the segment opened last."""
+        if not self.segments:
+            return []
+        last = self.segments[-1]
+        stop = min(last.handed + wanted, last.rounds)
+        self.segments[-1] = replace(last, handed=max(last.handed, stop))
+        return [number_of(last.index, p) for p in range(last.handed, stop)]
+
+    def lease(self, numbers: Sequence[int], expires: int) -> tuple[Lease, ...]:
+        """Lease positions that were taken."""
+        leases = []
+        for segment, start, stop in _runs(numbers):
+            leases.append(Lease(len(self.issued), segment, start, stop, expires))
+            self.issued.append(segment)
+        self.leases.update((lease.id, lease) for lease in leases)
+        return tuple(leases)
+
+    def left(self, lease: Lease) -> list[int]:
+        """Numbers of the positions of a lease that were not used."""
+        numbers = (number_of(lease.segment, p) for p in range(lease.start, lease.stop))
+        return [number for number in numbers if number not in self.rows]
+
+    def held(self, lease: Lease) -> list[int]:
+        """Numbers that are left of a lease, of those that a caller claims to hold."""
+        active = self.leases.get(lease.id)
+        if active is None or active.segment != lease.segment:
+            return []
+        start, stop = max(lease.start, active.start), min(lease.stop, active.stop)
+        return self.left(replace(active, start=start, stop=stop))
+
+    def pieces(self, numbers: Iterable[tuple[int, int]]) -> tuple[Lease, ...]:
+        """Leased positions, given by lease and number; a lease with gaps comes in pieces."""
+        return tuple(
+            Lease(lease, *run, self.leases[lease].expires)
+            for lease, group in groupby(numbers, itemgetter(0))
+            for run in _runs(number for _, number in group)
+        )
+
+    def trim(self, lease: int) -> None:
+        """Forget what was used at the ends of a lease, or the lease if it was used up."""
+        if lease in self.leases:
+            left = self.left(self.leases[lease])
+            if left:
+                start, stop = place_of(left[0])[1], place_of(left[-1])[1] + 1
+                self.leases[lease] = replace(self.leases[lease], start=start, stop=stop)
+            else:
+                del self.leases[lease]
+
+    def release(self, lease: int) -> int:
+        """Release the rest of a lease; the number of its positions."""
+        active = self.leases.pop(lease, None)
+        left = [] if active is None else self.left(active)
+        for number in left:
+            heappush(self.released, number)
+        return len(left)
+
+    def reclaim(self, now: int) -> int:
+        """Release expired leases; the number of their positions."""
+        expired = [lease.id for lease in self.leases.values() if lease.expires <= now]
+        return sum(self.release(lease) for lease in expired)
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """Consecutive numbers as segment, start and stop."""
+    run: tuple[int, int, int] | None = None
+    for segment, position in map(place_of, numbers):
+        if run is not None and run[0] == segment and run[2] == position:
+            run = segment, run[1], position + 1
+        else:
+            if run is not None:
+                yield run
+            run = segment, position, position + 1
+    if run is not None:
+        yield run
+
+
+def locked(
+    method: Callable[Concatenate[MemoryStorage, P], R],
+) -> Callable[Concatenate[MemoryStorage, P], R]:
+    """Let other threads wait while the method runs."""
+
+    @wraps(method)
+    def call(self: MemoryStorage, /, *args: P.args, **named: P.kwargs) -> R:
+        with self._lock:
+            return method(self, *args, **named)
+
+    return call
 
 
 class MemoryStorage(Storage):
-    """Experiments in dicts; any number of threads may use one storage.
+    """Experiments in dictionaries; any number of threads may use one storage.
 
     Examples
     --------
@@ -145,11 +344,17 @@ class MemoryStorage(Storage):
     def __init__(self) -> None:
         self._lock = RLock()
         self._draws = Draws()
-        self._books: dict[int, Books] = {}
+        self._tables: dict[int, Tables] = {}
         self._keys: dict[str, int] = {}
-        self._access = AccessBooks()
         self._unused = count(1)
+        self._closed = False
+        self._tokens: dict[str, TokenRecord] = {}
+        self._sessions: dict[str, SessionRecord] = {}
+        self._entries: list[AuditEntry] = []
 
+    # Experiments
+
+    @locked
     def create(
         self,
         name: str,
@@ -161,51 +366,48 @@ class MemoryStorage(Storage):
         *,
         by: str = "",
     ) -> ExperimentRecord:
-        """See `Storage.create`."""
-        config, policy_state = _copy(config), _copy(policy_state)
-        with self._lock:
-            record = ExperimentRecord(0, name, tag, state, config, now, 0, policy_state, 0)
-            made = self._add(Books(record))
-            self._access.note(now, by, "experiment.created", name, {"state": state})
-            return made
+        record = ExperimentRecord(
+            0, name, tag, state, _copy(config), now, 0, _copy(policy_state), 0
+        )
+        made = self._add(Tables(record))
+        self._note(now, by, "experiment.created", name, {"state": state})
+        return made
 
+    @locked
     def find(self, name: str) -> ExperimentRecord:
-        """See `Storage.find`."""
-        with self._lock:
-            if name in self._keys:
-                return self._books[self._keys[name]].record
-            near = get_close_matches(name, self._keys)
+        if name in self._keys:
+            return self._tables[self._keys[name]].record
+        near = get_close_matches(name, self._keys)
         hint = f"did you mean {', '.join(map(repr, near))}?" if near else "create it first."
         raise UnknownExperimentError(f"there is no experiment {name!r}; {hint}")
 
+    @locked
     def experiments(self) -> list[ExperimentRecord]:
-        """See `Storage.experiments`."""
-        with self._lock:
-            return [books.record for books in self._books.values()]
+        return [tables.record for tables in self._tables.values()]
 
+    @locked
     def summaries(self, only: int | None = None) -> list[Summary]:
-        """See `Storage.summaries`."""
-        with self._lock:
-            keys = self._books if only is None else {only} & self._books.keys()
-            return [self._books[key].summary() for key in keys]
+        keys = self._tables if only is None else {only} & self._tables.keys()
+        return [self._tables[key].summary() for key in keys]
 
+    @locked
     def move(
         self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
     ) -> ExperimentRecord:
-        """See `Storage.move`."""
-        with self._at(key) as books:
-            state = books.record.state
-            if to != state and state not in MOVES[to]:
+        tables = self._of(key)
+        state = tables.record.state
+        if to != state:
+            if state not in MOVES[to]:
                 raise WrongStateError(
-                    f"the experiment {books.record.name!r} is {state}; it can be {to} only after "
+                    f"the experiment {tables.record.name!r} is {state}; it can be {to} only after "
                     f"it was {' or '.join(MOVES[to]) or 'created'}."
                 )
-            if to != state:
-                at = self.now() if now is None else now
-                self._access.note(at, by, MOVED[state, to], books.record.name)
-            books.record = replace(books.record, state=to)
-            return books.record
+            at = self.now() if now is None else now
+            self._note(at, by, MOVED[state, to], tables.record.name)
+            tables.record = replace(tables.record, state=to)
+        return tables.record
 
+    @locked
     def restore(
         self,
         name: str,
@@ -216,54 +418,84 @@ class MemoryStorage(Storage):
         now: int | None = None,
         by: str = "",
     ) -> ExperimentRecord:
-        """See `Storage.restore`."""
         at, trace = self.now() if now is None else now, trace or Trace()
+        self._check_free(name)
         record = snapshot.experiment
         config, policy_state = _copy(record.config), _copy(record.policy_state)
-        books = Books(replace(record, name=name, config=config, policy_state=policy_state))
+        tables = Tables(replace(record, name=name, config=config, policy_state=policy_state))
         for segment, _ in snapshot.segments:
-            books.open(segment)
-        with self._lock:
-            self._check_free(name)
-            # New ids are known before anything is noted, for what breaks off leaves nothing.
-            first = len(self._access.entries) + 1
-            ids = {entry.id: first + i for i, entry in enumerate(trace.entries)}
-            for row in chain.from_iterable(rows):
-                if row.excluded is not None:
-                    row = replace(row, excluded=new_id(ids, row.excluded))
-                books.enter(row)
-            books.release_unused()
-            details = [trace.detail(entry, ids) for entry in trace.entries]
-            books.corrections = list(trace.renumbered(ids))
-            books.corrected = trace.segments()
-            made = self._add(books)
-            for old, detail in zip(trace.entries, details, strict=True):
-                self._access.note(old.created, old.author, old.action, name, detail)
-            self._access.note(at, by, "experiment.imported", name, {"from": record.name})
-            return made
+            tables.open(segment)
+        # New ids are known before anything is noted: an import that fails must leave nothing.
+        first = len(self._entries) + 1
+        ids = {entry.id: first + i for i, entry in enumerate(trace.entries)}
+        for row in chain.from_iterable(rows):
+            if row.excluded is not None:
+                row = replace(row, excluded=new_id(ids, row.excluded))
+            tables.enter(row)
+        assigned = (
+            number_of(segment.index, position)
+            for segment in tables.segments
+            for position in range(segment.handed)
+        )
+        tables.released = [number for number in assigned if number not in tables.rows]
+        details = [trace.detail(entry, ids) for entry in trace.entries]
+        tables.corrections = list(trace.renumbered(ids))
+        tables.corrected = trace.segments()
+        made = self._add(tables)
+        for old, detail in zip(trace.entries, details, strict=True):
+            self._note(old.created, old.author, old.action, name, detail)
+        self._note(at, by, "experiment.imported", name, {"from": record.name})
+        return made
 
+    # Decisions
+
+    @locked
     def snapshot(self, key: int, everything: bool = False) -> Snapshot:
-        """See `Storage.snapshot`."""
-        with self._at(key) as books:
-            indices = range(len(books.segments)) if everything else sorted(books.current())
-            found = tuple((books.segments[i], books.sums[i].tally()) for i in indices)
-            return Snapshot(books.record, found, tuple(sorted(books.corrected)) * everything)
+        tables = self._of(key)
+        indices = [*range(len(tables.segments))]
+        if not everything:
+            indices = sorted(tables.unclosed | {*indices[-1:]})
+        found = tuple((tables.segments[i], tables.tallies[i].tally()) for i in indices)
+        return Snapshot(tables.record, found, tuple(sorted(tables.corrected)) * everything)
 
+    @locked
     def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
-        """See `Storage.progress`."""
-        with self._at(key) as books:
-            return tuple(
-                books.progress(index)
-                for index in sorted(books.unclosed)
-                if not exhausted or books.segments[index].handed >= books.segments[index].rounds
-            )
+        tables, found = self._of(key), []
+        for index in sorted(tables.unclosed):
+            record, tally = tables.segments[index], tables.tallies[index]
+            if not exhausted or record.handed >= record.rounds:
+                done = tally.rewarded + tally.excluded
+                found.append(Progress(index, record.rounds, tally.assigned, done, tally.last))
+        return tuple(found)
 
+    @locked
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
-        """See `Storage.decide`."""
+        tables = self._of(key)
+        record, last = tables.record, len(tables.segments) - 1
+        closing = [index for index, _ in decision.closed]
+        if (
+            record.version != version
+            or decision.supersede not in (None, last)
+            or (decision.opened is not None and decision.opened.index != last + 1)
+            or len(set(closing)) < len(closing)
+            or not all(tables.may_close(index, tally) for index, tally in decision.closed)
+        ):
+            return False
         state = _copy(decision.policy_state)
-        with self._at(key) as books:
-            return books.decide(version, replace(decision, policy_state=state), now)
+        if decision.supersede is not None:
+            tables.segments[last] = decision.cut(tables.segments[last])
+        for rank, index in enumerate(closing, record.observed + 1):
+            tables.segments[index] = replace(tables.segments[index], closed=rank, closed_at=now)
+            tables.unclosed.discard(index)
+        if decision.opened is not None:
+            tables.open(decision.opened)
+        observed = record.observed + len(closing)
+        tables.record = replace(record, version=version + 1, policy_state=state, observed=observed)
+        return True
 
+    # Traffic
+
+    @locked
     def assign(
         self,
         key: int,
@@ -274,60 +506,63 @@ class MemoryStorage(Storage):
         expires: int,
         now: int,
     ) -> Handed:
-        """See `Storage.assign`."""
-        with self._at(key) as books:
-            fresh: Sequence[str] = units
-            if books.sticky:
-                fresh = [unit for unit in dict.fromkeys(units) if unit not in books.units]
-            if fresh:
-                books.check_running()
-            # The lease of each place that the caller holds; it may name a lease twice.
-            mine = {number: lease.id for lease in held for number in books.held(lease)}
-            numbers, left = list(mine)[: len(fresh)], list(mine)[len(fresh) :]
-            given = self._enter(books, numbers, fresh, now)
-            leases = books.pieces((mine[number], number) for number in left)
-            for lease in set(mine.values()):
-                books.trim(lease)
-            if len(fresh) > len(given):
-                books.reclaim(now)
-                rest = fresh[len(given) :]
-                given += self._enter(books, books.take(len(rest)), rest, now)
-                leases += books.lease(books.take_ahead(ahead), expires)
-            if not books.sticky:
-                return Handed((*given, *[None] * (len(fresh) - len(given))), leases)
-            new = {each.unit: each for each in given}
-            found = tuple(new.pop(unit, None) or books.assigned(unit) for unit in units)
-            return Handed(found, leases)
+        tables = self._of(key)
+        fresh: Sequence[str] = units
+        if tables.sticky:
+            fresh = [unit for unit in dict.fromkeys(units) if unit not in tables.units]
+        if fresh:
+            _check_running(tables)
+        # The lease of each position that the caller holds; it may name a lease twice.
+        mine = {number: lease.id for lease in held for number in tables.held(lease)}
+        numbers, left = list(mine)[: len(fresh)], list(mine)[len(fresh) :]
+        given = self._enter(tables, numbers, fresh, now)
+        leases = tables.pieces((mine[number], number) for number in left)
+        for lease in set(mine.values()):
+            tables.trim(lease)
+        if len(fresh) > len(given):
+            tables.reclaim(now)
+            rest = fresh[len(given) :]
+            given += self._enter(tables, tables.take(len(rest)), rest, now)
+            leases += tables.lease(tables.take_ahead(ahead), expires)
+        if not tables.sticky:
+            return Handed((*given, *[None] * (len(fresh) - len(given))), leases)
+        new = {each.unit: each for each in given}
+        return Handed(tuple(new.pop(unit, None) or _known(tables, unit) for unit in units), leases)
 
+    @locked
     def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
-        """See `Storage.lease`."""
-        with self._at(key) as books:
-            books.check_running()
-            books.reclaim(now)
-            return books.lease(books.take(wanted), expires)
+        tables = self._of(key)
+        _check_running(tables)
+        tables.reclaim(now)
+        return tables.lease(tables.take(wanted), expires)
 
+    @locked
     def report(
         self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
     ) -> tuple[Assigned | None, ...]:
-        """See `Storage.report`."""
-        with self._at(key) as books:
-            if books.record.state == "archived":
-                raise WrongStateError("the experiment is archived; it takes no reports.")
-            found: list[Assigned | None] = []
-            for position, unit, time in used:
-                known = books.reported(lease, position, unit)
-                if known is None and books.has(lease, position):
-                    number = number_of(books.issued[lease], position)
-                    (known,) = self._enter(books, [number], [unit], time)
-                found.append(known)
-            books.trim(lease)
-            return tuple(found)
+        tables = self._of(key)
+        _check_not_archived(tables)
+        issued = 0 <= lease < len(tables.issued)
+        found: list[Assigned | None] = []
+        for position, unit, at in used:
+            number = number_of(tables.issued[lease], position) if issued else -1
+            known = _known(tables, unit)  # nothing if units are not sticky
+            row, active = tables.rows.get(number), tables.leases.get(lease)
+            if row is not None:
+                if not tables.sticky and row.unit == unit:
+                    known = row.assigned()
+            elif known is None and active is not None and active.start <= position < active.stop:
+                (known,) = self._enter(tables, [number], [unit], at)
+            found.append(known)
+        tables.trim(lease)
+        return tuple(found)
 
+    @locked
     def release(self, key: int, leases: Iterable[int]) -> int:
-        """See `Storage.release`."""
-        with self._at(key) as books:
-            return sum(books.release(lease) for lease in leases)
+        tables = self._of(key)
+        return sum(tables.release(lease) for lease in leases)
 
+    @locked
     def reward(
         self,
         key: int,
@@ -336,176 +571,211 @@ class MemoryStorage(Storage):
         now: int,
         grace: int = 0,
     ) -> tuple[Outcome, ...]:
-        """See `Storage.reward`."""
-        for event in rewards:
-            finite_number(event[1], "the reward")
-        with self._at(key) as books:
-            if books.record.state == "archived":
-                raise WrongStateError(
-                    f"the experiment {books.record.name!r} is archived; it takes no rewards."
-                )
-            return tuple(books.reward(event, window, grace, now) for event in rewards)
+        tables = self._of(key)
+        _check_not_archived(tables)
+        return tuple(tables.reward(event, window, grace, now) for event in rewards)
 
+    # Corrections
+
+    @locked
     def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
-        """See `Storage.correct`."""
-        with self._at(key) as books:
-            check_open(change, books.record.name, books.record.state, now)
-            rows = books.touched(change)
-            detail = change.detail(len(rows))
-            entry = self._access.note(now, by, change.action, books.record.name, detail)
-            books.correct(change, rows, entry)
-            return Corrected(entry, len(rows))
+        tables = self._of(key)
+        check_open(change, tables.record.name, tables.record.state, now)
+        rows = tables.touched(change)
+        detail = change.detail(len(rows))
+        entry = self._note(now, by, change.action, tables.record.name, detail)
+        tables.correct(change, rows, entry)
+        return Corrected(entry, len(rows))
 
+    @locked
     def corrections(
         self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
     ) -> list[Correction]:
-        """See `Storage.corrections`."""
-        with self._at(key) as books:
-            later = (c for c in books.corrections if (c.entry, c.number) > after)
-            return list(islice(later, most))
+        later = (c for c in self._of(key).corrections if (c.entry, c.number) > after)
+        return list(islice(later, most))
 
+    # Reading
+
+    @locked
     def days(self, key: int) -> tuple[DaySums, ...]:
-        """See `Storage.days`."""
-        with self._at(key) as books:
-            return tuple(chain.from_iterable(d.sums(i) for i, d in enumerate(books.days)))
+        tallies = enumerate(self._of(key).tallies)
+        return tuple(chain.from_iterable(tally.day_sums(i) for i, tally in tallies))
 
+    @locked
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
-        """See `Storage.log`."""
-        with self._at(key) as books:
-            return list(islice(books.rows_from(after + 1), most))
+        return list(islice(self._of(key).rows_from(after + 1), most))
 
+    @locked
     def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
-        """See `Storage.segments`."""
-        with self._at(key) as books:
-            known = range(len(books.segments))
-            return {index: books.segments[index] for index in indices if index in known}
+        segments = self._of(key).segments
+        return {index: segments[index] for index in indices if index in range(len(segments))}
 
+    @locked
     def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
-        """See `Storage.find_assignments`."""
-        with self._at(key) as books:
-            return [books.find(target) for target in targets]
+        return [self._of(key).find(target) for target in targets]
 
+    @locked
     def leases(self, key: int) -> tuple[Lease, ...]:
-        """See `Storage.leases`."""
-        with self._at(key) as books:
-            out = books.leases.values()
-            return books.pieces((lease.id, number) for lease in out for number in books.left(lease))
+        tables = self._of(key)
+        active = tables.leases.values()
+        return tables.pieces(
+            (lease.id, number) for lease in active for number in tables.left(lease)
+        )
 
+    # Tokens, sessions and the audit log
+
+    @locked
     def closed(self) -> bool:
-        """See `Storage.closed`."""
-        with self._lock:
-            return self._access.closed
+        return self._closed
 
+    @locked
     def add_token(self, token: TokenRecord, *, by: str = "") -> None:
-        """See `Storage.add_token`."""
-        with self._lock:
-            self._access.add_token(token, by)
+        if token.name in self._tokens:
+            raise InvalidInputError(
+                f"there is a token {token.name!r} already; remove it or choose another name."
+            )
+        self._tokens[token.name] = token
+        self._closed = True
+        detail = {"name": token.name, "scope": token.scope}
+        self._note(token.created, by, "token.created", detail=detail)
 
+    @locked
     def tokens(self) -> list[TokenRecord]:
-        """See `Storage.tokens`."""
-        with self._lock:
-            return list(self._access.tokens.values())
+        return list(self._tokens.values())
 
+    @locked
     def remove_token(
         self, name: str, *, now: int, by: str = "", lock_out: bool = False
     ) -> TokenRecord:
-        """See `Storage.remove_token`."""
-        with self._lock:
-            return self._access.remove_token(name, by, now, lock_out)
+        token = removable(name, self._tokens.values(), lock_out)
+        del self._tokens[name]
+        self._sessions = {id_: s for id_, s in self._sessions.items() if s.token != token.hash}
+        self._note(now, by, "token.removed", detail={"name": name, "scope": token.scope})
+        return token
 
+    @locked
     def add_session(self, session: SessionRecord) -> None:
-        """See `Storage.add_session`."""
-        with self._lock:
-            self._access.add_session(session)
+        if all(token.hash != session.token for token in self._tokens.values()):
+            raise InvalidInputError("the token of the session was removed; use another one.")
+        kept = {id_: s for id_, s in self._sessions.items() if s.expires > session.created}
+        self._sessions = kept | {session.id: session}
 
+    @locked
     def find_session(self, id: str, now: int) -> SessionRecord | None:
-        """See `Storage.find_session`."""
-        with self._lock:
-            return self._access.find_session(id, now)
+        session = self._sessions.get(id)
+        return session if session is not None and session.expires > now else None
 
+    @locked
     def remove_session(self, id: str) -> None:
-        """See `Storage.remove_session`."""
-        with self._lock:
-            self._access.sessions.pop(id, None)
+        self._sessions.pop(id, None)
 
+    @locked
     def audit(
         self, after: int = 0, most: int = 10_000, experiment: str | None = None
     ) -> list[AuditEntry]:
-        """See `Storage.audit`."""
-        with self._lock:
-            return self._access.audit(after, most, experiment)
+        later = islice(self._entries, max(after, 0), None)
+        return list(islice((e for e in later if experiment in (None, e.experiment)), most))
+
+    # The storage itself
 
     def now(self) -> int:
-        """See `Storage.now`: the clock of this process."""
+        """The clock of this process."""
         return time.time_ns() // 1000
 
     def check(self) -> None:
-        """See `Storage.check`; memory takes what it is given."""
+        """Do nothing: memory always takes writes."""
 
+    @locked
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
-        """See `Storage.prune`."""
-        with self._lock:
-            old = {} if archived_before is None else self._archived(archived_before)
-            if dry:
-                return Pruned(0, 0, 0, tuple(old.values()))
-            positions = sum(books.reclaim(now) for books in self._books.values())
-            rows = 0
-            for books in self._books.values():
-                if books.record.state == "archived":
-                    rows += len(books.leases)
-                    books.leases.clear()
-            for key, name in old.items():
-                del self._books[key], self._keys[name]
-            return Pruned(positions, rows, 0, tuple(old.values()))
-
-    def _archived(self, before: int) -> dict[int, str]:
-        """Names by key of archived experiments that nobody has used since a time."""
-        return {
-            key: books.record.name
-            for key, books in self._books.items()
-            if books.record.state == "archived"
-            and max(books.record.created, books.summary().last or 0) < before
+        archived = {k: t for k, t in self._tables.items() if t.record.state == "archived"}
+        old = {
+            key: tables.record.name
+            for key, tables in archived.items()
+            if archived_before is not None
+            and max(tables.record.created, tables.summary().last or 0) < archived_before
         }
+        if dry:
+            return Pruned(0, 0, 0, tuple(old.values()))
+        positions = sum(tables.reclaim(now) for tables in self._tables.values())
+        rows = sum(len(tables.leases) for tables in archived.values())
+        for tables in archived.values():
+            tables.leases.clear()
+        for key, name in old.items():
+            del self._tables[key], self._keys[name]
+        return Pruned(positions, rows, 0, tuple(old.values()))
 
     def close(self) -> None:
-        """See `Storage.close`; what is in memory stays there."""
+        """Do nothing: the experiments stay in memory."""
 
-    @contextmanager
-    def _at(self, key: int) -> Iterator[Books]:
-        with self._lock:
-            if key not in self._books:
-                raise UnknownExperimentError(f"there is no experiment with the key {key!r}.")
-            yield self._books[key]
+    def _of(self, key: int) -> Tables:
+        if key not in self._tables:
+            raise UnknownExperimentError(f"there is no experiment with the key {key!r}.")
+        return self._tables[key]
 
     def _check_free(self, name: str) -> None:
         if name in self._keys:
             raise ExperimentExistsError(
-                f"there is an experiment {name!r} already; take another name."
+                f"there is an experiment {name!r} already; choose another name."
             )
 
-    def _add(self, books: Books) -> ExperimentRecord:
-        name = books.record.name
+    def _add(self, tables: Tables) -> ExperimentRecord:
+        name = tables.record.name
         self._check_free(name)
         key = next(self._unused)
-        books.record = replace(books.record, key=key)
-        self._books[key], self._keys[name] = books, key
-        return books.record
+        tables.record = replace(tables.record, key=key)
+        self._tables[key], self._keys[name] = tables, key
+        return tables.record
 
     def _enter(
-        self, books: Books, numbers: Sequence[int], units: Sequence[str], now: int
+        self, tables: Tables, numbers: Sequence[int], units: Sequence[str], now: int
     ) -> list[Assigned]:
-        """Assign places to units, as long as there are both."""
-        key, seed = books.record.key, books.record.config["seed"]
+        """Assign positions to units, as long as there are both."""
+        key, seed = tables.record.key, tables.record.config["seed"]
         numbers = numbers[: len(units)]
-        places = self._draws.places(key, seed, numbers, books.segments.__getitem__)
+        drawn = self._draws.places(key, seed, numbers, tables.segments.__getitem__)
         found = []
-        for number, unit, place in zip(numbers, units, places, strict=False):
-            books.enter(LogRow(number, unit, *place, now, None, None))
-            found.append(Assigned(number, unit, *place, now))
+        for number, unit, (arm, probability) in zip(numbers, units, drawn, strict=False):
+            tables.enter(LogRow(number, unit, arm, probability, now, None, None))
+            found.append(Assigned(number, unit, arm, probability, now))
         return found
+
+    def _note(
+        self,
+        now: int,
+        author: str,
+        action: str,
+        experiment: str | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Append an entry to the audit log; its id."""
+        number = len(self._entries) + 1
+        entry = AuditEntry(number, now, author, action, experiment, _copy(detail or {}))
+        self._entries.append(entry)
+        return number
+
+
+def _known(tables: Tables, unit: str) -> Assigned | None:
+    row = tables.find(unit)
+    return None if row is None else row.assigned()
+
+
+def _check_running(tables: Tables) -> None:
+    record = tables.record
+    if record.state != "running":
+        raise WrongStateError(
+            f"the experiment {record.name!r} is {record.state}; only a running one gives new "
+            "assignments."
+        )
+
+
+def _check_not_archived(tables: Tables) -> None:
+    if tables.record.state == "archived":
+        raise WrongStateError(
+            f"the experiment {tables.record.name!r} is archived; it takes no reports and rewards."
+        )
 
 
 def _copy(value: Mapping[str, Any]) -> dict[str, Any]:
-    # As other storages keep it, so that what they could not keep is refused here, too.
+    # As databases store it, so that what they could not store is refused here, too.
     copy: dict[str, Any] = json.loads(json.dumps(value))
     return copy

@@ -1,60 +1,26 @@
-"""What a storage keeps, as plain frozen objects; times are whole microseconds since 1970 (UTC)."""
+"""Records: what a storage keeps of an experiment, and how its rewards are counted.
+
+Times are whole microseconds since 1970 (UTC).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = [
-    "MOVES",
-    "POSITIONS",
-    "SKEW",
-    "Assigned",
-    "AuditEntry",
-    "DaySums",
-    "Decision",
-    "Event",
-    "ExperimentRecord",
-    "ExperimentState",
-    "Handed",
-    "Lease",
-    "LogRow",
-    "Outcome",
-    "Progress",
-    "Pruned",
-    "Scope",
-    "SegmentRecord",
-    "SessionRecord",
-    "Snapshot",
-    "Summary",
-    "Tally",
-    "Target",
-    "TokenRecord",
-    "check_of",
-    "happened",
-    "is_of",
-    "number_of",
-    "place_of",
-    "pseudonym",
-    "removable",
-    "room_ahead",
-]
-
 ExperimentState = Literal["draft", "running", "paused", "stopped", "archived"]
-Scope = Literal["read", "write", "admin"]
 
-# From which states one may move to another.
+# The states from which an experiment may move to each state.
 MOVES: dict[ExperimentState, tuple[ExperimentState, ...]] = {
     "draft": (),
     "running": ("draft", "paused"),
@@ -69,26 +35,26 @@ Target = int | tuple[int, str] | str
 # A reward: whose it is, its value and, if it did not happen just now, when it did.
 Event = tuple[Target, float] | tuple[Target, float, int]
 
-POSITIONS = 2**32  # positions a segment may have, so that a place is one 64-bit number
+POSITIONS = 2**32  # that a segment may have, so that the number of an assignment fits into 64 bits
 ERASED = re.compile(r"erased-[0-9a-f]{32}")  # see `pseudonym`
-SKEW = 300_000_000  # microseconds by which clocks of those who report rewards may differ from ours
+SKEW = 300_000_000  # microseconds by which the clocks of those who report rewards may be off
 
 
 def number_of(segment: int, position: int) -> int:
-    """The number of a place: segments and the positions in them, in order."""
+    """The number of the assignment at a position of a segment; numbers rise with both."""
     return segment * POSITIONS + position
 
 
 def place_of(number: int) -> tuple[int, int]:
-    """Segment and position of a number."""
+    """Segment and position of the assignment with a number."""
     return divmod(number, POSITIONS)
 
 
 def check_of(unit: str) -> str:
-    """A few characters that tell units apart, for ids of assignments.
+    """A short hash of a unit, which is part of the ids of its assignments.
 
-    A position whose use was reported too late goes to another unit; rewards that were meant for
-    the first one are recognised by this.
+    A position whose use was reported too late goes to another unit. The hash tells rewards that
+    were meant for the first unit from those of the second.
 
     Examples
     --------
@@ -99,12 +65,12 @@ def check_of(unit: str) -> str:
 
 
 def pseudonym() -> str:
-    """What stands in the place of a unit whose identity was erased; random."""
+    """A random name that replaces a unit whose identity was erased."""
     return f"erased-{token_hex(16)}"
 
 
 def is_of(unit: str, check: str) -> bool:
-    """Whether an assignment with that check may be the unit's; of an erased unit nobody knows.
+    """Whether an assignment id with that hash may belong to the unit; true of every erased unit.
 
     Examples
     --------
@@ -117,10 +83,10 @@ def is_of(unit: str, check: str) -> bool:
 def happened(
     event: Event, created: int, window: int | None, grace: int, now: int
 ) -> int | Literal["early", "late"]:
-    """When a reward of an assignment happened; or why it does not count.
+    """When a reward happened, or why it does not count.
 
-    It counts if it happened within the window after its assignment, and arrived within the grace
-    after that: its segment is not handed to the policy before.
+    It counts if it happened within the window after its assignment and arrived within the grace
+    after that window. Its segment is not closed before.
 
     Examples
     --------
@@ -143,7 +109,7 @@ def happened(
 def room_ahead(left: int) -> int:
     """How many of the positions left in a segment one holder may lease ahead of their use.
 
-    An eighth, so that the last ones are there for whoever asks, and a segment ends soon.
+    An eighth, so that the last positions are there for everybody and the segment ends soon.
     """
     return left // 8
 
@@ -154,13 +120,13 @@ class ExperimentRecord:
 
     Attributes
     ----------
-    key : by which the storage knows it
-    tag : random; ids of its assignments begin with it, so that those of others are recognised
-    config : what it was created with, JSON-like; "seed" and "arms" are read by storages
-    created : when
-    version : counts decisions; a decision made on an older version is refused
+    key : identifies it in its storage
+    tag : random text with which the ids of its assignments begin
+    config : its settings, JSON-like; storages read "seed" and "sticky"
+    created : time of its creation
+    version : number of decisions; a decision made on an older version is refused
     policy_state : the policy's state, JSON-like
-    observed : segments handed to the policy so far
+    observed : number of segments that the policy has observed
     """
 
     key: int
@@ -176,16 +142,16 @@ class ExperimentRecord:
 
 @dataclass(frozen=True)
 class Summary:
-    """One experiment in short, for lists; what is not said here is as in `ExperimentRecord`.
+    """A short record of an experiment, for lists; further fields are those of `ExperimentRecord`.
 
     Attributes
     ----------
-    config : shared by all summaries of the experiment; not to be changed
-    assigned, rewarded : assignments and rewards in all
-    late : rewards that came too late and were refused, as in `DaySums`
+    config : shared by all summaries of the experiment; must not be changed
+    assigned, rewarded : number of assignments and of rewards
+    late : number of rewards that came too late and were refused, as in `DaySums`
     started : when the first segment was opened; None before
     last : time of the last assignment; None before the first
-    corrected : the last entry of the audit log that corrected something; 0 if none did
+    corrected : id of the last audit entry that corrected something; 0 if there is none
     """
 
     key: int
@@ -204,24 +170,6 @@ class Summary:
     corrected: int = 0
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """What `Storage.prune` has removed, or would.
-
-    Attributes
-    ----------
-    positions : of leases that had run out, given back
-    leases : rows of leases that ended long ago, or of archived experiments
-    sessions : of people whose sign-in had run out
-    experiments : names of those that were deleted
-    """
-
-    positions: int
-    leases: int
-    sessions: int
-    experiments: tuple[str, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class SegmentRecord:
     """One segment: its allocation and reference are fixed when it opens.
@@ -230,13 +178,13 @@ class SegmentRecord:
     ----------
     index : counts the segments of an experiment from 0
     segment : a batch of one; its rounds shrink when the segment is superseded
-    carried_on : with an old allocation, because rewards of earlier segments were still missing
-    superseded : carried on, and they have come; it only finishes its block
-    policy_version : segments the policy had observed when this one was opened
-    opened : when
-    handed : positions that were leased or handed out, the counter
-    closed : as which (1, 2, ...) it was handed to the policy; None while it is open
-    closed_at : when
+    carried_on : opened with an old allocation because rewards of earlier segments were missing
+    superseded : it was carried on and those rewards have come, so it only finishes its block
+    policy_version : number of segments the policy had observed when this one was opened
+    opened : time of its opening
+    handed : the counter: number of positions that were assigned or leased
+    closed : rank (1, 2, ...) in which the policy observed it; None while it is open
+    closed_at : time of its closing
     """
 
     index: int
@@ -251,103 +199,12 @@ class SegmentRecord:
 
     @property
     def rounds(self) -> int:
-        """Positions it has."""
+        """Number of its positions."""
         return int(self.segment.rounds[0])
 
     def cut(self) -> SegmentRecord:
-        """Superseded: it ends with the block in which the counter stands, the first at least."""
+        """The superseded segment, which ends with the block in which its counter stands."""
         return replace(self, segment=self.segment.cut_after(self.handed), superseded=True)
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Sums of one segment by arm; exact, so that they do not depend on the order of rewards.
-
-    They have the segment's columns: all arms, or those that it plays.
-
-    Attributes
-    ----------
-    assigned, rewarded : how often each arm was handed out, and got a reward
-    sums, squares : exact sums of the rewards and of their squares
-    last : time of the last assignment; None before the first
-    excluded : how many of the assigned were excluded by hand: they and their rewards count nowhere
-        else
-    """
-
-    assigned: tuple[int, ...]
-    rewarded: tuple[int, ...]
-    sums: tuple[Fraction, ...]
-    squares: tuple[Fraction, ...]
-    last: int | None = None
-    excluded: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.excluded:
-            object.__setattr__(self, "excluded", (0,) * len(self.assigned))
-
-    @classmethod
-    def empty(cls, columns: int) -> Tally:
-        """Nothing handed out yet."""
-        none = (Fraction(0),) * columns
-        return cls((0,) * columns, (0,) * columns, none, none)
-
-    @property
-    def handed_out(self) -> int:
-        """Assignments in all."""
-        return sum(self.assigned)
-
-    @property
-    def told(self) -> int:
-        """Rewards in all."""
-        return sum(self.rewarded)
-
-    @property
-    def left_out(self) -> int:
-        """Assignments in all that were excluded."""
-        return sum(self.excluded)
-
-    @property
-    def waiting(self) -> int:
-        """Assignments that have no reward and were not excluded."""
-        return self.handed_out - self.left_out - self.told
-
-    def counted(self) -> Tally:
-        """The same without the assignments that were excluded."""
-        if not self.left_out:
-            return self
-        kept = tuple(a - e for a, e in zip(self.assigned, self.excluded, strict=True))
-        return replace(self, assigned=kept, excluded=())
-
-    def stats(self) -> SegmentStats:
-        """The sums as a policy reads them, each rounded once."""
-        return SegmentStats(
-            np.array([self.rewarded], dtype=np.int64), _floats(self.sums), _floats(self.squares)
-        )
-
-
-def _floats(values: tuple[Fraction, ...]) -> NDArray[np.float64]:
-    return np.array([[float(value) for value in values]])
-
-
-@dataclass(frozen=True)
-class DaySums:
-    """What was handed out from one segment on one day (UTC), and what came of it.
-
-    Attributes
-    ----------
-    segment : its index
-    day : of the assignments, in days since 1970
-    tally : of these assignments, their rewards included, whenever they came
-    waited : milliseconds from assignments to their rewards, summed by arm
-    late : rewards of these assignments that happened after their window or arrived after the
-        segment was closed, and were refused; by arm, and as often as they were told
-    """
-
-    segment: int
-    day: int
-    tally: Tally
-    waited: tuple[int, ...]
-    late: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -356,8 +213,8 @@ class Snapshot:
 
     Attributes
     ----------
-    corrected : indices of segments whose sums were corrected after they were handed to the policy;
-        empty in snapshots that do not have all segments
+    corrected : indices of segments whose sums were corrected after they were closed; empty in
+        snapshots that do not have all segments
     """
 
     experiment: ExperimentRecord
@@ -367,12 +224,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an open segment is, without what is long.
+    """How far an open segment has come.
 
     Attributes
     ----------
-    rounds : positions it has
-    assigned, told : of these assigned, and with a reward or excluded
+    rounds : number of its positions
+    assigned : number of its assignments
+    told : number of its assignments that have a reward or were excluded
     last : time of the last assignment; None before the first
     """
 
@@ -389,11 +247,11 @@ class Decision:
 
     Attributes
     ----------
-    policy_state : after the segments in `closed`
+    policy_state : the policy's state after the segments in `closed`
     closed : index and tally of the segments that the policy has now observed, in that order; the
         storage refuses the decision if a tally has changed meanwhile
     supersede : index of the segment that ends with its block (see `SegmentRecord.cut`), or None
-    opened : the segment that is handed out from now on, or None
+    opened : the segment that gives new positions from now on, or None
     """
 
     policy_state: Mapping[str, Any]
@@ -401,15 +259,29 @@ class Decision:
     supersede: int | None = None
     opened: SegmentRecord | None = None
 
+    def cut(self, last: SegmentRecord) -> SegmentRecord:
+        """The last segment after this decision, which supersedes it; refused if it must not."""
+        if self.opened is not None:
+            raise InvalidInputError(
+                f"the decision supersedes segment {last.index} and opens another, so that the rest "
+                "of its block would never be assigned; open one when the block has ended."
+            )
+        if last.segment.order == "shuffled":
+            raise InvalidInputError(
+                f"segment {last.index} is shuffled, and its plan is kept only as a whole; "
+                "supersede segments in blocks or drawn independently."
+            )
+        return last.cut()
+
 
 @dataclass(frozen=True)
 class Lease:
-    """Positions start..stop-1 of a segment, which nobody else hands out before they are released.
+    """Positions start..stop-1 of a segment, which nobody else may assign before their release.
 
     Attributes
     ----------
-    id : of the lease; unique in the experiment
-    expires : when others may take what is left of it
+    id : unique in the experiment
+    expires : time from which others may take the rest of it
     """
 
     id: int
@@ -424,15 +296,15 @@ class Lease:
 
 @dataclass(frozen=True)
 class Assigned:
-    """One variant handed out to one unit.
+    """One assignment of an arm to a unit.
 
     Attributes
     ----------
-    number : the place, see `number_of`
-    arm : index of the variant
-    probability : with which it was drawn
-    created : when
-    new : False if the unit had it already
+    number : its segment and position, see `number_of`
+    arm : index of the arm
+    probability : with which the arm was drawn
+    created : time of the assignment
+    new : False if the unit had this assignment before
     """
 
     number: int
@@ -445,12 +317,12 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Handed:
-    """What `Storage.assign` gave.
+    """The result of `Storage.assign`.
 
     Attributes
     ----------
-    assigned : one for every unit, None where positions ran out
-    leases : what the caller holds from now on, in place of what it held before
+    assigned : one for each unit, None where positions ran out
+    leases : what the caller holds from now on, instead of what it held before
     """
 
     assigned: tuple[Assigned | None, ...]
@@ -459,16 +331,16 @@ class Handed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one reward.
+    """What happened to one reward.
 
     Attributes
     ----------
-    status : "stored"; "repeated", the same value was there; "conflict", another value was there;
-        "unknown", there is no such assignment; "early", it happened before its assignment; "late",
-        it happened after its window, or arrived after the grace; "closed", its segment was handed
-        to the policy already
+    status : "stored"; "repeated", the same value was stored before; "conflict", another value was
+        stored before; "unknown", there is no such assignment; "early", it happened before its
+        assignment; "late", it happened after its window or arrived after the grace; "closed", the
+        policy has observed its segment already
     number : of the assignment, None if unknown
-    told : the value that was there, if any
+    told : the value that was stored before, if any
     """
 
     status: Literal["stored", "repeated", "conflict", "unknown", "early", "late", "closed"]
@@ -504,72 +376,264 @@ class LogRow:
 
 
 @dataclass(frozen=True)
-class TokenRecord:
-    """One token of the service; only its hash is kept."""
+class Tally:
+    """Exact sums of one segment by arm; they do not depend on the order of rewards.
 
-    name: str
-    hash: str
-    scope: Scope
-    created: int
-
-
-def removable(name: str, kept: Iterable[TokenRecord], lock_out: bool) -> TokenRecord:
-    """The token of that name; refused if nobody could come in without it, unless that is meant."""
-    others = {token.name: token for token in kept}
-    token = others.pop(name, None)
-    if token is None:
-        raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
-    if lock_out or any(other.scope == "admin" for other in others.values()):
-        return token
-    if not others:
-        which, follows = "the last one", "nobody could use the service over HTTP"
-    elif token.scope == "admin":
-        which = "the last one with the scope admin"
-        follows = "nobody could create or change experiments over HTTP"
-    else:
-        return token
-    raise InvalidInputError(
-        f"the token {name!r} is {which}; without it {follows} until somebody creates another one "
-        "on a machine with access to the storage. Create another one with the scope admin first; "
-        "or, if that is what you want, remove it with --lock-out (in Python, lock_out=True)."
-    )
-
-
-@dataclass(frozen=True)
-class SessionRecord:
-    """Somebody who has signed in to the dashboard.
+    They have the segment's columns: all arms, or the arms that the segment plays.
 
     Attributes
     ----------
-    id : a hash of the id in the cookie
-    token : the hash of the token that was used
-    expires : when it ends, if nobody ends it before
+    assigned, rewarded : how often each arm was assigned, and rewarded
+    sums, squares : exact sums of the rewards and of their squares
+    last : time of the last assignment; None before the first
+    excluded : how many of the assigned were excluded by hand; they and their rewards count nowhere
+        else
     """
 
-    id: str
-    token: str
-    created: int
-    expires: int
+    assigned: tuple[int, ...]
+    rewarded: tuple[int, ...]
+    sums: tuple[Fraction, ...]
+    squares: tuple[Fraction, ...]
+    last: int | None = None
+    excluded: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.excluded:
+            object.__setattr__(self, "excluded", (0,) * len(self.assigned))
+
+    @classmethod
+    def empty(cls, columns: int) -> Tally:
+        """A tally without assignments."""
+        return cls((0,) * columns, (0,) * columns, (ZERO,) * columns, (ZERO,) * columns)
+
+    @property
+    def handed_out(self) -> int:
+        """Number of assignments."""
+        return sum(self.assigned)
+
+    @property
+    def told(self) -> int:
+        """Number of rewards."""
+        return sum(self.rewarded)
+
+    @property
+    def left_out(self) -> int:
+        """Number of assignments that were excluded."""
+        return sum(self.excluded)
+
+    @property
+    def waiting(self) -> int:
+        """Number of assignments that have no reward and were not excluded."""
+        return self.handed_out - self.left_out - self.told
+
+    def counted(self) -> Tally:
+        """The same sums without the assignments that were excluded."""
+        if not self.left_out:
+            return self
+        kept = tuple(a - e for a, e in zip(self.assigned, self.excluded, strict=True))
+        return replace(self, assigned=kept, excluded=())
+
+    def stats(self) -> SegmentStats:
+        """The sums as a policy reads them, each rounded once."""
+        sums, squares = ([[float(x) for x in exact]] for exact in (self.sums, self.squares))
+        return SegmentStats(
+            np.array([self.rewarded], dtype=np.int64), np.array(sums), np.array(squares)
+        )
 
 
 @dataclass(frozen=True)
-class AuditEntry:
-    """One entry of the audit log: who did what, and when. Entries are never changed or deleted.
+class DaySums:
+    """What was assigned from one segment on one day (UTC), and its rewards.
 
     Attributes
     ----------
-    id : counts upwards in the order in which entries were stored; some numbers may be missing
-    created : when
-    author : over HTTP the name of the token, on the command line the name of the user of the
-        operating system; empty if nobody was named
-    action : what was done, its object first, such as "token.created"
-    experiment : the name of the experiment; None for what concerns the whole storage
-    detail : further facts, JSON-like; no units, since these are erased on request, and no secrets
+    segment : its index
+    day : of the assignments, in days since 1970
+    tally : of these assignments, with their rewards, whenever those came
+    waited : milliseconds from assignments to their rewards, summed by arm
+    late : rewards of these assignments that were refused because they happened after their window
+        or arrived after the segment was closed; by arm, one for each attempt
     """
 
-    id: int
-    created: int
-    author: str
-    action: str
-    experiment: str | None
-    detail: Mapping[str, Any]
+    segment: int
+    day: int
+    tally: Tally
+    waited: tuple[int, ...]
+    late: tuple[int, ...]
+
+
+DAY = 86_400_000_000  # microseconds
+ZERO = Fraction(0)
+
+Columns: TypeAlias = Sequence[int] | Mapping[int, int]  # the column of each arm that is played
+
+
+class _SomeArms(dict[int, int]):
+    """Columns of some of the arms."""
+
+    def __missing__(self, arm: int) -> int:
+        raise InvalidInputError(
+            f"arm {arm} was not assigned from this segment, which plays {len(self)} others; the "
+            "log and the segments do not belong together."
+        )
+
+
+def columns_of(segment: Segment) -> Columns:
+    """The column in which a segment keeps the sums of each arm that it plays.
+
+    Examples
+    --------
+    >>> some = Segment(np.array([[0.5, 0.5]]), np.array([9]), arms=np.array([3, 7000]))
+    >>> columns_of(some)[7000]
+    1
+    """
+    if segment.arms is None:
+        return range(segment.columns)
+    return _SomeArms((arm, column) for column, arm in enumerate(segment.arms.tolist()))
+
+
+def day_of(time: int) -> int:
+    """Days since 1970 (UTC)."""
+    return time // DAY
+
+
+@dataclass
+class ArmDay:
+    """What is counted of one arm of a segment on one day, or what is to be added to it.
+
+    The attributes are those of `Tally` and `DaySums`. In a difference they may be negative.
+    """
+
+    arm: int
+    assigned: int = 0
+    rewarded: int = 0
+    sums: Fraction = ZERO
+    squares: Fraction = ZERO
+    last: int | None = None
+    waited: int = 0
+    late: int = 0
+    excluded: int = 0
+
+    def assign(self, created: int) -> None:
+        """Count an assignment."""
+        self.assigned += 1
+        self.last = created if self.last is None else max(self.last, created)
+
+    def reward(self, value: float, waited: int = 0, times: int = 1) -> None:
+        """Count a reward that came after so many milliseconds; -1 times to take it back."""
+        exact = Fraction(value)
+        self.rewarded += times
+        self.sums += times * exact
+        self.squares += times * exact * exact
+        self.waited += times * waited
+
+
+def waited_between(created: int, rewarded: int) -> int:
+    """Whole milliseconds from an assignment to its reward; 0 where clocks say it came before."""
+    return max(0, rewarded - created) // 1000
+
+
+def tally_of(counts: Iterable[ArmDay | Any], columns: Columns) -> Tally:
+    """The tally of a segment, or of one of its days, from the counts of its arms and days.
+
+    counts : any objects with the attributes of `ArmDay`, such as the rows of a table
+    """
+    m = len(columns)
+    totals: list[list[Any]] = [[0] * m, [0] * m, [ZERO] * m, [ZERO] * m, [0] * m]
+    last: int | None = None
+    for row in counts:
+        column = columns[row.arm]
+        exact = Fraction(row.sums), Fraction(row.squares)
+        for total, value in zip(
+            totals, (row.assigned, row.rewarded, *exact, row.excluded), strict=True
+        ):
+            total[column] += value
+        if row.last is not None:
+            last = row.last if last is None else max(last, row.last)
+    assigned, rewarded, sums, squares, excluded = map(tuple, totals)
+    return Tally(assigned, rewarded, sums, squares, last, excluded)
+
+
+def day_sums(segment: int, day: int, counts: Sequence[ArmDay | Any], columns: Columns) -> DaySums:
+    """The sums of one day of a segment, from the counts of its arms."""
+    waited, late = [0] * len(columns), [0] * len(columns)
+    for row in counts:
+        waited[columns[row.arm]] += row.waited
+        late[columns[row.arm]] += row.late
+    return DaySums(segment, day, tally_of(counts, columns), tuple(waited), tuple(late))
+
+
+class RunningTally:
+    """Counts of one segment that can be added to, by arm and day; exact at all times.
+
+    Attributes
+    ----------
+    columns : of the arms that the segment plays
+    days : counts by day and arm
+    assigned, rewarded, excluded, late : totals of all arms and days
+    last : time of the last assignment; None before the first
+
+    Examples
+    --------
+    >>> counted = RunningTally(range(2))
+    >>> counted.add(LogRow(0, "u", 1, 0.5, created=3 * DAY, reward=0.5, rewarded=4 * DAY))
+    >>> counted.tally().sums
+    (Fraction(0, 1), Fraction(1, 2))
+    >>> [(sums.day, sums.tally.rewarded, sums.waited) for sums in counted.day_sums(segment=0)]
+    [(3, (0, 1), (0, 86400000))]
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.days: dict[int, dict[int, ArmDay]] = {}
+        self.assigned = self.rewarded = self.excluded = self.late = 0
+        self.last: int | None = None
+
+    def _at(self, arm: int, created: int) -> ArmDay:
+        day = self.days.setdefault(day_of(created), {})
+        if arm not in day:
+            self.columns[arm]  # refuses an arm that is not played
+            day[arm] = ArmDay(arm)
+        return day[arm]
+
+    def assign(self, arm: int, created: int) -> None:
+        """Count an assignment."""
+        self._at(arm, created).assign(created)
+        self.assigned += 1
+        self.last = created if self.last is None else max(self.last, created)
+
+    def reward(self, row: LogRow, times: int = 1) -> None:
+        """Count the reward of an assignment, if it has one and counts; -1 times to take it back."""
+        if row.reward is not None and row.excluded is None:
+            waited = 0 if row.rewarded is None else waited_between(row.created, row.rewarded)
+            self._at(row.arm, row.created).reward(row.reward, waited, times)
+            self.rewarded += times
+
+    def exclude(self, row: LogRow, times: int = 1) -> None:
+        """Count an assignment as excluded; -1 times to take that back."""
+        self._at(row.arm, row.created).excluded += times
+        self.excluded += times
+
+    def refuse(self, row: LogRow) -> None:
+        """Count a reward that came too late."""
+        self._at(row.arm, row.created).late += 1
+        self.late += 1
+
+    def add(self, row: LogRow) -> None:
+        """Count an assignment, and its reward if it has one, unless it was excluded."""
+        self.assign(row.arm, row.created)
+        if row.excluded is not None:
+            self.exclude(row)
+        self.reward(row)
+
+    def tally(self) -> Tally:
+        """The sums of all days."""
+        counts = (count for day in self.days.values() for count in day.values())
+        return tally_of(counts, self.columns)
+
+    def day_sums(self, segment: int) -> tuple[DaySums, ...]:
+        """The sums of each day, in order."""
+        return tuple(
+            day_sums(segment, day, list(counts.values()), self.columns)
+            for day, counts in sorted(self.days.items())
+        )

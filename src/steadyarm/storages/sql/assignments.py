@@ -1,34 +1,43 @@
-"""Places: spans of numbers that are leased, released, or taken from a segment's counter.
+"""Assignments: positions of segments are assigned, leased, reported and released.
 
-A span is a pair of numbers (see `number_of`), from the first to before the second.
+A span is a pair of assignment numbers (see `number_of`), from the first to before the second.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Connection,
-    and_,
-    bindparam,
-    case,
-    delete,
-    exists,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, and_, bindparam, case, delete, exists, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from steadyarm.errors import WrongStateError
-from steadyarm.storages.counting import day_of
-from steadyarm.storages.draws import Draws
-from steadyarm.storages.records import Assigned, Handed, Lease, number_of, place_of, room_ahead
+from steadyarm.storages.records import (
+    ArmDay,
+    Assigned,
+    Handed,
+    Lease,
+    day_of,
+    number_of,
+    place_of,
+    room_ahead,
+)
+from steadyarm.storages.sql.base import (
+    Facts,
+    SQLBase,
+    by_numbers,
+    by_units,
+    one_or_many,
+    portions,
+    reads,
+    segments_of,
+    state_of,
+    writes,
+)
 from steadyarm.storages.sql.schema import (
     RELEASED,
     AnyRow,
@@ -38,43 +47,12 @@ from steadyarm.storages.sql.schema import (
     segments,
     tallies,
 )
-from steadyarm.storages.sql.segments import (
-    Facts,
-    by_numbers,
-    by_units,
-    one_or_many,
-    portions,
-    reader,
-    state_of,
-)
-
-__all__ = [
-    "MARK",
-    "NEVER",
-    "Assigner",
-    "Holding",
-    "Span",
-    "held_by",
-    "keep",
-    "leased",
-    "numbers_in",
-    "release",
-    "settle",
-    "size",
-    "split",
-    "take",
-    "unused",
-    "without",
-]
-
-# Places: spans of numbers that are leased, released, or taken from a segment's counter.
-
 
 Span = tuple[int, int]
 
-PORTION = 100  # rows of released positions looked at together
-KEPT = 24 * 3600 * 10**6  # microseconds after its end that the empty row of a lease stays
-NEVER = 2**63 - 1  # when such rows of earlier versions expire
+PORTION = 100  # rows of released positions that are read together
+KEPT = 24 * 3600 * 10**6  # microseconds for which the empty row of an ended lease stays
+NEVER = 2**63 - 1  # time at which such rows of earlier versions expire
 
 _key = leases.c.key == bindparam("key")
 _ids = leases.c.id.in_(bindparam("ids", expanding=True))
@@ -141,14 +119,14 @@ COUNT = (
 
 
 class Holding(NamedTuple):
-    """What a caller holds of a lease: its row, locked, and the places it may use."""
+    """The part of a lease that a caller holds: the locked row, and the spans it may use."""
 
     row: AnyRow
     spans: list[Span]
 
 
 def split(spans: Iterable[Span], wanted: int) -> tuple[list[Span], list[Span]]:
-    """The first `wanted` places, and the others."""
+    """The first `wanted` positions, and the others."""
     first: list[Span] = []
     rest: list[Span] = []
     for start, stop in spans:
@@ -176,17 +154,17 @@ def without(spans: Iterable[Span], used: Set[int]) -> list[Span]:
 
 
 def numbers_in(spans: Iterable[Span]) -> list[int]:
-    """All of their numbers."""
+    """All numbers of spans."""
     return list(chain.from_iterable(range(*span) for span in spans))
 
 
 def size(spans: Iterable[Span]) -> int:
-    """How many places they have."""
+    """Number of positions in spans."""
     return sum(stop - start for start, stop in spans)
 
 
 def unused(connection: Connection, key: int, span: Span) -> list[Span]:
-    """What no assignment uses of a span."""
+    """The parts of a span that no assignment uses."""
     found, at = [], span[0]
     for (number,) in connection.execute(USED, {"key": key, "first": span[0], "end": span[1]}):
         if at < number:
@@ -195,14 +173,8 @@ def unused(connection: Connection, key: int, span: Span) -> list[Span]:
     return found + ([(at, span[1])] if at < span[1] else [])
 
 
-def leased(connection: Connection, key: int) -> tuple[Lease, ...]:
-    """What is left of all leases; one with holes comes in pieces."""
-    rows = connection.execute(OUT, {"key": key}).all()
-    return tuple(piece for row in rows for piece in _pieces(row, _left(connection, key, row)))
-
-
 def held_by(connection: Connection, key: int, held: Sequence[Lease]) -> list[Holding]:
-    """What is left of leases that are still the caller's: of each what it says it has, no more."""
+    """What is left of the leases that a caller claims to hold, and no more than it claims."""
     said: dict[int, list[Span]] = {}
     for lease in held:
         start = number_of(lease.segment, lease.start)
@@ -224,7 +196,7 @@ def held_by(connection: Connection, key: int, held: Sequence[Lease]) -> list[Hol
 def settle(
     connection: Connection, key: int, holdings: list[Holding], used: Set[int]
 ) -> list[Lease]:
-    """Note what was used of leases; what the caller holds of them from now on."""
+    """Store what was used of leases; what the caller holds of them from now on."""
     left = []
     for row, spans in holdings:
         mine = without(spans, used)
@@ -251,10 +223,10 @@ def take(
     holdings: Sequence[Holding] = (),
     ahead: int = 0,
 ) -> tuple[list[Span], list[Span]]:
-    """Up to that many places: released ones, those of expired leases, then from the counter.
+    """Up to `wanted` positions: released ones, those of expired leases, then from the counter.
 
-    holdings : of the caller, who goes on using them although they may have expired
-    ahead : places to take beyond these, as far as `room_ahead` allows; given apart
+    holdings : of the caller, who may go on using them although they may have expired
+    ahead : positions to take beyond these, as far as `room_ahead` allows; returned separately
     """
     spans: list[Span] = []
     values: dict[str, Any] = {"key": key, "now": now}
@@ -276,7 +248,7 @@ def take(
 
 
 def release(connection: Connection, key: int, ids: Iterable[int]) -> int:
-    """Turn what is left of leases into released spans; how many places that are."""
+    """Release what is left of leases; the number of positions."""
     released = 0
     for portion in portions(sorted(set(ids))):
         rows = connection.execute(HELD, {"key": key, "ids": portion}).all()
@@ -289,7 +261,7 @@ def release(connection: Connection, key: int, ids: Iterable[int]) -> int:
 def keep(
     connection: Connection, key: int, spans: Sequence[Span], expires: int = RELEASED
 ) -> tuple[Lease, ...]:
-    """Write spans down as leases, or as released."""
+    """Store spans as leases, or as released."""
     rows: list[dict[str, Any]] = []
     for start, stop in spans:
         segment, position = place_of(start)
@@ -307,7 +279,7 @@ def keep(
 
 
 def _emptied(connection: Connection, key: int, rows: Sequence[AnyRow]) -> list[Span]:
-    """What is left of leases, which are gone then."""
+    """What is left of leases, which are removed."""
     if not rows:
         return []
     spans = [span for row in rows for span in _left(connection, key, row)]
@@ -331,7 +303,7 @@ def _pieces(row: AnyRow, spans: Iterable[Span]) -> list[Lease]:
 
 
 def _count(connection: Connection, key: int, wanted: int, ahead: int) -> list[Span]:
-    """Move the counter of the segment opened last."""
+    """Take positions from the counter of the segment opened last."""
     while wanted > 0:
         row = connection.execute(LAST, {"key": key}).one_or_none()
         if row is None or row.handed >= row.rounds:
@@ -340,18 +312,21 @@ def _count(connection: Connection, key: int, wanted: int, ahead: int) -> list[Sp
         counted = min(row.rounds, handed + wanted)
         counted += min(ahead, room_ahead(row.rounds - counted))
         values = {"of": key, "last": index, "counted": counted}
-        # None is counted if another segment was opened while we waited for the lock.
+        # Nothing is updated if another segment was opened while we waited for the lock.
         if connection.execute(COUNT, values).rowcount:
             return [(number_of(index, handed), number_of(index, counted))]
     return []
 
 
-# Assignments: handed out, leased ahead, and reported by those who used a lease.
+# Assignments
 
 
-INSERT = insert(assignments)
-INSERT_NEW = insert_new(assignments, assignments.c.number)
-TALLY_KEY = ["key", "segment", "arm", "shard", "day"]
+INSERT_NEW = {
+    "sqlite": sqlite.insert(assignments).on_conflict_do_nothing(
+        index_elements=["key", "unit", "repeat"]
+    ),
+    "postgresql": insert_new(assignments, assignments.c.number),
+}
 
 
 def _add(dialect: Any) -> Any:
@@ -359,7 +334,7 @@ def _add(dialect: Any) -> Any:
     new = statement.excluded
     later = case((tallies.c.last > new.last, tallies.c.last), else_=new.last)
     return statement.on_conflict_do_update(
-        index_elements=TALLY_KEY,
+        index_elements=["key", "segment", "arm", "shard", "day"],
         set_={"assigned": tallies.c.assigned + new.assigned, "last": later},
     )
 
@@ -367,170 +342,147 @@ def _add(dialect: Any) -> Any:
 ADD = {"sqlite": _add(sqlite), "postgresql": _add(postgresql)}
 
 
-class Assigner:
-    """One call: new assignments of one experiment, inside one transaction."""
-
-    def __init__(
-        self, connection: Connection, key: int, facts: Facts, draws: Draws, shard: int
-    ) -> None:
-        self.connection, self.key, self.facts = connection, key, facts
-        self.draws, self.shard = draws, shard
-
-    def existing(self, units: Sequence[str]) -> dict[str, Assigned]:
-        """What units have already; nothing if they are not sticky."""
-        if not self.facts.sticky:
-            return {}
-        rows = by_units(self.connection, self.key, units)
-        return {unit: _assigned(row) for unit, row in rows.items()}
+class Assignments(SQLBase):
+    """The part of the storage that assigns positions to units."""
 
     def assign(
         self,
+        key: int,
         units: Sequence[str],
+        held: Sequence[Lease] = (),
+        ahead: int = 0,
+        *,
+        expires: int,
+        now: int,
+    ) -> Handed:
+        """Read first where that suffices: on SQLite, readers do not wait for the one writer."""
+        known: dict[str, Assigned] | None = None
+        if self._database.sqlite and self._known_facts(key).sticky:
+            known = self._existing(key, units)
+            if all(unit in known for unit in units):
+                return Handed(tuple(known[unit] for unit in units), tuple(held))
+        return self._assign(key, units, known, held, ahead, expires, now)
+
+    @reads
+    def _existing(
+        self, connection: Connection, key: int, units: Sequence[str]
+    ) -> dict[str, Assigned]:
+        return _existing(connection, key, self._facts(connection, key), units)
+
+    @writes
+    def _assign(
+        self,
+        connection: Connection,
+        key: int,
+        units: Sequence[str],
+        known: dict[str, Assigned] | None,
         held: Sequence[Lease],
         ahead: int,
         expires: int,
         now: int,
     ) -> Handed:
-        """See `Storage.assign`."""
-        known = self.existing(units)
+        facts = self._facts(connection, key)
+        if known is None:
+            known = _existing(connection, key, facts, units)
         missing = [unit for unit in units if unit not in known]
-        if self.facts.sticky:
+        if facts.sticky:
             missing = list(dict.fromkeys(missing))
         if not missing:
             return Handed(tuple(known[unit] for unit in units), tuple(held))
-        self.must_run()
-        holdings = held_by(self.connection, self.key, held) if held else []
+        _check_running(connection, key)
+        holdings = held_by(connection, key, held) if held else []
         spans = [span for holding in holdings for span in holding.spans]
         lacking = len(missing) - size(spans)
         taken: list[Span] = []
         more: list[Span] = []
         if lacking > 0:
-            taken, more = take(self.connection, self.key, lacking, now, holdings, ahead)
+            taken, more = take(connection, key, lacking, now, holdings, ahead)
         numbers = numbers_in(split(spans + taken, len(missing))[0])
-        stored = self.store(
-            [(number, unit, now) for number, unit in zip(numbers, missing, strict=False)]
-        )
+        rows = [(number, unit, now) for number, unit in zip(numbers, missing, strict=False)]
+        stored = self._store(connection, key, facts, rows)
         used = {number for number in numbers if stored[number].number == number}
-        left = settle(self.connection, self.key, holdings, used)
-        # Where another process was faster with a unit, its place is for anybody again.
-        keep(self.connection, self.key, without(taken, used))
-        leased = keep(self.connection, self.key, more, expires)
-        given = self._answer(units, known, [stored[number] for number in numbers])
+        left = settle(connection, key, holdings, used)
+        # If another process has assigned a unit meanwhile, its position is free again.
+        keep(connection, key, without(taken, used))
+        leased = keep(connection, key, more, expires)
+        given = _in_order(units, facts, known, [stored[number] for number in numbers])
         return Handed(given, (*left, *leased))
 
-    def must_run(self) -> None:
-        """Refuse what only running experiments do."""
-        state = state_of(self.connection, self.key)
-        if state != "running":
-            raise WrongStateError(
-                f"the experiment is {state}; only a running one hands out assignments."
-            )
+    def _store(
+        self, connection: Connection, key: int, facts: Facts, rows: Sequence[tuple[int, str, int]]
+    ) -> dict[int, Assigned]:
+        """Store assignments, given as number, unit and time.
 
-    def store(self, rows: Sequence[tuple[int, str, int]]) -> dict[int, Assigned]:
-        """Write assignments: number, unit, time. By number, what counts: these or, for units that
-        were given another one meanwhile, that.
+        Returns by number the assignment that counts: the new one or, if the unit was assigned
+        meanwhile, the one that it has.
         """
         if not rows:
             return {}
-        places = self.draws.places(
-            self.key, self.facts.seed, [row[0] for row in rows], reader(self.connection, self.key)
+        numbers = [row[0] for row in rows]
+        drawn = self._draws.places(
+            key, facts.seed, numbers, lambda index: segments_of(connection, key, [index])[index]
         )
         found = {
             number: Assigned(number, unit, arm, probability, time)
-            for (number, unit, time), (arm, probability) in zip(rows, places, strict=True)
+            for (number, unit, time), (arm, probability) in zip(rows, drawn, strict=True)
         }
-        new = self._insert(list(found.values()))
+        new = _insert(connection, key, facts, list(found.values()))
         if len(new) < len(found):
             others = [item.unit for item in found.values() if item.number not in new]
-            theirs = self.existing(others)
+            theirs = _existing(connection, key, facts, others)
             found = {n: a if n in new else theirs[a.unit] for n, a in found.items()}
-        self._count([found[number] for number in found if number in new])
-        return found
-
-    def _insert(self, items: list[Assigned]) -> set[int]:
-        """Sorted by unit, so that transactions that wait for each other do so in one order."""
-        sticky = self.facts.sticky
-        rows = [
+        counts: dict[tuple[int, int, int], ArmDay] = {}
+        for number in new:
+            item = found[number]
+            place = place_of(number)[0], item.arm, day_of(item.created)
+            counts.setdefault(place, ArmDay(item.arm)).assign(item.created)
+        values = [
             {
-                "key": self.key,
-                "number": item.number,
-                "unit": item.unit,
-                "repeat": 0 if sticky else item.number + 1,
-                "arm": item.arm,
-                "probability": item.probability,
-                "created": item.created,
-            }
-            for item in sorted(items, key=lambda item: item.unit)
-        ]
-        if self.connection.dialect.name == "sqlite":  # alone, so what was missing still is
-            self.connection.execute(INSERT, one_or_many(rows))
-            return {item.number for item in items}
-        values = {"rows": json.dumps(rows, ensure_ascii=False)}
-        return set(self.connection.execute(INSERT_NEW, values).scalars())
-
-    def _count(self, items: list[Assigned]) -> None:
-        counts = Counter[tuple[int, int, int]]()
-        last: dict[tuple[int, int, int], int] = {}
-        for item in items:
-            place = place_of(item.number)[0], item.arm, day_of(item.created)
-            counts[place] += 1
-            last[place] = max(item.created, last.get(place, item.created))
-        rows = [
-            {
-                "key": self.key,
+                "key": key,
                 "segment": segment,
                 "arm": arm,
-                "shard": self.shard,
+                "shard": self._database.shard,
                 "day": day,
-                "assigned": count,
+                "assigned": count.assigned,
                 "rewarded": 0,
                 "sums": "0",
                 "squares": "0",
-                "last": last[segment, arm, day],
+                "last": count.last,
             }
-            for (segment, arm, day), count in sorted(counts.items())
+            for (segment, arm, day), count in sorted(counts.items(), key=itemgetter(0))
         ]
-        if rows:
-            self.connection.execute(ADD[self.connection.dialect.name], one_or_many(rows))
+        if values:
+            connection.execute(ADD[connection.dialect.name], one_or_many(values))
+        return found
 
-    def _answer(
-        self, units: Sequence[str], known: dict[str, Assigned], given: Sequence[Assigned]
-    ) -> tuple[Assigned | None, ...]:
-        """One for every unit, in their order."""
-        if not self.facts.sticky:
-            return (*given, *(None for _ in range(len(units) - len(given))))
-        found = known | {item.unit: item for item in given}
-        if len(set(units)) == len(units):
-            return tuple(found.get(unit) for unit in units)
-        answer = []
-        for unit in units:
-            item = found.get(unit)
-            answer.append(item)
-            if item is not None and item.new:
-                found[unit] = replace(item, new=False)
-        return tuple(answer)
+    @writes
+    def lease(
+        self, connection: Connection, key: int, wanted: int, *, expires: int, now: int
+    ) -> tuple[Lease, ...]:
+        _check_running(connection, key)
+        return keep(connection, key, sorted(take(connection, key, wanted, now)[0]), expires)
 
-    def lease(self, wanted: int, expires: int, now: int) -> tuple[Lease, ...]:
-        """See `Storage.lease`."""
-        self.must_run()
-        spans = sorted(take(self.connection, self.key, wanted, now)[0])
-        return keep(self.connection, self.key, spans, expires)
-
+    @writes
     def report(
-        self, lease: int, used: Sequence[tuple[int, str, int]]
+        self,
+        connection: Connection,
+        key: int,
+        lease: int,
+        used: Sequence[tuple[int, str, int]],
+        now: int,
     ) -> tuple[Assigned | None, ...]:
-        """See `Storage.report`."""
-        if state_of(self.connection, self.key) == "archived":
+        facts = self._facts(connection, key)
+        if state_of(connection, key) == "archived":
             raise WrongStateError("the experiment is archived; it takes no reports.")
-        known = self.existing([unit for _, unit, _ in used])
-        row = self.connection.execute(MARK, {"of": self.key, "lease": lease}).one_or_none()
+        known = _existing(connection, key, facts, [unit for _, unit, _ in used])
+        row = connection.execute(MARK, {"of": key, "lease": lease}).one_or_none()
         if row is None:
             return tuple(known.get(unit) for _, unit, _ in used)
         segment, start, stop = row
         places = [number_of(segment, position) for position, _, _ in used]
-        taken = by_numbers(self.connection, self.key, places)
+        taken = by_numbers(connection, key, places)
         answers: list[Assigned | None] = [None] * len(used)
-        first: dict[int | str, int] = {}  # which use of a place, and of a sticky unit, counts
+        first: dict[int | str, int] = {}  # the use of a position, or of a sticky unit, that counts
         new: list[int] = []
         repeats: dict[int, int] = {}
         for i, (position, unit, _) in enumerate(used):
@@ -543,13 +495,14 @@ class Assigner:
                     repeats[i] = first[number]
             elif number in taken:
                 if taken[number].unit == unit:
-                    answers[i] = _assigned(taken[number])
+                    answers[i] = taken[number].assigned()
             elif start <= position < stop:
                 first[number] = i
                 new.append(i)
-                if self.facts.sticky:
+                if facts.sticky:
                     first[unit] = i
-        stored = self.store([(places[i], used[i][1], used[i][2]) for i in new])
+        rows = [(places[i], used[i][1], used[i][2]) for i in new]
+        stored = self._store(connection, key, facts, rows)
         for i in new:
             answers[i] = stored[places[i]]
         for i, j in repeats.items():
@@ -557,6 +510,74 @@ class Assigner:
             answers[i] = None if earlier is None else replace(earlier, new=False)
         return tuple(answers)
 
+    @writes
+    def release(self, connection: Connection, key: int, leases: Iterable[int]) -> int:
+        self._facts(connection, key)
+        return release(connection, key, leases)
 
-def _assigned(row: AnyRow) -> Assigned:
-    return Assigned(row.number, row.unit, row.arm, row.probability, row.created, new=False)
+    @reads
+    def leases(self, connection: Connection, key: int) -> tuple[Lease, ...]:
+        self._facts(connection, key)
+        rows = connection.execute(OUT, {"key": key}).all()
+        return tuple(piece for row in rows for piece in _pieces(row, _left(connection, key, row)))
+
+
+def _existing(
+    connection: Connection, key: int, facts: Facts, units: Sequence[str]
+) -> dict[str, Assigned]:
+    """The assignments that units have; none if units are not sticky."""
+    rows = by_units(connection, key, units) if facts.sticky else {}
+    return {unit: row.assigned() for unit, row in rows.items()}
+
+
+def _check_running(connection: Connection, key: int) -> None:
+    state = state_of(connection, key)
+    if state != "running":
+        raise WrongStateError(f"the experiment is {state}; only a running one assigns variants.")
+
+
+def _insert(connection: Connection, key: int, facts: Facts, items: list[Assigned]) -> set[int]:
+    """Insert assignments of units that have none; their numbers.
+
+    Sorted by unit, so that transactions that wait for each other do so in one order.
+    """
+    rows = [
+        {
+            "key": key,
+            "number": item.number,
+            "unit": item.unit,
+            "repeat": 0 if facts.sticky else item.number + 1,
+            "arm": item.arm,
+            "probability": item.probability,
+            "created": item.created,
+        }
+        for item in sorted(items, key=lambda item: item.unit)
+    ]
+    statement = INSERT_NEW[connection.dialect.name]
+    if connection.dialect.name == "postgresql":
+        values = {"rows": json.dumps(rows, ensure_ascii=False)}
+        return set(connection.execute(statement, values).scalars())
+    options = {"preserve_rowcount": True}
+    inserted = connection.execute(statement, one_or_many(rows), execution_options=options).rowcount
+    if inserted == len(rows):
+        return {item.number for item in items}
+    theirs = by_units(connection, key, [item.unit for item in items])
+    return {item.number for item in items if theirs[item.unit].number == item.number}
+
+
+def _in_order(
+    units: Sequence[str], facts: Facts, known: dict[str, Assigned], given: Sequence[Assigned]
+) -> tuple[Assigned | None, ...]:
+    """One assignment for each unit, in their order; new only where the unit is named first."""
+    if not facts.sticky:
+        return (*given, *(None for _ in range(len(units) - len(given))))
+    found = known | {item.unit: item for item in given}
+    if len(set(units)) == len(units):
+        return tuple(found.get(unit) for unit in units)
+    answers = []
+    for unit in units:
+        item = found.get(unit)
+        answers.append(item)
+        if item is not None and item.new:
+            found[unit] = replace(item, new=False)
+    return tuple(answers)

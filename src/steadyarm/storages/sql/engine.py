@@ -30,8 +30,6 @@ from sqlalchemy.pool import QueuePool
 
 from steadyarm.errors import InvalidInputError, StorageError
 
-__all__ = ["BUSY", "DAMAGED", "HINTS", "Database", "file_of", "shown"]
-
 T = TypeVar("T")
 
 # Seconds; a call that waits behind one to a frozen server ends within 15: that one fails after
@@ -143,8 +141,8 @@ class Database:
         self._reader = self.engine.execution_options(**reading)
         writing = {"steadyarm_begin": "BEGIN IMMEDIATE"} if self.sqlite else {}
         self._writer = self.engine.execution_options(**writing)
-        looking: dict[str, Any] = {} if self.sqlite else {"isolation_level": "AUTOCOMMIT"}
-        self._looker = self.engine.execution_options(**looking)
+        reading_one: dict[str, Any] = {} if self.sqlite else {"isolation_level": "AUTOCOMMIT"}
+        self._autocommit = self.engine.execution_options(**reading_one)
 
     def write(
         self,
@@ -163,9 +161,9 @@ class Database:
         """Do work that only reads, all of it as of one moment."""
         return self._run(self._reader, work, TRIES, seconds)
 
-    def look(self, work: Callable[[Connection], T]) -> T:
+    def read_one(self, work: Callable[[Connection], T]) -> T:
         """Do work that is one statement that reads: it needs no transaction around it."""
-        return self._run(self._looker, work, TRIES)
+        return self._run(self._autocommit, work, TRIES)
 
     def use_wal(self) -> None:
         """Let SQLite's readers and writer work side by side; the file remembers it."""

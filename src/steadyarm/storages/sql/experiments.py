@@ -1,15 +1,26 @@
-"""Experiments as a whole: created, found, moved, restored. Inside a transaction."""
+"""Experiments: created, found, moved and restored; their snapshots, decisions and overviews."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import inf
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from steadyarm.errors import (
     ExperimentExistsError,
@@ -18,21 +29,43 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.storages.changes import MOVED, Trace, new_id
-from steadyarm.storages.counting import Columns, RunningDays, columns_of
 from steadyarm.storages.records import (
     MOVES,
     DaySums,
+    Decision,
     ExperimentRecord,
     ExperimentState,
     LogRow,
+    Progress,
+    RunningTally,
+    SegmentRecord,
     Snapshot,
     Summary,
+    Tally,
+    Target,
+    columns_of,
+    day_sums,
     number_of,
     place_of,
+    tally_of,
 )
-from steadyarm.storages.sql.access import note, reserve_many
 from steadyarm.storages.sql.assignments import keep, unused
-from steadyarm.storages.sql.corrections import restore_trace
+from steadyarm.storages.sql.base import (
+    LOGGED,
+    SQLBase,
+    by_targets,
+    known,
+    portions,
+    reads,
+    segments_of,
+    writes,
+)
+from steadyarm.storages.sql.operators import (
+    corrected_segments,
+    note,
+    reserve_many,
+    restore_trace,
+)
 from steadyarm.storages.sql.schema import (
     AnyRow,
     assignments,
@@ -47,109 +80,362 @@ from steadyarm.storages.sql.schema import (
     segment_row,
     segments,
     tallies,
-    tally_of,
 )
-from steadyarm.storages.sql.segments import portions
-
-__all__ = ["create", "days", "find", "list_experiments", "move", "restore", "summaries"]
-
-# Experiments as a whole: created, found, moved, restored. Inside a transaction.
-
 
 CREATE = if_free(experiments, experiments.c.key)
-BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
 BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
+BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
 NAMES = select(experiments.c.name).order_by(experiments.c.name)
-ALL = select(experiments).order_by(experiments.c.key)
+EXPERIMENTS = select(experiments).order_by(experiments.c.key)
 MOVE = (
     update(experiments)
     .where(experiments.c.key == bindparam("of"))
     .values(state=bindparam("to_state"))
 )
 
-SEGMENTS, TALLIES = insert(segments), insert(tallies)
+_of = segments.c.key == bindparam("key")
+_others = segments.alias("others")
+_last = select(func.max(_others.c.index)).where(_others.c.key == bindparam("key"))
+
+LOCKED = BY_KEY.with_for_update(key_share=True)  # traffic goes on, only `move` waits
+SEGMENTS = select(segments).where(_of).order_by(segments.c.index)
+OPEN_AND_LAST = SEGMENTS.where(
+    or_(segments.c.closed.is_(None), segments.c.index == _last.scalar_subquery())
+)
+LAST = select(func.max(segments.c.index)).where(_of)
+LOCKED_SEGMENTS = SEGMENTS.where(
+    segments.c.index.in_(bindparam("indices", expanding=True))
+).with_for_update()
+TALLIES = select(tallies).where(
+    tallies.c.key == bindparam("key"), tallies.c.segment.in_(bindparam("indices", expanding=True))
+)
+DAYS = (
+    select(tallies)
+    .where(tallies.c.key == bindparam("key"))
+    .order_by(tallies.c.segment, tallies.c.day)
+)
+_sums = (tallies.c.key == segments.c.key) & (tallies.c.segment == segments.c.index)
+PROGRESS = (
+    select(
+        segments.c.index,
+        segments.c.rounds,
+        func.sum(tallies.c.assigned),
+        func.sum(tallies.c.rewarded + tallies.c.excluded),
+        func.max(tallies.c.last),
+    )
+    .select_from(segments.outerjoin(tallies, _sums))
+    .where(_of, segments.c.closed.is_(None))
+    .group_by(segments.c.index, segments.c.rounds)
+    .order_by(segments.c.index)
+)
+EXHAUSTED = PROGRESS.where(segments.c.handed >= segments.c.rounds)
+_this = (segments.c.key == bindparam("of"), segments.c.index == bindparam("at"))
+CLOSE = (
+    update(segments)
+    .where(*_this)
+    .values(closed=bindparam("closed_as"), closed_at=bindparam("closed_when"))
+)
+CUT = update(segments).where(*_this).values(rounds=bindparam("last_round"), superseded=True)
+OPEN = insert(segments)
+DECIDED = (
+    update(experiments)
+    .where(experiments.c.key == bindparam("of"))
+    .values(
+        version=experiments.c.version + 1,
+        observed=experiments.c.observed + bindparam("more"),
+        policy_state=bindparam("new_state"),
+    )
+)
+_rewarded = (assignments.c.key == rewards.c.key) & (assignments.c.number == rewards.c.number)
+LOG = (
+    select(*LOGGED)
+    .select_from(assignments.outerjoin(rewards, _rewarded))
+    .where(assignments.c.key == bindparam("key"), assignments.c.number > bindparam("after"))
+    .order_by(assignments.c.number)
+    .limit(bindparam("most"))
+)
 
 
-def create(
-    connection: Connection,
-    name: str,
-    tag: str,
-    state: ExperimentState,
-    config: Mapping[str, Any],
-    policy_state: Mapping[str, Any],
-    created: int,
-    by: str,
-) -> ExperimentRecord:
-    """See `Storage.create`."""
-    made = _made(connection, name, tag, state, config, policy_state, created)
-    note(connection, created, by, "experiment.created", name, {"state": state})
-    return made
+def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Experiments with their sums; conditions are on keys of tallies."""
+    counts = (
+        select(
+            tallies.c.key,
+            func.sum(tallies.c.assigned).label("assigned"),
+            func.sum(tallies.c.rewarded).label("rewarded"),
+            func.sum(tallies.c.late).label("late"),
+            func.max(tallies.c.last).label("last"),
+        )
+        .where(*conditions)
+        .group_by(tallies.c.key)
+        .subquery("counts")
+    )
+    first = (segments.c.key == experiments.c.key) & (segments.c.index == 0)
+    return (
+        select(
+            experiments.c.key,
+            experiments.c.name,
+            experiments.c.tag,
+            experiments.c.state,
+            experiments.c.created,
+            experiments.c.version,
+            experiments.c.observed,
+            counts.c.assigned,
+            counts.c.rewarded,
+            counts.c.late,
+            segments.c.opened,
+            counts.c.last,
+            select(func.max(corrections.c.entry))
+            .where(corrections.c.key == experiments.c.key)
+            .scalar_subquery()
+            .label("corrected"),
+        )
+        .select_from(
+            experiments.outerjoin(segments, first).outerjoin(
+                counts, counts.c.key == experiments.c.key
+            )
+        )
+        .order_by(experiments.c.key)
+    )
 
 
-def _made(
-    connection: Connection,
-    name: str,
-    tag: str,
-    state: ExperimentState,
-    config: Mapping[str, Any],
-    policy_state: Mapping[str, Any],
-    created: int,
-    version: int = 0,
-    observed: int = 0,
-) -> ExperimentRecord:
+SUMMARIES = _summaries()
+SUMMARY = _summaries(tallies.c.key == bindparam("only")).where(
+    experiments.c.key == bindparam("only")
+)
+CONFIGS = select(experiments.c.key, experiments.c.config).where(
+    experiments.c.key.in_(bindparam("keys", expanding=True))
+)
+
+
+class Experiments(SQLBase):
+    """The part of the storage that keeps experiments, their segments and sums."""
+
+    @writes
+    def create(
+        self,
+        connection: Connection,
+        name: str,
+        tag: str,
+        state: ExperimentState,
+        config: Mapping[str, Any],
+        policy_state: Mapping[str, Any],
+        now: int,
+        *,
+        by: str = "",
+    ) -> ExperimentRecord:
+        record = ExperimentRecord(0, name, tag, state, config, now, 0, policy_state, 0)
+        made = _insert(connection, record)
+        note(connection, now, by, "experiment.created", name, {"state": state})
+        return made
+
+    @reads
+    def find(self, connection: Connection, name: str) -> ExperimentRecord:
+        row = connection.execute(BY_NAME, {"name": name}).one_or_none()
+        if row is not None:
+            return experiment_of(row)
+        near = difflib.get_close_matches(name, connection.execute(NAMES).scalars())
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+        raise UnknownExperimentError(f"there is no experiment {name!r} in the storage{hint}")
+
+    @reads
+    def experiments(self, connection: Connection) -> list[ExperimentRecord]:
+        return [experiment_of(row) for row in connection.execute(EXPERIMENTS)]
+
+    @reads
+    def summaries(self, connection: Connection, only: int | None = None) -> list[Summary]:
+        found = connection.execute(SUMMARIES if only is None else SUMMARY, {"only": only}).all()
+        configs = self._configs  # they never change
+        for portion in portions([row.key for row in found if row.key not in configs]):
+            for key, config in connection.execute(CONFIGS, {"keys": portion}):
+                configs[key] = json.loads(config)
+        return [
+            Summary(
+                key=row.key,
+                name=row.name,
+                tag=row.tag,
+                state=row.state,
+                config=configs[row.key],
+                created=row.created,
+                version=row.version,
+                observed=row.observed,
+                assigned=int(row.assigned or 0),
+                rewarded=int(row.rewarded or 0),
+                late=int(row.late or 0),
+                started=row.opened,
+                last=row.last,
+                corrected=row.corrected or 0,
+            )
+            for row in found
+        ]
+
+    def move(
+        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
+    ) -> ExperimentRecord:
+        """Read the clock before the transaction begins."""
+        return self._move(key, to, self.now() if now is None else now, by)
+
+    @writes
+    def _move(
+        self, connection: Connection, key: int, to: ExperimentState, now: int, by: str
+    ) -> ExperimentRecord:
+        row = known(key, connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none())
+        if row.state != to:
+            if row.state not in MOVES[to]:
+                raise WrongStateError(
+                    f"experiment {row.name!r} is {row.state} and cannot become {to}; "
+                    f"that is for experiments that are {' or '.join(MOVES[to]) or 'new'}."
+                )
+            connection.execute(MOVE, {"of": key, "to_state": to})
+            note(connection, now, by, MOVED[row.state, to], row.name)
+        return replace(experiment_of(row), state=to)
+
+    def restore(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        rows: Iterable[Sequence[LogRow]],
+        trace: Trace | None = None,
+        *,
+        now: int | None = None,
+        by: str = "",
+    ) -> ExperimentRecord:
+        """Try only once, because rows can be read once, and take any time."""
+        at = self.now() if now is None else now
+        return self._database.write(
+            lambda c: _restore(c, name, snapshot, rows, trace or Trace(), at, by),
+            tries=1,
+            seconds=inf,
+        )
+
+    # Decisions
+
+    @reads
+    def snapshot(self, connection: Connection, key: int, everything: bool = False) -> Snapshot:
+        row = known(key, connection.execute(BY_KEY, {"key": key}).one_or_none())
+        statement = SEGMENTS if everything else OPEN_AND_LAST
+        records = [segment_of(found) for found in connection.execute(statement, {"key": key})]
+        sums = _tallies(connection, key, records)
+        corrected = corrected_segments(connection, key) if everything else ()
+        found = tuple((record, sums[record.index]) for record in records)
+        return Snapshot(experiment_of(row), found, corrected)
+
+    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
+        """Read with one statement, which needs no transaction."""
+        self._known_facts(key)  # there is such an experiment
+        statement = EXHAUSTED if exhausted else PROGRESS
+        rows = self._database.read_one(lambda c: c.execute(statement, {"key": key}).all())
+        return tuple(
+            Progress(index, rounds, int(assigned or 0), int(done or 0), last)
+            for index, rounds, assigned, done, last in rows
+        )
+
+    @writes
+    def decide(
+        self, connection: Connection, key: int, version: int, decision: Decision, now: int
+    ) -> bool:
+        row = known(key, connection.execute(LOCKED, {"key": key}).one_or_none())
+        if row.version != version:
+            return False
+        found = connection.execute(LAST, {"key": key}).scalar()
+        last = -1 if found is None else found
+        if decision.supersede is not None and (last < 0 or decision.supersede != last):
+            return False
+        if decision.opened is not None and decision.opened.index != last + 1:
+            return False
+        closed = {index for index, _ in decision.closed}
+        # The last segment is locked even if another is opened, to wait for who moves its counter.
+        locked = {"key": key, "indices": sorted({last, *closed})}
+        records = {r.index: r for r in map(segment_of, connection.execute(LOCKED_SEGMENTS, locked))}
+        if len(closed) < len(decision.closed) or not closed <= records.keys():
+            return False
+        sums = _tallies(connection, key, [records[index] for index in closed])
+        for index, tally in decision.closed:
+            open_ = records[index].closed is None
+            if not open_ or sums[index] != tally or tally.handed_out != records[index].rounds:
+                return False
+        closing = [
+            {"of": key, "at": index, "closed_as": row.observed + i, "closed_when": now}
+            for i, (index, _) in enumerate(decision.closed, 1)
+        ]
+        if closing:
+            connection.execute(CLOSE, closing)
+        if decision.supersede is not None:
+            cut = decision.cut(records[last])
+            connection.execute(CUT, {"of": key, "at": last, "last_round": cut.rounds})
+        if decision.opened is not None:
+            connection.execute(OPEN, segment_row(key, decision.opened))
+        state = dump(decision.policy_state)
+        connection.execute(DECIDED, {"of": key, "more": len(closing), "new_state": state})
+        return True
+
+    # Reading
+
+    @reads
+    def days(self, connection: Connection, key: int) -> tuple[DaySums, ...]:
+        self._facts(connection, key)
+        records = map(segment_of, connection.execute(SEGMENTS, {"key": key}))
+        columns = {record.index: columns_of(record.segment) for record in records}
+        rows = connection.execute(DAYS, {"key": key})
+        return tuple(
+            day_sums(segment, day, [*group], columns[segment])
+            for (segment, day), group in groupby(rows, lambda row: (row.segment, row.day))
+        )
+
+    @reads
+    def log(
+        self, connection: Connection, key: int, after: int = -1, most: int = 10_000
+    ) -> list[LogRow]:
+        self._facts(connection, key)
+        values = {"key": key, "after": after, "most": most}
+        return [LogRow(*row) for row in connection.execute(LOG, values)]
+
+    @reads
+    def segments(
+        self, connection: Connection, key: int, indices: Iterable[int]
+    ) -> dict[int, SegmentRecord]:
+        self._facts(connection, key)
+        return segments_of(connection, key, indices)
+
+    @reads
+    def find_assignments(
+        self, connection: Connection, key: int, targets: Sequence[Target]
+    ) -> list[LogRow | None]:
+        return by_targets(connection, key, self._facts(connection, key).sticky, targets)
+
+
+def _tallies(
+    connection: Connection, key: int, records: Sequence[SegmentRecord]
+) -> dict[int, Tally]:
+    """Tallies of segments, summed over all shards."""
+    rows: dict[int, list[AnyRow]] = {record.index: [] for record in records}
+    for portion in portions(sorted(rows)):
+        for row in connection.execute(TALLIES, {"key": key, "indices": portion}):
+            rows[row.segment].append(row)
+    return {r.index: tally_of(rows[r.index], columns_of(r.segment)) for r in records}
+
+
+def _insert(connection: Connection, record: ExperimentRecord) -> ExperimentRecord:
+    """Store a record under a new key."""
     row = {
-        "name": name,
-        "tag": tag,
-        "state": state,
-        "config": dump(config),
-        "policy_state": dump(policy_state),
-        "created": created,
-        "version": version,
-        "observed": observed,
+        "name": record.name,
+        "tag": record.tag,
+        "state": record.state,
+        "config": dump(record.config),
+        "policy_state": dump(record.policy_state),
+        "created": record.created,
+        "version": record.version,
+        "observed": record.observed,
     }
     key = connection.execute(CREATE[connection.dialect.name], row).scalar()
     if key is None:
         raise ExperimentExistsError(
-            f"there is an experiment {name!r} in the storage already; choose another name."
+            f"there is an experiment {record.name!r} in the storage already; choose another name."
         )
     return experiment_of(connection.execute(BY_KEY, {"key": key}).one())
 
 
-def find(connection: Connection, name: str) -> ExperimentRecord:
-    """See `Storage.find`."""
-    row = connection.execute(BY_NAME, {"name": name}).one_or_none()
-    if row is not None:
-        return experiment_of(row)
-    names = list(connection.execute(NAMES).scalars())
-    near = difflib.get_close_matches(name, names)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-    raise UnknownExperimentError(f"there is no experiment {name!r} in the storage{hint}")
-
-
-def list_experiments(connection: Connection) -> list[ExperimentRecord]:
-    """See `Storage.experiments`."""
-    return [experiment_of(row) for row in connection.execute(ALL)]
-
-
-def move(
-    connection: Connection, key: int, to: ExperimentState, now: int, by: str
-) -> ExperimentRecord:
-    """See `Storage.move`."""
-    row = connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none()
-    if row is None:
-        raise UnknownExperimentError(f"there is no experiment with key {key}.")
-    if row.state != to:
-        if row.state not in MOVES[to]:
-            raise WrongStateError(
-                f"experiment {row.name!r} is {row.state} and cannot become {to}; "
-                f"that is for experiments that are {' or '.join(MOVES[to]) or 'new'}."
-            )
-        connection.execute(MOVE, {"of": key, "to_state": to})
-        note(connection, now, by, MOVED[row.state, to], row.name)
-    return experiment_of(connection.execute(BY_KEY, {"key": key}).one())
-
-
-def restore(
+def _restore(
     connection: Connection,
     name: str,
     snapshot: Snapshot,
@@ -158,20 +444,14 @@ def restore(
     now: int,
     by: str,
 ) -> ExperimentRecord:
-    """See `Storage.restore`."""
-    old = snapshot.experiment
-    made = _made(
-        *(connection, name, old.tag, old.state, old.config, old.policy_state),
-        *(old.created, old.version, old.observed),
-    )
+    old, records = snapshot.experiment, [record for record, _ in snapshot.segments]
+    made = _insert(connection, replace(old, name=name))
     key, sticky = made.key, old.config.get("sticky") == "unit"
-    if snapshot.segments:
-        connection.execute(SEGMENTS, [segment_row(key, record) for record, _ in snapshot.segments])
-    handed = {record.index: record.handed for record, _ in snapshot.segments}
-    counted = {
-        record.index: RunningDays(columns_of(record.segment)) for record, _ in snapshot.segments
-    }
-    # Ids are reserved one by one; from here on others wait who write to the audit log.
+    if records:
+        connection.execute(OPEN, [segment_row(key, record) for record in records])
+    handed = {record.index: record.handed for record in records}
+    counted = {record.index: RunningTally(columns_of(record.segment)) for record in records}
+    # From here on others wait who write to the audit log.
     ids = reserve_many(connection, [entry.id for entry in trace.entries])
     for given in pages:
         page = [
@@ -183,17 +463,14 @@ def restore(
             if position >= handed.get(segment, 0):
                 raise InvalidInputError(
                     f"assignment {row.number} is at position {position} of segment {segment}, "
-                    f"which has handed out {handed.get(segment, 0)}; the log and the segments "
+                    f"which has assigned {handed.get(segment, 0)}; the log and the segments "
                     "do not belong together."
                 )
             counted[segment].add(row)
         _insert_page(connection, key, sticky, page)
-    arms = {record.index: record.segment.arm_at for record, _ in snapshot.segments}
-    rows = [row for index in counted for row in _tallies(key, index, counted[index], arms[index])]
-    if rows:
-        connection.execute(TALLIES, rows)
+    _insert_tallies(connection, key, counted)
     for segment in sorted(handed):
-        if counted[segment].handed_out() < handed[segment]:
+        if counted[segment].assigned < handed[segment]:
             span = number_of(segment, 0), number_of(segment, handed[segment])
             keep(connection, key, unused(connection, key, span))
     restore_trace(connection, key, name, trace, ids)
@@ -215,7 +492,7 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
         }
         for row in page
     ]
-    told = [
+    rewarded = [
         {
             "key": key,
             "number": row.number,
@@ -226,7 +503,7 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
         for row in page
         if row.reward is not None
     ]
-    for table, rows in ((assignments, assigned), (rewards, told)):
+    for table, rows in ((assignments, assigned), (rewards, rewarded)):
         if rows and connection.dialect.name == "sqlite":
             connection.execute(insert(table), rows)
         elif rows:
@@ -234,136 +511,21 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
             connection.execute(insert_rows(table), values)
 
 
-def _tallies(
-    key: int, segment: int, counted: RunningDays, arm_at: Callable[[int], int]
-) -> Iterator[dict[str, Any]]:
-    """A row for every arm and day on which it was handed out."""
-    for sums in counted.sums(segment):
-        tally = sums.tally
-        for column, assigned in enumerate(tally.assigned):
-            if assigned:
-                yield {
-                    "key": key,
-                    "segment": segment,
-                    "arm": arm_at(column),
-                    "shard": 0,
-                    "day": sums.day,
-                    "assigned": assigned,
-                    "rewarded": tally.rewarded[column],
-                    "sums": str(tally.sums[column]),
-                    "squares": str(tally.squares[column]),
-                    "last": tally.last,
-                    "waited": sums.waited[column],
-                    "excluded": tally.excluded[column],
-                }
-
-
-# Sums by day of one experiment, and all experiments in short; only read, for pages and lists.
-
-
-DAYS = (
-    select(tallies)
-    .where(tallies.c.key == bindparam("key"))
-    .order_by(tallies.c.segment, tallies.c.day)
-)
-OVERVIEW_SEGMENTS = select(segments).where(segments.c.key == bindparam("key"))
-
-_first = (segments.c.key == experiments.c.key) & (segments.c.index == 0)
-
-
-def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """Experiments with their sums; conditions are on keys of tallies."""
-    counts = (
-        select(
-            tallies.c.key,
-            func.sum(tallies.c.assigned).label("assigned"),
-            func.sum(tallies.c.rewarded).label("rewarded"),
-            func.sum(tallies.c.late).label("late"),
-            func.max(tallies.c.last).label("last"),
-        )
-        .where(*conditions)
-        .group_by(tallies.c.key)
-        .subquery("counts")
-    )
-    return (
-        select(
-            experiments.c.key,
-            experiments.c.name,
-            experiments.c.tag,
-            experiments.c.state,
-            experiments.c.created,
-            experiments.c.version,
-            experiments.c.observed,
-            counts.c.assigned,
-            counts.c.rewarded,
-            counts.c.late,
-            segments.c.opened,
-            counts.c.last,
-            select(func.max(corrections.c.entry))
-            .where(corrections.c.key == experiments.c.key)
-            .scalar_subquery()
-            .label("corrected"),
-        )
-        .select_from(
-            experiments.outerjoin(segments, _first).outerjoin(
-                counts, counts.c.key == experiments.c.key
-            )
-        )
-        .order_by(experiments.c.key)
-    )
-
-
-SUMMARIES = _summaries()
-SUMMARY = _summaries(tallies.c.key == bindparam("only")).where(
-    experiments.c.key == bindparam("only")
-)
-CONFIGS = select(experiments.c.key, experiments.c.config).where(
-    experiments.c.key.in_(bindparam("keys", expanding=True))
-)
-
-
-def days(connection: Connection, key: int) -> tuple[DaySums, ...]:
-    """See `Storage.days`."""
-    records = map(segment_of, connection.execute(OVERVIEW_SEGMENTS, {"key": key}))
-    columns = {record.index: columns_of(record.segment) for record in records}
-    rows = connection.execute(DAYS, {"key": key})
-    grouped = groupby(rows, lambda row: (row.segment, row.day))
-    return tuple(_day(*place, [*group], columns[place[0]]) for place, group in grouped)
-
-
-def _day(segment: int, day: int, rows: list[AnyRow], columns: Columns) -> DaySums:
-    waited, late = [0] * len(columns), [0] * len(columns)
-    for row in rows:
-        waited[columns[row.arm]] += row.waited
-        late[columns[row.arm]] += row.late
-    return DaySums(segment, day, tally_of(rows, columns), tuple(waited), tuple(late))
-
-
-def summaries(
-    connection: Connection, configs: dict[int, Mapping[str, Any]], only: int | None = None
-) -> list[Summary]:
-    """See `Storage.summaries`; configs, which never change, are read into `configs` once."""
-    found = connection.execute(SUMMARIES if only is None else SUMMARY, {"only": only})
-    rows = found.all()
-    for portion in portions([row.key for row in rows if row.key not in configs]):
-        for key, config in connection.execute(CONFIGS, {"keys": portion}):
-            configs[key] = json.loads(config)
-    return [
-        Summary(
-            key=row.key,
-            name=row.name,
-            tag=row.tag,
-            state=row.state,
-            config=configs[row.key],
-            created=row.created,
-            version=row.version,
-            observed=row.observed,
-            assigned=int(row.assigned or 0),
-            rewarded=int(row.rewarded or 0),
-            late=int(row.late or 0),
-            started=row.opened,
-            last=row.last,
-            corrected=row.corrected or 0,
-        )
-        for row in rows
+def _insert_tallies(connection: Connection, key: int, counted: dict[int, RunningTally]) -> None:
+    """Store a row for every arm and day on which it was assigned."""
+    rows = [
+        {
+            **vars(count),
+            "key": key,
+            "segment": segment,
+            "shard": 0,
+            "day": day,
+            "sums": str(count.sums),
+            "squares": str(count.squares),
+        }
+        for segment, tally in counted.items()
+        for day, counts in tally.days.items()
+        for count in counts.values()
     ]
+    if rows:
+        connection.execute(insert(tallies), rows)

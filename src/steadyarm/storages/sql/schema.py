@@ -7,8 +7,7 @@ they would take locks. What a release adds to the tables is a revision in `migra
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -35,40 +34,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from steadyarm.segments import Segment
-from steadyarm.storages.counting import Columns
-from steadyarm.storages.records import ExperimentRecord, SegmentRecord, Tally
+from steadyarm.storages.records import ExperimentRecord, SegmentRecord
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
-
-__all__ = [
-    "PREFIX",
-    "RELEASED",
-    "REVISIONS",
-    "VERSION_TABLE",
-    "AnyRow",
-    "assignments",
-    "audit",
-    "corrections",
-    "dump",
-    "experiment_of",
-    "experiments",
-    "if_free",
-    "insert_new",
-    "insert_rows",
-    "leases",
-    "lookup",
-    "marks",
-    "metadata",
-    "rewards",
-    "segment_of",
-    "segment_row",
-    "segments",
-    "sessions",
-    "tallies",
-    "tally_of",
-    "tokens",
-]
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
@@ -226,6 +195,7 @@ sessions = Table(
 
 # Single facts of the storage: "closed" (when its first token was made), "heartbeat" (its clock);
 # "corrected 7": how many and which closed segments of the experiment with key 7 were corrected.
+CLOSED = "closed"
 marks = Table(
     f"{PREFIX}marks",
     metadata,
@@ -262,6 +232,11 @@ corrections = Table(
     _column("after", Double, null=True),
     _column("closed", Boolean),
 )
+
+
+# The tables of an experiment, in the order in which its rows are deleted: what an interrupted
+# deletion has left is found by the segments.
+OWNED = (rewards, assignments, corrections, leases, tallies, segments)
 
 
 def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
@@ -327,26 +302,6 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
         "closed_at": record.closed_at,
         "arms": None if segment.arms is None else dump(segment.arms.tolist()),
     }
-
-
-def tally_of(rows: Iterable[AnyRow], columns: Columns) -> Tally:
-    """The sum of rows of `tallies` that belong to one segment, or one day of it."""
-    m = len(columns)
-    assigned, rewarded = [0] * m, [0] * m
-    sums, squares = [Fraction(0)] * m, [Fraction(0)] * m
-    excluded = [0] * m
-    last: int | None = None
-    for row in rows:
-        column = columns[row.arm]
-        assigned[column] += row.assigned
-        rewarded[column] += row.rewarded
-        sums[column] += Fraction(row.sums)
-        squares[column] += Fraction(row.squares)
-        excluded[column] += row.excluded
-        if row.last is not None:
-            last = row.last if last is None else max(last, row.last)
-    counts = tuple(assigned), tuple(rewarded)
-    return Tally(*counts, tuple(sums), tuple(squares), last, tuple(excluded))
 
 
 # Inserts that stop at what is there; and many rows in one statement of PostgreSQL, as JSON.

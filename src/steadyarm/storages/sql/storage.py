@@ -1,70 +1,68 @@
 """SQLStorage: the contract of `Storage` on SQLite and PostgreSQL.
 
-Every method is a transaction around what another file of this folder does with the connection.
+Each part of the contract has its file: `experiments`, `assignments`, `rewards` and `operators`.
+Here are the storage as a whole, its heartbeat, and what removes old rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import suppress
+from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import (
+    Connection,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 
-from steadyarm.errors import StorageError, UnknownExperimentError
-from steadyarm.storages.base import Storage
-from steadyarm.storages.changes import Change, Corrected, Correction, Trace
+from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentError
+from steadyarm.storages.changes import Pruned
 from steadyarm.storages.draws import Draws
-from steadyarm.storages.records import (
-    Assigned,
-    AuditEntry,
-    DaySums,
-    Decision,
-    Event,
-    ExperimentRecord,
-    ExperimentState,
-    Handed,
-    Lease,
-    LogRow,
-    Outcome,
-    Progress,
-    Pruned,
-    SegmentRecord,
-    SessionRecord,
-    Snapshot,
-    Summary,
-    Target,
-    TokenRecord,
+from steadyarm.storages.sql.assignments import NEVER, Assignments, release
+from steadyarm.storages.sql.engine import HINTS, Database
+from steadyarm.storages.sql.experiments import Experiments
+from steadyarm.storages.sql.operators import Operators, forget_corrected
+from steadyarm.storages.sql.rewards import Rewards
+from steadyarm.storages.sql.schema import (
+    OWNED,
+    RELEASED,
+    audit,
+    experiments,
+    leases,
+    marks,
+    segments,
+    sessions,
+    tallies,
 )
-from steadyarm.storages.sql import access, assignments, corrections, decisions, experiments
-from steadyarm.storages.sql.assignments import Assigner
-from steadyarm.storages.sql.clock import Clock
-from steadyarm.storages.sql.engine import Database
-from steadyarm.storages.sql.rewards import Rule, reward_many
-from steadyarm.storages.sql.segments import PAGE, Facts, by_targets, facts_of, log_row, segments_of
-from steadyarm.storages.sql.upkeep import Heartbeat, prepare, prune
-from steadyarm.validation import finite_number
-
-__all__ = ["SQLStorage"]
-
-T = TypeVar("T")
+from steadyarm.storages.sql.upkeep import damage_of, prepare
 
 
-class SQLStorage(Storage):
+class SQLStorage(Experiments, Assignments, Rewards, Operators):
     """Experiments in a database; made by `open_storage`.
 
-    On SQLite whoever writes is alone, so locks are the file's. On PostgreSQL rows are locked in one
-    order: leases, the counter, assignments or rewards by unit or number, tallies.
+    SQLite has one writer at a time, who needs no further locks. On PostgreSQL rows are locked in
+    one order: leases, the counter, assignments or rewards by unit or number, tallies.
     """
 
     def __init__(self, url: URL) -> None:
-        self._database = Database(url)
-        self._clock = Clock(self._database)
+        super().__init__(url)
         self._heartbeat = Heartbeat(self._database)
-        self._draws = Draws()
-        self._known: dict[int, Facts] = {}
-        self._configs: dict[int, Mapping[str, Any]] = {}
         try:
             prepare(self._database)
         except BaseException:
@@ -76,272 +74,209 @@ class SQLStorage(Storage):
         return f"SQLStorage({self._database.shown})"
 
     def _reopened(self) -> None:
-        """Go on with another file than was opened, if it has the experiments known here."""
-        known, self._known = self._known, {}
+        """Go on with another file than was opened, if it has the same experiments."""
+        before, self._known = self._known, {}
         self._configs, self._draws = {}, Draws()
         prepare(self._database, new=False)
         try:
-            self._database.read(lambda c: [self._facts(c, key) for key in known])
+            self._database.read(lambda c: [self._facts(c, key) for key in before])
         except UnknownExperimentError:
             self._known = {}
-        if self._known != known:
-            self._known = known
+        if self._known != before:
+            self._known = before
             raise StorageError(
                 f"{self._database.shown}: the file was replaced by one with other experiments than "
                 "those in use; end the processes that use it and start them again."
             )
 
-    def _read(self, key: int, work: Callable[[Connection], T]) -> T:
-        """Read about an experiment that there is."""
-
-        def checked(connection: Connection) -> T:
-            self._facts(connection, key)
-            return work(connection)
-
-        return self._database.read(checked)
-
-    def _write(self, work: Callable[[Connection], T], seconds: float | None = None) -> T:
-        """Write what traffic brings, and now and then what time it is."""
-
-        def kept(connection: Connection) -> T:
-            self._clock.keep(connection)
-            return work(connection)
-
-        return self._database.write(kept, seconds=seconds)
-
-    def _facts(self, connection: Connection, key: int) -> Facts:
-        if key not in self._known:
-            self._known[key] = facts_of(connection, key)
-        return self._known[key]
-
-    def _assigner(self, connection: Connection, key: int) -> Assigner:
-        facts = self._facts(connection, key)
-        return Assigner(connection, key, facts, self._draws, self._database.shard)
-
-    def create(
-        self,
-        name: str,
-        tag: str,
-        state: ExperimentState,
-        config: Mapping[str, Any],
-        policy_state: Mapping[str, Any],
-        now: int,
-        *,
-        by: str = "",
-    ) -> ExperimentRecord:
-        """See `Storage.create`."""
-        return self._database.write(
-            lambda c: experiments.create(c, name, tag, state, config, policy_state, now, by)
-        )
-
-    def find(self, name: str) -> ExperimentRecord:
-        """See `Storage.find`."""
-        return self._database.read(lambda c: experiments.find(c, name))
-
-    def experiments(self) -> list[ExperimentRecord]:
-        """See `Storage.experiments`."""
-        return self._database.read(experiments.list_experiments)
-
-    def summaries(self, only: int | None = None) -> list[Summary]:
-        """See `Storage.summaries`."""
-        return self._database.read(lambda c: experiments.summaries(c, self._configs, only))
-
-    def move(
-        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
-    ) -> ExperimentRecord:
-        """See `Storage.move`."""
-        at = self.now() if now is None else now
-        return self._database.write(lambda c: experiments.move(c, key, to, at, by))
-
-    def restore(
-        self,
-        name: str,
-        snapshot: Snapshot,
-        rows: Iterable[Sequence[LogRow]],
-        trace: Trace | None = None,
-        *,
-        now: int | None = None,
-        by: str = "",
-    ) -> ExperimentRecord:
-        """See `Storage.restore`."""
-        at, brought = self.now() if now is None else now, trace or Trace()
-        # Rows can be read once, so there is one try.
-        return self._database.write(
-            lambda c: experiments.restore(c, name, snapshot, rows, brought, at, by),
-            tries=1,
-            seconds=inf,
-        )
-
-    def snapshot(self, key: int, everything: bool = False) -> Snapshot:
-        """See `Storage.snapshot`."""
-        return self._database.read(lambda c: decisions.snapshot(c, key, everything))
-
-    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
-        """See `Storage.progress`."""
-        if key not in self._known:
-            self._read(key, lambda c: None)  # there is such an experiment
-        return self._database.look(lambda c: decisions.progress(c, key, exhausted))
-
-    def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
-        """See `Storage.decide`."""
-        return self._database.write(lambda c: decisions.decide(c, key, version, decision, now))
-
-    def assign(
-        self,
-        key: int,
-        units: Sequence[str],
-        held: Sequence[Lease] = (),
-        ahead: int = 0,
-        *,
-        expires: int,
-        now: int,
-    ) -> Handed:
-        """See `Storage.assign`."""
-        if self._database.sqlite and self._sticky(key):
-            # Who only reads does not wait for those who write.
-            known = self._database.read(lambda c: self._assigner(c, key).existing(units))
-            if all(unit in known for unit in units):
-                return Handed(tuple(known[unit] for unit in units), tuple(held))
-        return self._write(
-            lambda c: self._assigner(c, key).assign(units, held, ahead, expires, now)
-        )
-
-    def _sticky(self, key: int) -> bool:
-        if key not in self._known:
-            self._read(key, lambda c: None)
-        return self._known[key].sticky
-
-    def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
-        """See `Storage.lease`."""
-        return self._database.write(lambda c: self._assigner(c, key).lease(wanted, expires, now))
-
-    def report(
-        self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
-    ) -> tuple[Assigned | None, ...]:
-        """See `Storage.report`."""
-        return self._database.write(lambda c: self._assigner(c, key).report(lease, used))
-
-    def release(self, key: int, leases: Iterable[int]) -> int:
-        """See `Storage.release`."""
-        ids = list(leases)
-
-        def work(connection: Connection) -> int:
-            self._facts(connection, key)  # there is such an experiment
-            return assignments.release(connection, key, ids)
-
-        return self._database.write(work)
-
-    def reward(
-        self,
-        key: int,
-        rewards: Sequence[Event],
-        window: int | None,
-        now: int,
-        grace: int = 0,
-    ) -> tuple[Outcome, ...]:
-        """See `Storage.reward`."""
-        for event in rewards:
-            finite_number(event[1], "the reward")
-        shard, rule = self._database.shard, Rule(window, grace, now)
-        return self._write(
-            lambda c: reward_many(c, key, self._facts(c, key).sticky, shard, rewards, rule)
-        )
-
-    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
-        """See `Storage.correct`."""
-        shard = self._database.shard
-
-        def work(connection: Connection) -> Corrected:
-            sticky = self._facts(connection, key).sticky
-            return corrections.correct(connection, key, sticky, shard, change, now, by)
-
-        # A reward is corrected in a moment; a unit or a period may have a million visits.
-        return self._write(work, inf if change.target is None else None)
-
-    def corrections(
-        self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
-    ) -> list[Correction]:
-        """See `Storage.corrections`."""
-        return self._read(key, lambda c: corrections.list_corrections(c, key, after, most))
-
-    def days(self, key: int) -> tuple[DaySums, ...]:
-        """See `Storage.days`."""
-        return self._read(key, lambda c: experiments.days(c, key))
-
-    def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
-        """See `Storage.log`."""
-        values = {"key": key, "after": after, "most": most}
-        return self._read(key, lambda c: [log_row(row) for row in c.execute(PAGE, values)])
-
-    def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
-        """See `Storage.segments`."""
-        wanted = list(indices)
-        return self._read(key, lambda c: segments_of(c, key, wanted))
-
-    def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
-        """See `Storage.find_assignments`."""
-
-        def work(connection: Connection) -> list[LogRow | None]:
-            rows = by_targets(connection, key, self._facts(connection, key).sticky, targets)
-            return [None if row is None else log_row(row) for row in rows]
-
-        return self._database.read(work)
-
-    def leases(self, key: int) -> tuple[Lease, ...]:
-        """See `Storage.leases`."""
-        return self._read(key, lambda c: assignments.leased(c, key))
-
-    def closed(self) -> bool:
-        """See `Storage.closed`."""
-        return self._database.look(access.closed)
-
-    def add_token(self, token: TokenRecord, *, by: str = "") -> None:
-        """See `Storage.add_token`."""
-        self._database.write(lambda c: access.add_token(c, token, by))
-
-    def tokens(self) -> list[TokenRecord]:
-        """See `Storage.tokens`."""
-        return self._database.read(access.list_tokens)
-
-    def remove_token(
-        self, name: str, *, now: int, by: str = "", lock_out: bool = False
-    ) -> TokenRecord:
-        """See `Storage.remove_token`."""
-        return self._database.write(lambda c: access.remove_token(c, name, by, now, lock_out))
-
-    def add_session(self, session: SessionRecord) -> None:
-        """See `Storage.add_session`."""
-        self._database.write(lambda c: access.add_session(c, session))
-
-    def find_session(self, id: str, now: int) -> SessionRecord | None:
-        """See `Storage.find_session`."""
-        return self._database.look(lambda c: access.find_session(c, id, now))
-
-    def remove_session(self, id: str) -> None:
-        """See `Storage.remove_session`."""
-        self._database.write(lambda c: access.remove_session(c, id))
-
-    def audit(
-        self, after: int = 0, most: int = 10_000, experiment: str | None = None
-    ) -> list[AuditEntry]:
-        """See `Storage.audit`."""
-        return self._database.read(lambda c: access.entries(c, after, most, experiment))
-
-    def now(self) -> int:
-        """See `Storage.now`."""
-        return self._clock.now()
-
     def check(self) -> None:
-        """See `Storage.check`."""
+        """Raise what the last heartbeat found, if anything."""
         self._heartbeat.check()
 
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
-        """See `Storage.prune`."""
+        """Forget what was known of deleted experiments, too."""
         pruned = prune(self._database, now, archived_before, dry)
         if pruned.experiments and not dry:
             self._known = {}
         return pruned
 
     def close(self) -> None:
-        """See `Storage.close`."""
+        """Close all connections."""
         self._database.close()
+
+
+# The heartbeat
+
+
+EVERY = 1.0  # seconds between two heartbeats
+PATIENCE = 2.5  # seconds after which a heartbeat has failed
+ROOM = 1 << 20  # free bytes below which a disk counts as full
+EXAMINED = 5.0  # seconds between two readings of a whole file, at least
+SHARE = 100  # after a reading, none begins for this many times its duration
+
+
+def _beat(dialect: Any) -> Any:
+    statement = dialect.insert(marks)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=["name"],
+        set_={"value": new.value, "note": func.coalesce(new.note, marks.c.note)},
+    )
+
+
+BEAT = {"sqlite": _beat(sqlite), "postgresql": _beat(postgresql)}
+
+
+def beat(connection: Connection, value: int, note: str | None = None) -> None:
+    """Write the heartbeat, a time in microseconds; the old note stays if none is given."""
+    row = {"name": "heartbeat", "value": value, "note": note}
+    connection.execute(BEAT[connection.dialect.name], row)
+
+
+class Heartbeat:
+    """Whether a database takes durable writes, tested at most once a second.
+
+    The heartbeat is one row. It proves what a `SELECT 1` does not: that the storage takes a durable
+    write now.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._turn = Lock()
+        self._beaten = -inf
+        self._wrong: SteadyArmError | None = None
+        self._reading: Thread | None = None  # the whole file, by a thread of its own
+        self._read, self._next = -inf, -inf  # when that last began, and when it does again
+        self._damage: str | None = None
+
+    def check(self) -> None:
+        """Return if the last heartbeat succeeded; it is at most a second old."""
+        with self._turn:
+            if time.monotonic() - self._beaten >= EVERY:
+                self._wrong = self._found()
+                self._beaten = time.monotonic()
+            wrong = self._wrong
+        if wrong is not None:
+            again = type(wrong)(str(wrong))
+            if isinstance(wrong, StorageError) and isinstance(again, StorageError):
+                again.reason = wrong.reason
+            raise again
+
+    def _found(self) -> SteadyArmError | None:
+        database = self._database
+        try:
+            database.attend()
+            if database.file is not None:
+                self._inspect(database.file)
+            # Under load other writes prove it, and a heartbeat would have to wait for them.
+            if time.monotonic() - database.written > EVERY:
+                now = time.time_ns() // 1000
+                database.write(lambda connection: beat(connection, now), seconds=PATIENCE)
+        except SteadyArmError as error:
+            return error
+        return None
+
+    def _inspect(self, file: Path) -> None:
+        """Find what a small write does not show, because it may fit into the existing log."""
+        if not os.access(file, os.W_OK):
+            raise self._error(HINTS[8])
+        if shutil.disk_usage(file.parent).free < ROOM:
+            raise self._error(HINTS[13])
+        suspected = self._database.damaged > self._read
+        if self._reading is None and (suspected or time.monotonic() >= self._next):
+            self._reading = Thread(target=self._examine, args=(file, suspected), daemon=True)
+            self._reading.start()
+        if (reading := self._reading) is not None:
+            reading.join(PATIENCE / 5)
+        if self._damage is not None or self._database.damaged > self._read:
+            raise self._error(HINTS[11])
+
+    def _examine(self, file: Path, suspected: bool) -> None:
+        """Read the whole file; thoroughly if damage is suspected, again soon if there is any."""
+        began = time.monotonic()
+        with suppress(sqlite3.Error):  # such as a missing file, which the heartbeat reports
+            self._damage = damage_of(file, quick=not suspected)
+            self._read = began
+        ended = time.monotonic()
+        rest = EXAMINED if self._damage else max(EXAMINED, SHARE * (ended - began))
+        self._next, self._reading = ended + rest, None
+
+    def _error(self, reason: str) -> StorageError:
+        error = StorageError(f"{self._database.shown}: {reason}.")
+        error.reason = reason
+        return error
+
+
+# What nobody needs any more
+
+
+PORTION = 20_000  # rows that are deleted in one transaction
+
+
+def prune(database: Database, now: int, archived_before: int | None, dry: bool) -> Pruned:
+    """Work in many small transactions, so that traffic goes on between them."""
+    old: dict[int, str] = {}
+    if archived_before is not None:
+        old = database.read(lambda c: _archived(c, archived_before))
+    if dry:
+        return Pruned(0, 0, 0, tuple(old.values()))
+    released = 0
+    for key, ids in database.read(lambda c: _expired(c, now)).items():
+        released += database.write(partial(release, key=key, ids=ids))
+    archived = select(experiments.c.key).where(experiments.c.state == "archived")
+    ended = and_(
+        leases.c.start == leases.c.stop, or_(leases.c.expires <= now, leases.c.expires == NEVER)
+    )
+    rows = database.write(
+        lambda c: c.execute(delete(leases).where(or_(ended, leases.c.key.in_(archived)))).rowcount
+    )
+    signed_in = database.write(
+        lambda c: c.execute(delete(sessions).where(sessions.c.expires <= now)).rowcount
+    )
+    if old:
+        one = and_(experiments.c.key.in_(list(old)), experiments.c.state == "archived")
+        database.write(lambda c: c.execute(delete(experiments).where(one)))
+    unknown = ~exists().where(experiments.c.key == segments.c.key)
+    gone = select(segments.c.key).where(unknown).distinct()
+    for key in old.keys() | database.read(lambda c: set(c.execute(gone).scalars())):
+        for table in OWNED:
+            _delete(database, table, key)
+        database.write(partial(forget_corrected, key=key))
+    return Pruned(released, rows, signed_in, tuple(old.values()))
+
+
+def _archived(connection: Connection, before: int) -> dict[int, str]:
+    """Names by key of experiments that were archived before a time.
+
+    The audit log says when; for those archived before there was one, the last assignment does.
+    """
+    used = select(func.max(tallies.c.last)).where(tallies.c.key == experiments.c.key)
+    done = select(func.max(audit.c.created)).where(audit.c.experiment == experiments.c.name)
+    old = (
+        select(experiments.c.key, experiments.c.name)
+        .where(experiments.c.state == "archived", experiments.c.created < before)
+        .where(func.coalesce(used.scalar_subquery(), 0) < before)
+        .where(func.coalesce(done.scalar_subquery(), 0) < before)
+        .order_by(experiments.c.key)
+    )
+    return {row.key: row.name for row in connection.execute(old)}
+
+
+def _expired(connection: Connection, now: int) -> dict[int, list[int]]:
+    """Ids of expired leases that are not used up, by experiment."""
+    out = and_(leases.c.expires > RELEASED, leases.c.start < leases.c.stop)
+    found: dict[int, list[int]] = {}
+    for key, number in connection.execute(
+        select(leases.c.key, leases.c.id).where(out, leases.c.expires <= now)
+    ):
+        found.setdefault(key, []).append(number)
+    return found
+
+
+def _delete(database: Database, table: Table, key: int) -> None:
+    """Delete an experiment's rows of a table, some at a time."""
+    columns = tuple(table.primary_key.columns)
+    some = select(*columns).where(table.c.key == key).limit(PORTION)
+    statement = delete(table).where(table.c.key == key, tuple_(*columns).in_(some))
+    while database.write(lambda c: c.execute(statement).rowcount):
+        pass

@@ -8,16 +8,18 @@ from typing import Any
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
 from steadyarm.storages.base import Storage
-from steadyarm.storages.changes import Change, Corrected, Correction, Trace, as_handed
-from steadyarm.storages.records import (
+from steadyarm.storages.changes import (
     AuditEntry,
-    Decision,
+    Change,
+    Corrected,
+    Correction,
     Scope,
     SessionRecord,
     TokenRecord,
-    check_of,
-    place_of,
+    Trace,
+    as_handed,
 )
+from steadyarm.storages.records import Decision, check_of, place_of
 from steadyarm.testing.storages.bench import (
     DAY,
     HOUR,

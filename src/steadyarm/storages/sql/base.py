@@ -1,0 +1,407 @@
+"""What all parts of `SQLStorage` share: transactions, lookups of rows, and the storage's clock.
+
+All processes that share a database go by one clock, whatever their own clocks say. PostgreSQL has a
+clock on its own machine. It is asked now and then, and the time between is measured by the
+monotonic clock of this machine. An SQLite file has no clock, but all of its processes run on one
+machine and share its uptime. The mark "clock" says at which time of day the machine was started, as
+the writers see it: their time of day minus the uptime. A process that sees another start by more
+than a second has a wrong clock; it goes by the mark and does not write it. A process that sees its
+own value change knows that the machine's clock was set, and writes the new value. If the mark is
+older than a minute, or the machine was restarted, the next process writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from threading import Lock
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from sqlalchemy import Connection, TextualSelect, bindparam, case, func, select, text
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL
+
+from steadyarm.errors import UnknownExperimentError
+from steadyarm.storages.base import Storage
+from steadyarm.storages.draws import Draws
+from steadyarm.storages.records import ExperimentState, LogRow, SegmentRecord, Target, is_of
+from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.schema import (
+    assignments,
+    experiments,
+    lookup,
+    marks,
+    rewards,
+    segment_of,
+    segments,
+)
+
+T = TypeVar("T")
+S = TypeVar("S", bound="SQLBase")
+P = ParamSpec("P")
+
+log = logging.getLogger("steadyarm")
+
+
+# Transactions
+
+
+def reads(work: Callable[Concatenate[S, Connection, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that only reads, and sees one consistent state of the database."""
+
+    @wraps(work)
+    def call(self: S, /, *args: P.args, **named: P.kwargs) -> T:
+        return self._database.read(lambda connection: work(self, connection, *args, **named))
+
+    return call
+
+
+def writes(work: Callable[Concatenate[S, Connection, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that is one transaction, repeated if another one got in its way."""
+
+    @wraps(work)
+    def call(self: S, /, *args: P.args, **named: P.kwargs) -> T:
+        return self._write(lambda connection: work(self, connection, *args, **named))
+
+    return call
+
+
+class Facts(NamedTuple):
+    """What storages need of an experiment and what never changes."""
+
+    seed: int
+    sticky: bool
+    tag: str
+
+
+class SQLBase(Storage):
+    """The database, its clock, and what is remembered of its experiments."""
+
+    def __init__(self, url: URL) -> None:
+        self._database = Database(url)
+        self._clock = Clock(self._database)
+        self._draws = Draws()
+        self._known: dict[int, Facts] = {}
+        self._configs: dict[int, Mapping[str, Any]] = {}
+
+    def now(self) -> int:
+        """The time by the clock that all processes of the database share."""
+        return self._clock.now()
+
+    def _write(self, work: Callable[[Connection], T], seconds: float | None = None) -> T:
+        def kept(connection: Connection) -> T:
+            self._clock.keep(connection)
+            return work(connection)
+
+        return self._database.write(kept, seconds=seconds)
+
+    def _facts(self, connection: Connection, key: int) -> Facts:
+        """Facts of an experiment; UnknownExperimentError if there is none."""
+        if key not in self._known:
+            row = known(key, connection.execute(CONFIG, {"key": key}).one_or_none())
+            config = json.loads(row.config)
+            self._known[key] = Facts(config["seed"], config.get("sticky") == "unit", row.tag)
+        return self._known[key]
+
+    def _known_facts(self, key: int) -> Facts:
+        """The same, outside of a transaction."""
+        if key not in self._known:
+            self._database.read(lambda connection: self._facts(connection, key))
+        return self._known[key]
+
+
+# Lookups
+
+
+CHUNK = 5000  # parameters in one statement
+NUMBERS = 2**63  # no assignment has a number beyond what a database can hold
+LOGGED = (  # the fields of `LogRow`, in the order of the text below
+    assignments.c.number,
+    assignments.c.unit,
+    assignments.c.arm,
+    assignments.c.probability,
+    assignments.c.created,
+    rewards.c.reward,
+    func.coalesce(rewards.c.at, rewards.c.created).label("rewarded"),
+    case((rewards.c.at.is_not(None), rewards.c.created)).label("received"),
+    assignments.c.excluded,
+)
+
+
+def _one_by_one(by: str, more: str = "") -> TextualSelect:
+    """For SQLite: the assignments of a JSON list of values, each found in its index.
+
+    A cross join keeps its order; with a list of values SQLite would read the whole experiment.
+    """
+    return text(
+        f"""SELECT a.number, a.unit, a.arm, a.probability, a.created, r.reward,
+                   coalesce(r.at, r.created) AS rewarded,
+                   CASE WHEN r.at IS NOT NULL THEN r.created END AS received, a.excluded
+            FROM json_each(:values) AS wanted
+            CROSS JOIN {assignments.name} AS a
+            LEFT JOIN {rewards.name} AS r ON r.key = a.key AND r.number = a.number
+            WHERE a.key = :key AND a.{by} = wanted.value {more}"""
+    ).columns(*LOGGED)
+
+
+# Held to the end of the transaction, so that `move` waits for transactions that have begun.
+STATE = (
+    select(experiments.c.state)
+    .where(experiments.c.key == bindparam("key"))
+    .with_for_update(read=True, key_share=True)
+)
+CONFIG = select(experiments.c.config, experiments.c.tag).where(
+    experiments.c.key == bindparam("key")
+)
+SEGMENTS = select(segments).where(
+    segments.c.key == bindparam("key"), segments.c.index.in_(bindparam("indices", expanding=True))
+)
+BY_NUMBER = {"sqlite": _one_by_one("number"), "postgresql": lookup(assignments.c.number)}
+BY_UNIT = {
+    "sqlite": _one_by_one("unit", "AND a.repeat = 0"),
+    "postgresql": lookup(assignments.c.unit, assignments.c.repeat == 0),
+}
+
+
+def known(key: int, found: T | None) -> T:
+    """What was found of an experiment; UnknownExperimentError if nothing was."""
+    if found is None:
+        raise UnknownExperimentError(f"there is no experiment with key {key}.")
+    return found
+
+
+def state_of(connection: Connection, key: int) -> ExperimentState:
+    """The state of an experiment, which stays the same until the transaction ends."""
+    state: ExperimentState = known(key, connection.execute(STATE, {"key": key}).scalar())
+    return state
+
+
+def segments_of(
+    connection: Connection, key: int, indices: Iterable[int]
+) -> dict[int, SegmentRecord]:
+    """Segments by their index."""
+    found = (
+        segment_of(row)
+        for portion in portions(sorted(set(indices)))
+        for row in connection.execute(SEGMENTS, {"key": key, "indices": portion})
+    )
+    return {record.index: record for record in found}
+
+
+def by_numbers(connection: Connection, key: int, numbers: Iterable[int]) -> dict[int, LogRow]:
+    """Assignments with their rewards, by number."""
+    possible = sorted({number for number in numbers if 0 <= number < NUMBERS})
+    return {row.number: row for row in _looked_up(connection, BY_NUMBER, key, possible)}
+
+
+def by_units(connection: Connection, key: int, units: Iterable[str]) -> dict[str, LogRow]:
+    """Assignments of sticky units with their rewards, by unit."""
+    wanted = sorted(set(units))
+    return {row.unit: row for row in _looked_up(connection, BY_UNIT, key, wanted)}
+
+
+def _looked_up(
+    connection: Connection, statements: dict[str, Any], key: int, wanted: list[Any]
+) -> Iterator[LogRow]:
+    statement = statements[connection.dialect.name]
+    for portion in portions(wanted):
+        values = json.dumps(portion, ensure_ascii=False)
+        for row in connection.execute(statement, {"key": key, "values": values}):
+            yield LogRow(*row)
+
+
+def by_targets(
+    connection: Connection, key: int, sticky: bool, targets: Sequence[Target]
+) -> list[LogRow | None]:
+    """Assignments of targets; by unit only if units are sticky."""
+    numbers = [t[0] if isinstance(t, tuple) else t for t in targets if not isinstance(t, str)]
+    numbered = by_numbers(connection, key, numbers)
+    units = [target for target in targets if isinstance(target, str)] if sticky else []
+    named = by_units(connection, key, units)
+
+    def found(target: Target) -> LogRow | None:
+        if isinstance(target, str):
+            return named.get(target)
+        if isinstance(target, int):
+            return numbered.get(target)
+        row = numbered.get(target[0])
+        return row if row is not None and is_of(row.unit, target[1]) else None
+
+    return [found(target) for target in targets]
+
+
+def one_or_many(rows: list[dict[str, Any]]) -> Any:
+    """Parameters of a statement; drivers are faster with one row that is in no list."""
+    return rows if len(rows) > 1 else rows[0]
+
+
+def portions(values: list[T]) -> list[list[T]]:
+    """Lists that are short enough for one statement."""
+    return [values[i : i + CHUNK] for i in range(0, len(values), CHUNK)]
+
+
+# The clock
+
+
+SECOND = 1_000_000
+WRONG = SECOND  # difference from which on a process is warned that its clock is wrong
+RELOAD = {"sqlite": 1.0, "postgresql": 10.0}  # seconds between two readings of the storage's clock
+FRESH, STALE = 5.0, 60.0  # seconds: when the mark is written again, and when it counts no more
+SLOW = 1.0  # seconds after which an answer of PostgreSQL does not say what time it is
+CLOSE = 0.05  # seconds in which two clocks are read together
+JITTER = 20_000  # microseconds by which readings of clocks may differ
+UPTIME, BOOT = Path("/proc/uptime"), Path("/proc/sys/kernel/random/boot_id")
+MARK = "clock"
+
+READ = select(marks.c.value, marks.c.note).where(marks.c.name == MARK)
+NOW = select(func.floor(func.extract("epoch", func.clock_timestamp()) * SECOND))
+_new = sqlite.insert(marks)
+WRITE = _new.on_conflict_do_update(
+    index_elements=["name"], set_={"value": _new.excluded.value, "note": _new.excluded.note}
+)
+
+
+class Boot(NamedTuple):
+    """Seconds since the machine was started, and the id of that start."""
+
+    uptime: float
+    id: str
+
+
+class Clock:
+    """The time of one storage; any thread may ask.
+
+    Parameters
+    ----------
+    database : whose clock it is
+    wall : the clock of this process, in seconds since 1970
+    boot : how long the machine has been up; None where that is unknown, and then processes are
+        assumed to agree
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        wall: Callable[[], float] = time.time,
+        boot: Callable[[], Boot | None] | None = None,
+    ) -> None:
+        self._database, self._wall, self._boot = database, wall, boot or _boot
+        self._turn = Lock()
+        self._ahead: int | None = None  # microseconds that the storage is ahead of `_steady`
+        self._read = self._written = float("-inf")
+        self._started: int | None = None  # when the machine was started, by this process's clock
+        self._agrees = True  # whether this process and the storage agree
+        self._warned = False
+
+    def now(self) -> int:
+        """Microseconds since 1970; a thread does not wait while another one reads the clock."""
+        due = _steady() - self._read >= RELOAD[self._database.engine.dialect.name]
+        if due and self._turn.acquire(blocking=self._ahead is None):
+            try:
+                if self._database.sqlite:
+                    self._read_mark()
+                else:
+                    self._ask_server()
+                self._read = _steady()
+            finally:
+                self._turn.release()
+        assert self._ahead is not None
+        return self._ahead + round(_steady() * SECOND)
+
+    def keep(self, connection: Connection) -> None:
+        """Write the mark of SQLite again if it is time, in a transaction that writes anyway."""
+        if not self._database.sqlite or not self._agrees or self._started is None:
+            return
+        if _steady() - self._written < FRESH or (boot := self._boot()) is None:
+            return
+        note = json.dumps({"boot": boot.id, "uptime": boot.uptime})
+        connection.execute(WRITE, {"name": MARK, "value": self._started, "note": note})
+        self._written = _steady()
+
+    def _ask_server(self) -> None:
+        before = _steady()
+        theirs = int(self._database.read_one(lambda c: c.execute(NOW).scalar_one()))
+        waited = _steady() - before
+        if waited > SLOW and self._ahead is not None:
+            return  # the answer took too long to say what time it is
+        self._compare(self._own(), theirs - round((before + waited / 2) * SECOND))
+
+    def _read_mark(self) -> None:
+        row = self._database.read_one(lambda c: c.execute(READ).one_or_none())
+        own, before = self._own(), self._started
+        while True:
+            began = _steady()
+            boot, steady = self._boot(), _steady()
+            if steady - began < CLOSE:
+                break
+        if boot is None:
+            self._compare(own, own)
+            return
+        started = own + round((steady - boot.uptime) * SECOND)
+        self._started = started
+        if before is not None and abs(started - before) > WRONG:
+            log.warning(
+                "the clock of this machine was set by %+.1f s; times of the storage %s follow it.",
+                (started - before) / SECOND,
+                self._database.shown,
+            )
+            self._written = float("-inf")
+            row = None
+        theirs = _marked(row, boot)
+        self._compare(own, own if theirs is None else own + theirs - started)
+
+    def _own(self) -> int:
+        """How far the clock of this process is ahead of `_steady`; the closest of some readings."""
+        best, least = 0, float("inf")
+        for _ in range(5):
+            before, wall, after = _steady(), self._wall(), _steady()
+            if after - before < least:
+                best, least = round((wall - (before + after) / 2) * SECOND), after - before
+        return best
+
+    def _compare(self, own: int, theirs: int) -> None:
+        """Go by the clock of this process if it agrees with the storage's, else by the storage's.
+
+        Both are given as what they are ahead of `_steady`. Tiny differences come from reading
+        clocks: time must not jump by them.
+        """
+        self._agrees = abs(own - theirs) <= WRONG
+        if not self._agrees and not self._warned:
+            log.warning(
+                "the clock of this process is %.1f s %s that of the storage %s; the storage's "
+                "counts. Set this machine's clock, with NTP.",
+                abs(own - theirs) / SECOND,
+                "ahead of" if own > theirs else "behind",
+                self._database.shown,
+            )
+        self._warned = not self._agrees
+        ahead = own if self._agrees else theirs
+        if self._ahead is None or abs(ahead - self._ahead) > JITTER:
+            self._ahead = ahead
+
+
+def _marked(row: Any, boot: Boot) -> int | None:
+    """When the machine was started, by a mark that is fresh; None if it is not."""
+    if row is None:
+        return None
+    note = json.loads(row.note)
+    fresh = note["boot"] == boot.id and 0 <= boot.uptime - float(note["uptime"]) < STALE
+    return int(row.value) if fresh else None
+
+
+def _steady() -> float:
+    """Seconds of a clock that nobody sets and that goes on while the machine sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+def _boot() -> Boot | None:
+    try:
+        return Boot(float(UPTIME.read_text().split()[0]), BOOT.read_text().strip())
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,515 @@
+"""What operators do: corrections, tokens, sessions, and the audit log.
+
+A correction locks all open segments, so that no reward and no decision comes in between. The
+assignments that it touches are not read into Python, however many there are: the database says how
+often each reward occurs among them, and exact sums are computed from that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from math import inf
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    text,
+    update,
+)
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.storages.changes import (
+    AuditEntry,
+    Change,
+    Corrected,
+    Correction,
+    Kind,
+    SessionRecord,
+    TokenRecord,
+    Trace,
+    before_and_after,
+    check_found,
+    check_open,
+    removable,
+)
+from steadyarm.storages.records import (
+    DAY,
+    POSITIONS,
+    ArmDay,
+    day_of,
+    place_of,
+    pseudonym,
+    waited_between,
+)
+from steadyarm.storages.sql.base import SQLBase, by_targets, known, reads, writes
+from steadyarm.storages.sql.rewards import Place, add
+from steadyarm.storages.sql.schema import (
+    CLOSED,
+    assignments,
+    audit,
+    corrections,
+    dump,
+    experiments,
+    if_free,
+    marks,
+    rewards,
+    segments,
+    sessions,
+    tokens,
+)
+
+# The audit log
+
+
+TURN = 0x57EAD7A4  # PostgreSQL's advisory lock for writing to the audit log
+NOTE = insert(audit).returning(audit.c.id)
+NEXT = {
+    "sqlite": text(f"SELECT 1 + max(seq) FROM sqlite_sequence WHERE name = '{audit.name}'"),
+    "postgresql": text(f"SELECT nextval(pg_get_serial_sequence('{audit.name}', 'id'))"),
+}
+ENTRIES = (
+    select(audit)
+    .where(audit.c.id > bindparam("after"))
+    .order_by(audit.c.id)
+    .limit(bindparam("most"))
+)
+ENTRIES_OF = ENTRIES.where(audit.c.experiment == bindparam("of"))
+
+
+def note(
+    connection: Connection,
+    now: int,
+    author: str,
+    action: str,
+    experiment: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+    *,
+    id: int | None = None,
+) -> int:
+    """Append an entry to the audit log; its id. The arguments are those of `AuditEntry`.
+
+    id : one that was reserved; by default the next one
+    """
+    row: dict[str, Any] = {
+        "created": now,
+        "author": author,
+        "action": action,
+        "experiment": experiment,
+        "detail": dump(detail or {}),
+    }
+    if id is None:
+        _take_turn(connection)
+    else:
+        row["id"] = id
+    return int(connection.execute(NOTE, row).scalar_one())
+
+
+def reserve(connection: Connection) -> int:
+    """The id of an entry that is noted later in the transaction; others wait until its end."""
+    _take_turn(connection)
+    return int(connection.execute(NEXT[connection.dialect.name]).scalar() or 1)
+
+
+def reserve_many(connection: Connection, old: Sequence[int]) -> dict[int, int]:
+    """New ids for entries that were made elsewhere, in their order; nothing if there are none."""
+    if not old:
+        return {}
+    if connection.dialect.name == "sqlite":
+        first = reserve(connection)
+        return {entry: first + i for i, entry in enumerate(old)}
+    return {entry: reserve(connection) for entry in old}
+
+
+def _take_turn(connection: Connection) -> None:
+    """Wait for others who write to the audit log, so that ids appear in their order."""
+    if connection.dialect.name == "postgresql":  # where ids are counted before they are committed
+        connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
+
+
+# Corrections
+
+
+ROWS = 20_000  # assignments in one statement; all in one would take a minute
+Page = tuple[int, int]  # numbers above the first, up to the second
+
+NAMED = (
+    select(experiments.c.name, experiments.c.state)
+    .where(experiments.c.key == bindparam("key"))
+    .with_for_update(read=True, key_share=True)  # so that `move` waits
+)
+# Against rewards, which share these rows; against counters, and against closing.
+HOLD = (
+    select(segments.c.index)
+    .where(segments.c.key == bindparam("key"), segments.c.closed.is_(None))
+    .order_by(segments.c.index)
+    .with_for_update()
+)
+CLOSED_SEGMENTS = select(segments.c.index).where(
+    segments.c.key == bindparam("key"), segments.c.closed.is_not(None)
+)
+PAGE = (
+    select(*(corrections.c[field.name] for field in fields(Correction)))
+    .where(
+        corrections.c.key == bindparam("key"),
+        or_(
+            corrections.c.entry > bindparam("entry"),
+            and_(
+                corrections.c.entry == bindparam("entry"),
+                corrections.c.number > bindparam("number"),
+            ),
+        ),
+    )
+    .order_by(corrections.c.entry, corrections.c.number)
+    .limit(bindparam("most"))
+)
+MARK = select(marks.c.note).where(marks.c.name == bindparam("mark"))
+TRACE = insert(corrections)
+
+_rewarded = and_(rewards.c.key == assignments.c.key, rewards.c.number == assignments.c.number)
+_with_rewards = assignments.outerjoin(rewards, _rewarded)
+_segment = assignments.c.number // POSITIONS
+
+
+def _one_reward(
+    connection: Connection, key: int, sticky: bool, change: Change, entry: int
+) -> tuple[set[int], dict[Place, ArmDay]]:
+    """Void or correct a reward; the index of its segment, and what it adds to the sums."""
+    assert change.target is not None
+    (there,) = by_targets(connection, key, sticky, [change.target])
+    row, before, after = before_and_after(change, there)
+    this = rewards.c.key == key, rewards.c.number == row.number
+    if after is None:
+        connection.execute(delete(rewards).where(*this))
+    else:
+        connection.execute(update(rewards).where(*this).values(reward=after))
+    index = place_of(row.number)[0]
+    closed = index in set(connection.execute(CLOSED_SEGMENTS, {"key": key}).scalars())
+    made = Correction(entry, row.number, change.kind, before, after, closed)
+    connection.execute(TRACE, {"key": key, **asdict(made)})
+    if row.excluded is not None:  # it counts nowhere
+        return {index}, {}
+    change_of = ArmDay(row.arm)
+    change_of.reward(before, times=-1)
+    if after is not None:
+        change_of.reward(after)
+    elif row.rewarded is not None:
+        change_of.waited = -waited_between(row.created, row.rewarded)
+    return {index}, {(index, row.arm, day_of(row.created)): change_of}
+
+
+def _erase(connection: Connection, key: int, change: Change, entry: int) -> int:
+    """Give a unit another name; the number of its assignments."""
+    mine, numbers, name = assignments.c.key == key, assignments.c.number, pseudonym()
+    theirs, touched = and_(mine, assignments.c.unit == change.unit), 0
+    for page in _pages(connection, numbers, theirs):
+        here = _within(numbers, page)
+        renamed = update(assignments).where(theirs, here).values(unit=name)
+        touched += connection.execute(renamed).rowcount
+        this = and_(mine, here, assignments.c.unit == name)
+        _keep_trace(connection, this, entry, "erase", null(), null())
+    check_found(change, touched, known=False)
+    return touched
+
+
+def _many(
+    connection: Connection, key: int, change: Change, entry: int
+) -> tuple[int, dict[Place, ArmDay]]:
+    """Exclude or include; the number of assignments, and what that adds to the sums."""
+    mine, numbers, excluded = assignments.c.key == key, assignments.c.number, assignments.c.excluded
+    found: defaultdict[Place, ArmDay] = defaultdict(lambda: ArmDay(0))
+    touched, known = 0, False
+    if change.kind == "include":
+        once = and_(corrections.c.key == key, corrections.c.entry == change.entry)
+        for page in _pages(connection, corrections.c.number, once):
+            these = and_(mine, excluded == change.entry, _within(numbers, page))
+            _keep_trace(connection, these, entry, "include", null(), rewards.c.reward)
+            counting = update(assignments).where(these).values(excluded=None)
+            touched += connection.execute(counting).rowcount
+            _add_sums(connection, key, entry, page, -1, found)
+        check_found(change, touched, known=True)
+        return touched, found
+    which = within = and_(mine, assignments.c.unit == change.unit)
+    if change.unit is None:
+        created, which = assignments.c.created, mine
+        within = and_(mine, created >= change.since, created < change.until)
+    for page in _pages(connection, numbers, which):
+        known, here = True, _within(numbers, page)
+        leaving = update(assignments).where(within, excluded.is_(None), here)
+        # First, since others may report further visits from a lease meanwhile.
+        if count := connection.execute(leaving.values(excluded=entry)).rowcount:
+            touched += count
+            these = and_(mine, excluded == entry, here)
+            _keep_trace(connection, these, entry, "exclude", rewards.c.reward, null())
+            _add_sums(connection, key, entry, page, 1, found)
+    check_found(change, touched, known)
+    return touched, found
+
+
+def _pages(
+    connection: Connection, numbers: ColumnElement[int], which: ColumnElement[bool]
+) -> Iterator[Page]:
+    """Ranges of numbers, each with as many rows as one statement should touch."""
+    after = -1
+    while True:
+        next_ones = select(numbers.label("number")).where(which, numbers > after)
+        few = next_ones.order_by(numbers).limit(ROWS).subquery()
+        last = connection.execute(select(func.max(few.c.number))).scalar()
+        if last is None:
+            return
+        yield after, int(last)
+        after = int(last)
+
+
+def _within(numbers: ColumnElement[int], page: Page) -> ColumnElement[bool]:
+    return and_(numbers > page[0], numbers <= page[1])
+
+
+def _keep_trace(
+    connection: Connection,
+    which: ColumnElement[bool],
+    entry: int,
+    kind: Kind,
+    before: ColumnElement[Any],
+    after: ColumnElement[Any],
+) -> None:
+    """Store the correction of each assignment that a change touches."""
+    closed = (
+        select(segments.c.closed.is_not(None))
+        .where(segments.c.key == assignments.c.key, segments.c.index == _segment)
+        .scalar_subquery()
+    )
+    values: dict[str, Any] = {
+        "key": assignments.c.key,
+        "entry": literal(entry),
+        "number": assignments.c.number,
+        "kind": literal(kind),
+        "before": cast(before, Double),
+        "after": cast(after, Double),
+        "closed": closed,
+    }
+    chosen = select(*values.values()).select_from(_with_rewards).where(which)
+    connection.execute(insert(corrections).from_select(list(values), chosen))
+
+
+def _add_sums(
+    connection: Connection,
+    key: int,
+    entry: int,
+    page: Page,
+    sign: int,
+    found: defaultdict[Place, ArmDay],
+) -> None:
+    """Add what leaves the sums (sign 1) or comes back (-1), by segment, arm and day."""
+    at = func.coalesce(rewards.c.at, rewards.c.created)
+    waited = case((at > assignments.c.created, (at - assignments.c.created) // 1000), else_=0)
+    place = (
+        _segment.label("segment"),
+        assignments.c.arm,
+        (assignments.c.created // DAY).label("day"),
+    )
+    traced = and_(
+        assignments.c.key == corrections.c.key, assignments.c.number == corrections.c.number
+    )
+    values = (
+        select(*place, rewards.c.reward, func.count(), func.sum(waited))
+        .select_from(corrections.join(_with_rewards, traced))
+        .where(
+            corrections.c.key == key,
+            corrections.c.entry == entry,
+            _within(corrections.c.number, page),
+            assignments.c.key == key,  # as if the join did not say so, for the server's plan
+            _within(assignments.c.number, page),
+        )
+        .group_by(*place, rewards.c.reward)
+    )
+    for segment, arm, day, reward, times, milliseconds in connection.execute(values):
+        more = found[int(segment), arm, int(day)]
+        more.excluded += sign * times
+        if reward is not None:
+            more.reward(reward, times=-sign * times)
+            more.waited -= sign * int(milliseconds)
+
+
+def _remember(connection: Connection, key: int, indices: Iterable[int]) -> None:
+    """Store which closed segments were corrected, so that nobody has to read all corrections."""
+    before = corrected_segments(connection, key)
+    after = sorted({*before, *indices})
+    if len(after) == len(before):
+        return
+    # The lock of the audit log is held, so nobody else is here.
+    row = {"name": _mark(key), "value": len(after), "note": dump(after)}
+    connection.execute(delete(marks).where(marks.c.name == row["name"]))
+    connection.execute(insert(marks), row)
+
+
+def _mark(key: int) -> str:
+    return f"corrected {key}"
+
+
+def corrected_segments(connection: Connection, key: int) -> tuple[int, ...]:
+    """Indices of the segments that were corrected after they were closed."""
+    note_of = connection.execute(MARK, {"mark": _mark(key)}).scalar()
+    return () if note_of is None else tuple(json.loads(note_of))
+
+
+def forget_corrected(connection: Connection, key: int) -> None:
+    """Remove the mark of an experiment that is deleted."""
+    connection.execute(delete(marks).where(marks.c.name == _mark(key)))
+
+
+def restore_trace(
+    connection: Connection, key: int, name: str, trace: Trace, ids: Mapping[int, int]
+) -> None:
+    """Append the entries and corrections of an imported experiment; their ids were reserved."""
+    for old in trace.entries:
+        detail = trace.detail(old, ids)
+        note(connection, old.created, old.author, old.action, name, detail, id=ids[old.id])
+    rows = [{"key": key, **asdict(each)} for each in trace.renumbered(ids)]
+    if rows:
+        connection.execute(TRACE, rows)
+    _remember(connection, key, trace.segments())
+
+
+# Tokens and sessions
+
+
+CLOSE = if_free(marks, marks.c.name)
+IS_CLOSED = select(marks.c.value).where(marks.c.name == CLOSED)
+
+ADD_TOKEN = if_free(tokens, tokens.c.name)
+TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.name)
+# Whoever removes a token locks all: of two who remove the last two, the second sees one left.
+LOCKED_TOKENS = TOKENS.with_for_update()
+KEPT_TOKEN = select(tokens).where(tokens.c.hash == bindparam("of_hash")).with_for_update(read=True)
+REMOVE_TOKEN = delete(tokens).where(tokens.c.name == bindparam("of_name"))
+
+ADD_SESSION = insert(sessions)
+FIND_SESSION = select(sessions).where(
+    sessions.c.id == bindparam("of_id"), sessions.c.expires > bindparam("now")
+)
+REMOVE_SESSION = delete(sessions).where(sessions.c.id == bindparam("of_id"))
+REMOVE_SESSIONS = delete(sessions).where(sessions.c.token == bindparam("of_hash"))
+REMOVE_EXPIRED = delete(sessions).where(sessions.c.expires <= bindparam("now"))
+
+
+class Operators(SQLBase):
+    """The part of the storage that operators use."""
+
+    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
+        """Take any time for a unit or a period, which may have a million visits."""
+        return self._write(
+            lambda connection: self._correct(connection, key, change, now, by),
+            inf if change.target is None else None,
+        )
+
+    def _correct(
+        self, connection: Connection, key: int, change: Change, now: int, by: str
+    ) -> Corrected:
+        sticky = self._facts(connection, key).sticky
+        found = known(key, connection.execute(NAMED, {"key": key}).one_or_none())
+        check_open(change, found.name, found.state, now)
+        if change.kind != "erase":  # which changes no sums
+            connection.execute(HOLD, {"key": key}).all()
+        entry = reserve(connection)
+        touched, indices, counts = 1, set[int](), dict[Place, ArmDay]()
+        if change.target is not None:
+            indices, counts = _one_reward(connection, key, sticky, change, entry)
+        elif change.kind == "erase":
+            touched = _erase(connection, key, change, entry)
+        else:
+            touched, counts = _many(connection, key, change, entry)
+            indices = {segment for segment, _, _ in counts}
+        note(connection, now, by, change.action, found.name, change.detail(touched), id=entry)
+        add(connection, key, self._database.shard, counts)
+        if indices:
+            closed = connection.execute(CLOSED_SEGMENTS, {"key": key}).scalars()
+            _remember(connection, key, indices.intersection(closed))
+        return Corrected(entry, touched)
+
+    @reads
+    def corrections(
+        self,
+        connection: Connection,
+        key: int,
+        after: tuple[int, int] = (0, -1),
+        most: int = 10_000,
+    ) -> list[Correction]:
+        self._facts(connection, key)
+        values = {"key": key, "entry": after[0], "number": after[1], "most": most}
+        return [Correction(*row) for row in connection.execute(PAGE, values)]
+
+    def closed(self) -> bool:
+        """Read the mark that the first token has left."""
+        mark = self._database.read_one(lambda connection: connection.execute(IS_CLOSED).scalar())
+        return mark is not None
+
+    @writes
+    def add_token(self, connection: Connection, token: TokenRecord, *, by: str = "") -> None:
+        dialect = connection.dialect.name
+        if connection.execute(ADD_TOKEN[dialect], asdict(token)).scalar() is None:
+            raise InvalidInputError(
+                f"there is a token {token.name!r} already; choose another name."
+            )
+        connection.execute(CLOSE[dialect], {"name": CLOSED, "value": token.created})
+        detail = {"name": token.name, "scope": token.scope}
+        note(connection, token.created, by, "token.created", detail=detail)
+
+    @reads
+    def tokens(self, connection: Connection) -> list[TokenRecord]:
+        return [TokenRecord(*row) for row in connection.execute(TOKENS)]
+
+    @writes
+    def remove_token(
+        self, connection: Connection, name: str, *, now: int, by: str = "", lock_out: bool = False
+    ) -> TokenRecord:
+        kept = [TokenRecord(*row) for row in connection.execute(LOCKED_TOKENS)]
+        token = removable(name, kept, lock_out)
+        connection.execute(REMOVE_TOKEN, {"of_name": name})
+        connection.execute(REMOVE_SESSIONS, {"of_hash": token.hash})
+        note(connection, now, by, "token.removed", detail={"name": name, "scope": token.scope})
+        return token
+
+    @writes
+    def add_session(self, connection: Connection, session: SessionRecord) -> None:
+        if connection.execute(KEPT_TOKEN, {"of_hash": session.token}).first() is None:
+            raise InvalidInputError("the token of the session was removed; use another one.")
+        connection.execute(REMOVE_EXPIRED, {"now": session.created})
+        connection.execute(ADD_SESSION, asdict(session))
+
+    def find_session(self, id: str, now: int) -> SessionRecord | None:
+        """Read one row, without a transaction."""
+        values = {"of_id": id, "now": now}
+        row = self._database.read_one(lambda c: c.execute(FIND_SESSION, values).one_or_none())
+        return None if row is None else SessionRecord(*row)
+
+    @writes
+    def remove_session(self, connection: Connection, id: str) -> None:
+        connection.execute(REMOVE_SESSION, {"of_id": id})
+
+    @reads
+    def audit(
+        self,
+        connection: Connection,
+        after: int = 0,
+        most: int = 10_000,
+        experiment: str | None = None,
+    ) -> list[AuditEntry]:
+        statement = ENTRIES if experiment is None else ENTRIES_OF
+        found = connection.execute(statement, {"after": after, "most": most, "of": experiment})
+        return [replace(AuditEntry(*row), detail=json.loads(row.detail)) for row in found]
