@@ -25,6 +25,7 @@ __all__ = [
     "Storage",
     "backup_command",
     "backup_storage",
+    "database_url",
     "experiment_names",
     "open_storage",
     "restore_storage",
@@ -49,6 +50,7 @@ def __getattr__(name: str) -> Any:
     """Load what works on databases only when it is used, because SQLAlchemy is an extra."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _need_sqlalchemy()
     from steadyarm.storages.sql import upkeep
 
     return getattr(upkeep, name)
@@ -69,22 +71,35 @@ def open_storage(url: str | Storage | None = None) -> Storage:
         from steadyarm.storages.memory import MemoryStorage
 
         return MemoryStorage()
+    parsed = database_url(url)
     from steadyarm.storages.sql.storage import SQLStorage
 
-    return SQLStorage(database_url(url))
+    return SQLStorage(parsed)
 
 
 def _given(url: str | None) -> str:
     return os.environ.get(VARIABLE) or DEFAULT if url is None else url
 
 
-def database_url(url: str | None) -> URL:
-    """The URL of a database; errors show no more of it than its scheme."""
+def _need_sqlalchemy() -> None:
+    try:
+        import sqlalchemy.engine  # noqa: F401  # only to see whether it is installed
+    except ImportError as error:
+        raise MissingExtraError(
+            f"storages in databases need {error.name}; install it with: "
+            "pip install 'steadyarm[live]'"
+        ) from None
+
+
+def database_url(url: str | None = None) -> URL:
+    """The database at the URL of a storage; errors show no more of a URL than its scheme.
+
+    url : as in `open_storage`, but not in memory
+    """
     url = _given(url)
     if url in ("memory", "memory://"):
         raise InvalidInputError("a storage in memory has no tables; give the URL of a database.")
-    from steadyarm.storages import sql  # noqa: F401  # says which extra is missing
-
+    _need_sqlalchemy()
     scheme, found, rest = url.partition("://")
     if not found:
         hint = " a file is given as sqlite:///FILE;" if url.endswith((".db", ".sqlite")) else ""
