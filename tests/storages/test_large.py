@@ -24,7 +24,7 @@ from steadyarm.storages.records import (
     Snapshot,
     columns_of,
 )
-from steadyarm.testing.storages import Open
+from steadyarm.testing.storages import Open, run_check
 from steadyarm.testing.storages.bench import shape_of
 from steadyarm.testing.storages.rewards import (
     FIRST,
@@ -67,7 +67,7 @@ def test_checks_notice(broken: type[MemoryStorage]) -> None:
     def run() -> None:
         for check in (check_some_arms, check_other_arms, check_restored_arms):
             storage = broken()
-            check(lambda storage=storage: storage)  # type: ignore[misc]  # bound now
+            run_check(check, lambda storage=storage: storage)  # type: ignore[misc]  # bound now
 
     with pytest.raises(AssertionError):
         run()

@@ -1,16 +1,15 @@
-"""What every storage must satisfy, as functions to run on any of them, your own included.
+"""What every storage must satisfy, as checks to run on any of them, your own included.
 
     from steadyarm.testing.storages import run_checks
     run_checks(make)
 
-`make()` prepares fresh, empty data and gives a function that opens a storage on them, as often as
+`make()` prepares fresh, empty data and returns a function that opens a storage on them, as often as
 it is called. Each check raises an AssertionError that says which promise is broken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
 
 from steadyarm.storages.base import Storage
 from steadyarm.testing.storages import (
@@ -21,27 +20,35 @@ from steadyarm.testing.storages import (
     experiments,
     rewards,
 )
-from steadyarm.testing.storages.bench import Check, Open
+from steadyarm.testing.storages.bench import Bench, Check, Open
 
-__all__ = ["CHECKS", "Open", "run_checks"]
+__all__ = ["CHECKS", "Open", "run_check", "run_checks"]
 
-_TOPICS = (experiments, assignments, rewards, decisions, corrections, concurrency)
+CHECKS: tuple[Check, ...] = tuple(
+    check
+    for topic in (experiments, assignments, rewards, decisions, corrections, concurrency)
+    for name, check in vars(topic).items()
+    if name.startswith("check_") and check.__module__ == topic.__name__
+)
 
-CHECKS: tuple[Check, ...] = tuple(chain.from_iterable(topic.CHECKS for topic in _TOPICS))
+
+def run_check(check: Check, open_storage: Open) -> None:
+    """Run one of `CHECKS` on fresh data."""
+    check(lambda: Bench(open_storage()))
 
 
 def run_checks(make: Callable[[], Open]) -> None:
-    """Run all checks, each on fresh data from `make`; the storages they open are closed."""
+    """Run all checks, each on fresh data from `make`, and close the storages that they open."""
     for check in CHECKS:
-        open_storage = make()
-        opened: list[Storage] = []
+        open_storage, opened = make(), dict[int, Storage]()
 
-        def opening(make_one: Open = open_storage, opened: list[Storage] = opened) -> Storage:
-            opened.append(make_one())
-            return opened[-1]
+        def opening(make_one: Open = open_storage, opened: dict[int, Storage] = opened) -> Storage:
+            storage = make_one()
+            opened[id(storage)] = storage
+            return storage
 
         try:
-            check(opening)
+            run_check(check, opening)
         finally:
-            for storage in {id(each): each for each in opened}.values():
+            for storage in opened.values():
                 storage.close()

@@ -21,38 +21,26 @@ from steadyarm.testing.storages.bench import (
     DAY,
     HOUR,
     NOW,
-    Check,
-    Open,
-    accounted,
-    assign,
-    busy,
-    decided,
+    OpenBench,
     every,
-    everything,
     gathered,
-    leased,
-    new_experiment,
     new_segment,
     numbers_given,
     numbers_of,
     refused,
-    running,
-    tallied,
     together,
 )
-
-__all__ = ["CHECKS"]
 
 # Checks of many threads at once, on several openings of one storage.
 
 
-def check_threads_create(open_storage: Open) -> None:
+def check_threads_create(open_storage: OpenBench) -> None:
     """Of many who create the same experiment one does, the others learn of it."""
     storages = [open_storage() for _ in range(3)]
 
     def create(name: str, i: int) -> bool:
         try:
-            new_experiment(storages[i % 3], name)
+            storages[i % 3].new_experiment(name)
         except ExperimentExistsError:
             return False
         return True
@@ -63,10 +51,10 @@ def check_threads_create(open_storage: Open) -> None:
     assert len(storages[0].experiments()) == 3
 
 
-def check_threads_sticky(open_storage: Open) -> None:
+def check_threads_sticky(open_storage: OpenBench) -> None:
     """However requests race, a unit has one assignment and a place one unit."""
     storages = [open_storage() for _ in range(3)]
-    key = running(storages[0], 100)
+    key = storages[0].running(100)
     units = [f"u{i}" for i in range(60)]
 
     def work(i: int) -> list[Assigned]:
@@ -75,7 +63,7 @@ def check_threads_sticky(open_storage: Open) -> None:
         held: tuple[Lease, ...] = ()
         for start in range(0, 60, 4):
             # Some hold leases, others do not.
-            handed = assign(storages[i % 3], key, mine[start : start + 4], held, ahead=3 * (i % 2))
+            handed = storages[i % 3].assign(key, mine[start : start + 4], held, ahead=3 * (i % 2))
             held = handed.leases
             found += every(handed)
         return found
@@ -86,25 +74,25 @@ def check_threads_sticky(open_storage: Open) -> None:
     new = Counter(a.unit for a in given if a.new)
     assert new == Counter(units), "an assignment is not new exactly once"
     assert len({a.arm for a in given if a.number == 0}) == 1
-    rows = accounted(storages[0], key)
+    rows = storages[0].accounted(key)
     assert {(r.unit, r.number) for r in rows} == places, "the log does not say what was given"
     storage = open_storage()
     storage.release(key, [x.id for x in storage.leases(key)])
-    rest = numbers_given(assign(storage, key, [f"n{i}" for i in range(50)]))
+    rest = numbers_given(storage.assign(key, [f"n{i}" for i in range(50)]))
     numbers = sorted([*(n for _, n in places), *rest])
     assert numbers == [*range(100)], "positions were lost or used twice"
 
 
-def check_threads_exhaust(open_storage: Open) -> None:
+def check_threads_exhaust(open_storage: OpenBench) -> None:
     """However requests race, each position is used exactly once, and none is lost."""
     storages = [open_storage() for _ in range(3)]
-    key = running(storages[0], 120, sticky=False)
+    key = storages[0].running(120, sticky=False)
 
     def work(i: int) -> list[int]:
         mine: list[int] = []
         held: tuple[Lease, ...] = ()
         while True:
-            handed = assign(storages[i % 3], key, ["u"] * (1 + i % 3), held, ahead=i % 4)
+            handed = storages[i % 3].assign(key, ["u"] * (1 + i % 3), held, ahead=i % 4)
             held = handed.leases
             mine += numbers_given(handed)
             if None in handed.assigned:
@@ -112,14 +100,14 @@ def check_threads_exhaust(open_storage: Open) -> None:
 
     numbers = gathered(work, 8)
     assert sorted(numbers) == [*range(120)], "positions were lost or used twice"
-    accounted(storages[0], key)
+    storages[0].accounted(key)
 
 
-def check_threads_reclaim(open_storage: Open) -> None:
+def check_threads_reclaim(open_storage: OpenBench) -> None:
     """When holders report on expired leases while others take them, nothing is used twice."""
     storages = [open_storage() for _ in range(3)]
-    key = running(storages[0], 120, sticky=False)
-    leases = [leased(storages[0], key, 20, expires=NOW + 10)[0] for _ in range(4)]
+    key = storages[0].running(120, sticky=False)
+    leases = [storages[0].lease(key, 20, expires=NOW + 10)[0] for _ in range(4)]
 
     def report(i: int) -> list[int]:
         lease, mine = leases[i], []
@@ -133,7 +121,7 @@ def check_threads_reclaim(open_storage: Open) -> None:
     def take(i: int) -> list[int]:
         mine: list[int] = []
         for _ in range(12):
-            mine += numbers_given(assign(storages[i % 3], key, ["t", "t"], now=NOW + 20))
+            mine += numbers_given(storages[i % 3].assign(key, ["t", "t"], now=NOW + 20))
         return mine
 
     def work(i: int) -> list[int]:
@@ -141,21 +129,21 @@ def check_threads_reclaim(open_storage: Open) -> None:
 
     taken = gathered(work, 8)
     assert len(taken) == len(set(taken)), "a position was used twice"
-    rows = accounted(storages[0], key)
+    rows = storages[0].accounted(key)
     assert sorted(taken) == [r.number for r in rows], "the log does not say what was given"
     storage = storages[0]
     storage.release(key, [lease.id for lease in leases])
-    taken += numbers_given(assign(storage, key, ["e"] * 120))
+    taken += numbers_given(storage.assign(key, ["e"] * 120))
     assert sorted(taken) == [*range(120)], "positions were lost"
 
 
-def check_threads_rewards(open_storage: Open) -> None:
+def check_threads_rewards(open_storage: OpenBench) -> None:
     """However often and in whatever order the same rewards come, they count once."""
     storages = [open_storage() for _ in range(3)]
-    key = running(storages[0], 60)
+    key = storages[0].running(60)
     units = [f"u{i}" for i in range(60)]
     for day in range(3):
-        assign(storages[0], key, units[20 * day : 20 * day + 20], now=NOW + day * DAY)
+        storages[0].assign(key, units[20 * day : 20 * day + 20], now=NOW + day * DAY)
     told: list[tuple[Target, float]] = [(unit, 0.1 * i) for i, unit in enumerate(units)]
 
     def work(i: int) -> list[Outcome]:
@@ -169,22 +157,22 @@ def check_threads_rewards(open_storage: Open) -> None:
     stored = Counter(o.number for o in said if o.status == "stored")
     assert stored == Counter(range(60)), "a reward was not stored exactly once"
     assert {o.status for o in said} == {"stored", "repeated"}, "some were refused"
-    (tally,) = tallied(storages[0], key)
+    (tally,) = storages[0].tallied(key)
     assert tally.told == 60, "a reward was counted twice or not at all"
     total = sum(tally.sums, Fraction(0))
     assert total == sum(Fraction(0.1 * i) for i in range(60)), "the sums are not exact"
 
 
-def check_threads_decide(open_storage: Open) -> None:
+def check_threads_decide(open_storage: OpenBench) -> None:
     """Of many who decide on the same version one does, so each segment is closed once."""
     storages = [open_storage() for _ in range(3)]
-    key = running(storages[0], 2)
+    key = storages[0].running(2)
 
     def decide(version: int, made: list[Decision], i: int) -> bool:
-        return storages[i % 3].decide(key, version, made[i], NOW)
+        return bool(storages[i % 3].decide(key, version, made[i], NOW))
 
     for turn in range(6):
-        assign(storages[0], key, [f"a{turn}", f"b{turn}"])
+        storages[0].assign(key, [f"a{turn}", f"b{turn}"])
         snapshot = storages[0].snapshot(key)
         (record, tally), version = snapshot.segments[-1], snapshot.experiment.version
         opened = SegmentRecord(turn + 1, new_segment(2), False, False, turn + 1, NOW)
@@ -198,7 +186,7 @@ def check_threads_decide(open_storage: Open) -> None:
     assert closed == [1, 2, 3, 4, 5, 6, None], "segments are not closed once each"
 
 
-def check_threads_close_and_reward(open_storage: Open) -> None:
+def check_threads_close_and_reward(open_storage: OpenBench) -> None:
     """A reward is in the tally its segment was closed with, or is refused."""
     storages = [open_storage() for _ in range(3)]
 
@@ -222,10 +210,10 @@ def check_threads_close_and_reward(open_storage: Open) -> None:
 
     for turn in range(3):
         name = f"e{turn}"
-        key = running(storages[0], 40, name=name)
-        assign(storages[0], key, [f"u{i}" for i in range(40)])
+        key = storages[0].running(40, name=name)
+        storages[0].assign(key, [f"u{i}" for i in range(40)])
         said = Counter(gathered(partial(work, key, 8 * turn), 4))
-        (tally,) = tallied(storages[2], key)
+        (tally,) = storages[2].tallied(key)
         told = storages[0].find(name).policy_state["told"]
         assert tally.told == told, "a reward was counted after its segment was closed"
         assert said["stored"] == told, "a stored reward is missing in the tally, or is refused"
@@ -237,56 +225,56 @@ def check_threads_close_and_reward(open_storage: Open) -> None:
 # Checks of the storage as a whole: large requests, several views of it.
 
 
-def check_many_at_once(open_storage: Open) -> None:
+def check_many_at_once(open_storage: OpenBench) -> None:
     """Large requests are answered like small ones."""
     storage = open_storage()
-    key = running(storage, 5000)
+    key = storage.running(5000)
     units = [f"unit {i}" for i in range(3000)]
-    given = every(assign(storage, key, units))
+    given = every(storage.assign(key, units))
     assert [a.number for a in given] == [*range(3000)], "not one place each, in order"
-    again = every(assign(storage, key, units[::-1]))
+    again = every(storage.assign(key, units[::-1]))
     assert [a.number for a in again] == [*range(2999, -1, -1)], "units were not recognised"
     assert not any(a.new for a in again)
     told: list[tuple[Target, float]] = [(i if i % 2 else units[i], float(i)) for i in range(3000)]
     assert {o.status for o in storage.reward(key, told, None, NOW)} == {"stored"}
     assert numbers_of(storage.find_assignments(key, units)) == [*range(3000)]
-    (lease,) = leased(storage, key, 1500)
+    (lease,) = storage.lease(key, 1500)
     said = storage.report(key, lease.id, [(3000 + i, f"l{i}", NOW) for i in range(1500)], NOW)
     assert numbers_of(said) == [*range(3000, 4500)], "not what was reported"
-    tallied(storage, key)
+    storage.tallied(key)
 
 
-def check_reopened(open_storage: Open) -> None:
+def check_reopened(open_storage: OpenBench) -> None:
     """Whoever opens the storage sees the same, at once."""
     storage = open_storage()
-    key = busy(storage, "e")
+    key = storage.busy("e")
     other = open_storage()
-    assert everything(other, key) == everything(storage, key), "opened again, it is different"
-    handed = assign(other, key, ["new"], ahead=2)
+    assert other.everything(key) == storage.everything(key), "opened again, it is different"
+    handed = other.assign(key, ["new"], ahead=2)
     assert storage.find_assignments(key, ["new"])[0] is not None, "the other's work is not seen"
     assert {x.id for x in handed.leases} <= {x.id for x in storage.leases(key)}
-    assert everything(other, key) == everything(storage, key), "two views of one storage differ"
+    assert other.everything(key) == storage.everything(key), "two views of one storage differ"
 
 
-def check_experiments_apart(open_storage: Open) -> None:
+def check_experiments_apart(open_storage: OpenBench) -> None:
     """Experiments do not touch each other."""
     storage = open_storage()
-    one, two = busy(storage, "one"), busy(storage, "two")
-    before = everything(storage, one)
-    assert before[1:] == everything(storage, two)[1:], "the same steps gave another experiment"
-    assign(storage, two, ["x"], ahead=3)
+    one, two = storage.busy("one"), storage.busy("two")
+    before = storage.everything(one)
+    assert before[1:] == storage.everything(two)[1:], "the same steps gave another experiment"
+    storage.assign(two, ["x"], ahead=3)
     storage.reward(two, [("x", 3.0)], None, NOW)
     storage.release(two, [lease.id for lease in storage.leases(two)])
-    assert decided(storage, two, Decision({"other": 1})), "decide refused"
+    assert storage.decided(two, Decision({"other": 1})), "decide refused"
     storage.move(two, "stopped")
-    assert everything(storage, one) == before, "work on one experiment changed another"
+    assert storage.everything(one) == before, "work on one experiment changed another"
 
 
-def check_pruned(open_storage: Open) -> None:
+def check_pruned(open_storage: OpenBench) -> None:
     """`prune` gives expired leases back and deletes archived experiments; others stay."""
     storage = open_storage()
-    one, two, three = busy(storage, "one"), busy(storage, "two"), busy(storage, "three")
-    before = everything(storage, one)[:4]
+    one, two, three = storage.busy("one"), storage.busy("two"), storage.busy("three")
+    before = storage.everything(one)[:4]
     for key in (two, three):
         storage.move(key, "stopped", now=NOW)
         storage.move(key, "archived", now=NOW)
@@ -300,34 +288,18 @@ def check_pruned(open_storage: Open) -> None:
     assert pruned.experiments == ("two", "three"), "not what the dry run said"
     assert pruned.positions > 0, "an expired lease did not go back"
     assert storage.leases(one) == (), "expired leases are still out"
-    assert everything(storage, one)[:4] == before, "pruning changed more than leases"
+    assert storage.everything(one)[:4] == before, "pruning changed more than leases"
     assert [e.name for e in storage.experiments()] == ["one"], "not those were deleted"
     for key in (two, three):
         refused(UnknownExperimentError, "reading what was deleted", storage.log, key)
-    assert busy(storage, "two") not in (one, two, three), "a key is used again"
+    assert storage.busy("two") not in (one, two, three), "a key is used again"
     again = storage.prune(NOW, later)
     assert (again.positions, again.leases, again.experiments) == (0, 0, ()), "pruned twice"
 
 
-def check_answers(open_storage: Open) -> None:
+def check_answers(open_storage: OpenBench) -> None:
     """`check` returns on a storage that works, as often as it is asked."""
     storage = open_storage()
     for _ in range(3):
         storage.check()
     open_storage().check()
-
-
-CHECKS: tuple[Check, ...] = (
-    check_threads_create,
-    check_threads_sticky,
-    check_threads_exhaust,
-    check_threads_reclaim,
-    check_threads_rewards,
-    check_threads_decide,
-    check_threads_close_and_reward,
-    check_many_at_once,
-    check_reopened,
-    check_experiments_apart,
-    check_pruned,
-    check_answers,
-)

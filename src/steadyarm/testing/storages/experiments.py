@@ -10,7 +10,6 @@ import numpy as np
 
 from steadyarm.errors import ExperimentExistsError, UnknownExperimentError, WrongStateError
 from steadyarm.segments import Segment
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import (
     MOVES,
     Decision,
@@ -30,30 +29,17 @@ from steadyarm.testing.storages.bench import (
     NAMES,
     NOW,
     SEED,
-    Check,
-    Open,
-    accounted,
-    assign,
-    busy,
-    decided,
+    Bench,
+    OpenBench,
     every,
-    everything,
     has_arms_of,
-    leased,
-    new_experiment,
     new_segment,
-    open_segment,
     refused,
-    running,
     same,
     shape_of,
-    tallied,
     text_of,
     those_given,
-    whole_log,
 )
-
-__all__ = ["CHECKS"]
 
 # Checks of experiments: created, found, listed, moved through their states.
 
@@ -61,7 +47,7 @@ __all__ = ["CHECKS"]
 STATES: tuple[ExperimentState, ...] = get_args(ExperimentState)
 
 
-def check_create_and_find(open_storage: Open) -> None:
+def check_create_and_find(open_storage: OpenBench) -> None:
     """What was created is found again, under any name, as it was given."""
     storage = open_storage()
     config = {"seed": SEED, "arms": ["a", "ü"], "none": None, "yes": True, "floats": list(FLOATS)}
@@ -83,7 +69,7 @@ def check_create_and_find(open_storage: Open) -> None:
     assert len(set(keys)) == len(NAMES), "two experiments share a key"
 
 
-def check_what_is_stored_is_a_copy(open_storage: Open) -> None:
+def check_what_is_stored_is_a_copy(open_storage: OpenBench) -> None:
     """Changing a config or state after it was given changes nothing in the storage."""
     storage = open_storage()
     config: dict[str, Any] = {"seed": 1, "arms": ["a", "b"]}
@@ -96,45 +82,45 @@ def check_what_is_stored_is_a_copy(open_storage: Open) -> None:
     assert found.policy_state["list"] == [1.5], "the state follows the caller's later changes"
 
 
-def check_unknown_experiment(open_storage: Open) -> None:
+def check_unknown_experiment(open_storage: OpenBench) -> None:
     """Names are exact; an unknown one is refused, and similar ones are named."""
     storage = open_storage()
     refused(UnknownExperimentError, "find in an empty storage", storage.find, "x")
-    new_experiment(storage, "checkout-button")
-    new_experiment(storage, "unrelated")
+    storage.new_experiment("checkout-button")
+    storage.new_experiment("unrelated")
     for near in ("checkout-buton", "Checkout-button", "checkout-button "):
         said = refused(UnknownExperimentError, f"find({near!r})", storage.find, near)
         assert "checkout-button" in said, f"the error does not name the similar one: {said}"
     assert "unrelated" not in said, "the error names one that is not similar"
 
 
-def check_taken_name(open_storage: Open) -> None:
+def check_taken_name(open_storage: OpenBench) -> None:
     """A name is taken once, and the one who has it is left alone."""
     storage = open_storage()
-    made = new_experiment(storage, "e")
-    refused(ExperimentExistsError, "create with a taken name", new_experiment, storage, "e")
+    made = storage.new_experiment("e")
+    refused(ExperimentExistsError, "create with a taken name", storage.new_experiment, "e")
     assert same(storage.find("e"), made), "a refused create changed the experiment"
     assert len(storage.experiments()) == 1, "a refused create left something"
 
 
-def check_list_in_order(open_storage: Open) -> None:
+def check_list_in_order(open_storage: OpenBench) -> None:
     """All experiments are listed, in the order of their creation."""
     storage = open_storage()
     assert storage.experiments() == [], "a fresh storage is not empty"
     names = ["m", "z", "a", "k", "B"]
-    made = [new_experiment(storage, name) for name in names]
+    made = [storage.new_experiment(name) for name in names]
     storage.move(made[1].key, "paused")
     for listed in (storage.experiments(), open_storage().experiments()):
         assert [e.name for e in listed] == names, "experiments are not in order of creation"
         assert same(listed[2], made[2]), "experiments() gives another record than create"
 
 
-def check_moves(open_storage: Open) -> None:
+def check_moves(open_storage: OpenBench) -> None:
     """Of all pairs of states, those in MOVES are allowed, and staying is."""
     storage = open_storage()
     for begin in STATES:
         for to in STATES:
-            made = new_experiment(storage, f"{begin} to {to}", state=begin)
+            made = storage.new_experiment(f"{begin} to {to}", state=begin)
             if to == begin or begin in MOVES[to]:
                 moved = storage.move(made.key, to)
                 assert same(moved, replace(made, state=to)), f"{begin} to {to} changed more"
@@ -149,10 +135,10 @@ def check_moves(open_storage: Open) -> None:
 # Checks of reading: segments, snapshots, progress and the log.
 
 
-def check_segments_are_kept(open_storage: Open) -> None:
+def check_segments_are_kept(open_storage: OpenBench) -> None:
     """A segment is read as it was opened, to the last bit."""
     storage = open_storage()
-    key = new_experiment(storage).key
+    key = storage.new_experiment().key
     third = np.array([[1 / 3, 5e-324, 1 - 1 / 3]])
     opened = [
         SegmentRecord(0, new_segment(10), False, False, 0, NOW),
@@ -175,19 +161,19 @@ def check_segments_are_kept(open_storage: Open) -> None:
     assert storage.segments(key, []) == {}, "segments() of nothing gives something"
 
 
-def check_snapshot(open_storage: Open) -> None:
+def check_snapshot(open_storage: OpenBench) -> None:
     """A snapshot has the open segments and the last one; or all, in order."""
     storage = open_storage()
-    key = running(storage, 1)
+    key = storage.running(1)
     for i in range(4):
-        assign(storage, key, [f"u{i}"])
-        open_segment(storage, key, new_segment(1))
-    assign(storage, key, ["u4"])
+        storage.assign(key, [f"u{i}"])
+        storage.open_segment(key, new_segment(1))
+    storage.assign(key, ["u4"])
 
     def close(*indices: int) -> list[int]:
-        tallies = tallied(storage, key)
+        tallies = storage.tallied(key)
         closed = tuple((i, tallies[i]) for i in indices)
-        assert decided(storage, key, Decision({}, closed)), "a decision on facts was refused"
+        assert storage.decided(key, Decision({}, closed)), "a decision on facts was refused"
         whole = storage.snapshot(key, everything=True)
         assert [r.index for r, _ in whole.segments] == [*range(5)], "not everything, in order"
         return [r.index for r, _ in open_storage().snapshot(key).segments]
@@ -198,48 +184,48 @@ def check_snapshot(open_storage: Open) -> None:
     assert close(2, 4) == [4], "the last one is always there"
 
 
-def check_progress(open_storage: Open) -> None:
+def check_progress(open_storage: OpenBench) -> None:
     """Progress says of the open segments, and only of them, what a snapshot does."""
     storage = open_storage()
-    key = new_experiment(storage).key
+    key = storage.new_experiment().key
     assert storage.progress(key) == (), "without segments there is no progress"
-    open_segment(storage, key, new_segment(2))
+    storage.open_segment(key, new_segment(2))
     assert storage.progress(key) == (Progress(0, 2, 0, 0, None),), "a new segment has progress"
-    assign(storage, key, ["a", "b"], now=NOW + 1)
-    open_segment(storage, key, new_segment(9, "blocks", 3))
-    assign(storage, key, ["c", "d"], now=NOW + 2)
-    leased(storage, key, 3)
+    storage.assign(key, ["a", "b"], now=NOW + 1)
+    storage.open_segment(key, new_segment(9, "blocks", 3))
+    storage.assign(key, ["c", "d"], now=NOW + 2)
+    storage.lease(key, 3)
     storage.reward(key, [("a", 1.0), ("d", 1.0), ("c", 0.0)], None, NOW + 3)
     expected = (Progress(0, 2, 2, 1, NOW + 1), Progress(1, 9, 2, 2, NOW + 2))
     assert storage.progress(key) == expected, "another progress than there is"
     assert storage.progress(key, exhausted=True) == expected[:1], "not those at their end"
-    closed = ((0, tallied(storage, key)[0]),)
-    assert decided(storage, key, Decision({}, closed, supersede=1)), "decide refused"
+    closed = ((0, storage.tallied(key)[0]),)
+    assert storage.decided(key, Decision({}, closed, supersede=1)), "decide refused"
     left = Progress(1, 6, 2, 2, NOW + 2)
     assert open_storage().progress(key) == (left,), "closing or superseding is not seen"
     assert storage.progress(key, exhausted=True) == (), "not at its end, but called so"
-    assign(storage, key, ["e"])  # the last of the block, after what is leased
+    storage.assign(key, ["e"])  # the last of the block, after what is leased
     assert storage.progress(key, exhausted=True) == (replace(left, assigned=3),), "at its end"
-    open_segment(storage, key, new_segment(1))
+    storage.open_segment(key, new_segment(1))
     left = replace(left, assigned=3)
     assert storage.progress(key) == (left, Progress(2, 1, 0, 0, None)), "opening is not seen"
-    assign(storage, key, ["f"], now=NOW + 4)
-    closed = ((2, tallied(storage, key)[2]),)
-    assert decided(storage, key, Decision({}, closed)), "decide refused"
+    storage.assign(key, ["f"], now=NOW + 4)
+    closed = ((2, storage.tallied(key)[2]),)
+    assert storage.decided(key, Decision({}, closed)), "decide refused"
     assert storage.progress(key) == (left,), "the last one is closed, but has progress"
 
 
-def check_log(open_storage: Open) -> None:
+def check_log(open_storage: OpenBench) -> None:
     """The log has all assignments in the order of numbers, page by page."""
     storage = open_storage()
-    key = running(storage, 40)
-    other = running(storage, 10, name="other")
-    assign(storage, other, ["foreign"])
-    handed = assign(storage, key, ["a"], ahead=3)
-    given = every(assign(storage, key, ["b", "c"], now=NOW + 1))
-    given += every(assign(storage, key, ["d", "e"], handed.leases, now=NOW + 2))
-    open_segment(storage, key, new_segment(10))
-    given += every(assign(storage, key, ["f", "g"], now=NOW + 3))
+    key = storage.running(40)
+    other = storage.running(10, name="other")
+    storage.assign(other, ["foreign"])
+    handed = storage.assign(key, ["a"], ahead=3)
+    given = every(storage.assign(key, ["b", "c"], now=NOW + 1))
+    given += every(storage.assign(key, ["d", "e"], handed.leases, now=NOW + 2))
+    storage.open_segment(key, new_segment(10))
+    given += every(storage.assign(key, ["f", "g"], now=NOW + 3))
     given += those_given(handed)
     storage.reward(key, [("e", 0.1), ("f", -1.0)], None, NOW + 4)
     rewards = {"e": (0.1, NOW + 4), "f": (-1.0, NOW + 4)}
@@ -250,17 +236,17 @@ def check_log(open_storage: Open) -> None:
     assert [r.unit for r in expected] == list("adebcfg")
     assert storage.log(key) == expected, "the log is not all assignments in order"
     for size in (1, 2, 3, 7, 100):
-        assert whole_log(open_storage(), key, size) == expected, f"pages of {size} are not the log"
+        assert open_storage().whole_log(key, size) == expected, f"pages of {size} are not the log"
     assert storage.log(key, after=expected[-1].number) == [], "after the end is something"
     assert len(storage.log(key, after=0, most=2)) == 2, "a page is not full, or too long"
 
 
-def check_find_assignments(open_storage: Open) -> None:
+def check_find_assignments(open_storage: OpenBench) -> None:
     """Assignments are found by number or by unit, one answer for each target."""
     storage = open_storage()
-    key = running(storage, 10)
-    assign(storage, key, ["a", "b", NAMES[2], "7"])
-    assign(storage, running(storage, 10, name="other"), ["foreign"])
+    key = storage.running(10)
+    storage.assign(key, ["a", "b", NAMES[2], "7"])
+    storage.assign(storage.running(10, name="other"), ["foreign"])
     storage.reward(key, [("b", 2.5)], None, NOW + 1)
     rows = storage.log(key)
     targets: list[Target] = [
@@ -283,14 +269,14 @@ def check_find_assignments(open_storage: Open) -> None:
 # Checks of summaries: all experiments in short.
 
 
-def check_summaries(open_storage: Open) -> None:
+def check_summaries(open_storage: OpenBench) -> None:
     """Every experiment is there in the order of creation, and as its snapshot has it."""
     storage = open_storage()
     assert storage.summaries() == [], "a fresh storage is not empty"
     for name in NAMES:
-        new_experiment(storage, name, state="draft")
-    busy(storage, "z")
-    running(storage, 9, name="a")
+        storage.new_experiment(name, state="draft")
+    storage.busy("z")
+    storage.running(9, name="a")
     for view in (storage, open_storage()):
         found = _compared(view)
         assert [each.name for each in found] == [*NAMES, "z", "a"], "not in order of creation"
@@ -302,18 +288,18 @@ def check_summaries(open_storage: Open) -> None:
         assert (started.started, started.last) == (NOW, None), "it has opened, and was not used"
 
 
-def check_summaries_follow(open_storage: Open) -> None:
+def check_summaries_follow(open_storage: OpenBench) -> None:
     """Summaries say at once what has changed, whoever did it."""
     storage, other = open_storage(), open_storage()
-    key = running(storage, 4)
+    key = storage.running(4)
     _compared(other)
     for day in range(2):
-        assign(storage, key, [f"{day}.0", f"{day}.1"], now=NOW + day * DAY)
+        storage.assign(key, [f"{day}.0", f"{day}.1"], now=NOW + day * DAY)
         storage.reward(key, [(f"{day}.0", 0.5)], None, NOW + 5 * DAY)
         (found,) = _compared(other)
         assert (found.assigned, found.rewarded) == (2 * day + 2, day + 1), "days are not summed"
         assert found.last == NOW + day * DAY, "not the last assignment"
-    open_segment(storage, key, new_segment(3), closed=[0])
+    storage.open_segment(key, new_segment(3), closed=[0])
     (found,) = _compared(other)
     assert (found.version, found.observed, found.assigned) == (2, 1, 4), "a decision is not seen"
     storage.reward(key, [("0.1", 1.0)], None, NOW + 6 * DAY)
@@ -331,16 +317,16 @@ def check_summaries_follow(open_storage: Open) -> None:
     )
 
 
-def _compared(storage: Storage) -> list[Summary]:
+def _compared(storage: Bench) -> list[Summary]:
     """All summaries, after comparing them with records, snapshots and logs."""
-    found = storage.summaries()
+    found: list[Summary] = storage.summaries()
     records = storage.experiments()
     for summary, record in zip(found, records, strict=True):
         for name in ("key", "name", "tag", "state", "created", "version", "observed"):
             assert getattr(summary, name) == getattr(record, name), f"a summary has another {name}"
         assert text_of(summary.config) == text_of(record.config), "a summary has another config"
         segments = storage.snapshot(summary.key, everything=True).segments
-        rows = whole_log(storage, summary.key)
+        rows = storage.whole_log(summary.key)
         assert summary.assigned == len(rows), "a summary miscounts assignments"
         assert summary.assigned == sum(tally.handed_out for _, tally in segments)
         told = sum(row.reward is not None for row in rows)
@@ -359,10 +345,10 @@ def _compared(storage: Storage) -> list[Summary]:
 # Checks of restoring: an experiment as it stood elsewhere.
 
 
-def check_restore(open_storage: Open) -> None:
+def check_restore(open_storage: OpenBench) -> None:
     """A restored experiment is as it stood, with tallies counted from its rows."""
     storage = open_storage()
-    key = busy(storage, "e")
+    key = storage.busy("e")
     snapshot = storage.snapshot(key, everything=True)
     rows = storage.log(key)
     # What the snapshot says of tallies is not read.
@@ -387,7 +373,7 @@ def check_restore(open_storage: Open) -> None:
         if number_of(r.index, p) not in used
     ]
     assert free, "the check is not worth much"
-    given = every(assign(storage, made.key, [rows[0].unit, *(f"n{i}" for i in range(len(free)))]))
+    given = every(storage.assign(made.key, [rows[0].unit, *(f"n{i}" for i in range(len(free)))]))
     assert (given[0].number, given[0].new) == (rows[0].number, False), "a unit was forgotten"
     numbers = sorted(a.number for a in given[1:])
     assert numbers == free, "positions that no row uses are not handed out first"
@@ -397,31 +383,31 @@ def check_restore(open_storage: Open) -> None:
     assert outcome.status == "repeated", "a restored reward was forgotten"
     version = snapshot.experiment.version
     assert storage.decide(made.key, version, Decision({}), NOW), "the version is not as it stood"
-    accounted(storage, made.key)
-    tallied(storage, made.key)
+    storage.accounted(made.key)
+    storage.tallied(made.key)
     empty = storage.restore("empty", Snapshot(replace(made, state="draft"), ()), [])
     assert storage.snapshot(empty.key).segments == (), "restored segments out of nothing"
 
 
-def check_restored_places(open_storage: Open) -> None:
+def check_restored_places(open_storage: OpenBench) -> None:
     """What is handed out after restoring has the arms of its places."""
     storage = open_storage()
-    key = new_experiment(storage, sticky=False).key
+    key = storage.new_experiment(sticky=False).key
     segment = new_segment(50, "blocks", 9)
-    open_segment(storage, key, segment)
-    assign(storage, key, ["u"] * 3, ahead=4)
+    storage.open_segment(key, segment)
+    storage.assign(key, ["u"] * 3, ahead=4)
     snapshot = storage.snapshot(key, everything=True)
     made = storage.restore("copy", snapshot, [storage.log(key)])
-    given = those_given(assign(open_storage(), made.key, ["u"] * 50))
+    given = those_given(open_storage().assign(made.key, ["u"] * 50))
     assert sorted(a.number for a in given) == [*range(3, 50)], "positions were lost or twice given"
     has_arms_of(given, segment)
 
 
-def check_restore_refused(open_storage: Open) -> None:
+def check_restore_refused(open_storage: OpenBench) -> None:
     """A taken name is refused; rows that break off leave nothing."""
     storage = open_storage()
-    key = busy(storage, "e")
-    before = everything(storage, key)
+    key = storage.busy("e")
+    before = storage.everything(key)
     snapshot = storage.snapshot(key, everything=True)
     rows = storage.log(key)
     promise = "restore under a taken name"
@@ -433,25 +419,5 @@ def check_restore_refused(open_storage: Open) -> None:
 
     refused(EOFError, "rows that break off", storage.restore, "b", snapshot, broken())
     assert [e.name for e in open_storage().experiments()] == ["e"], "something was left behind"
-    assert everything(storage, key) == before, "a refused restore changed the experiment"
+    assert storage.everything(key) == before, "a refused restore changed the experiment"
     assert storage.restore("b", snapshot, [rows]).name == "b", "the name is not free any more"
-
-
-CHECKS: tuple[Check, ...] = (
-    check_create_and_find,
-    check_what_is_stored_is_a_copy,
-    check_unknown_experiment,
-    check_taken_name,
-    check_list_in_order,
-    check_moves,
-    check_segments_are_kept,
-    check_snapshot,
-    check_progress,
-    check_log,
-    check_find_assignments,
-    check_summaries,
-    check_summaries_follow,
-    check_restore,
-    check_restored_places,
-    check_restore_refused,
-)

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError, UnknownExperimentError, WrongStateError
 from steadyarm.segments import Order, Segment
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import (
     SKEW,
-    DaySums,
     ExperimentState,
     Outcome,
     Target,
@@ -24,37 +22,24 @@ from steadyarm.testing.storages.bench import (
     HOUR,
     NAMES,
     NOW,
-    Check,
-    Open,
-    accounted,
-    assign,
-    busy,
-    dayed,
+    Bench,
+    OpenBench,
     every,
-    everything,
     has_arms_of,
-    leased,
-    new_experiment,
     new_segment,
-    open_segment,
     refused,
-    running,
     same,
     shape_of,
-    tallied,
-    whole_log,
 )
-
-__all__ = ["CHECKS"]
 
 # Checks of rewards: what becomes of each, and that sums are exact.
 
 
-def check_outcomes(open_storage: Open) -> None:
+def check_outcomes(open_storage: OpenBench) -> None:
     """An assignment has one reward, the first one told; by number or by unit."""
     storage = open_storage()
-    key = running(storage, 9)
-    assign(storage, key, ["a", "b", NAMES[2], "0"])
+    key = storage.running(9)
+    storage.assign(key, ["a", "b", NAMES[2], "0"])
     none = storage.reward(key, [], None, NOW)
     assert none == (), "no rewards, but outcomes"
     rewards: list[tuple[Target, float]] = [
@@ -89,59 +74,59 @@ def check_outcomes(open_storage: Open) -> None:
     rows = storage.log(key)
     assert [r.reward for r in rows] == [0.1, -2.0, 0.0, 3.0], "not the first rewards"
     assert [r.rewarded for r in rows] == [NOW + 9] * 4, "not the time they were told"
-    before = everything(storage, key)
+    before = storage.everything(key)
     again = open_storage().reward(key, [("b", -2.0), (0, 5.0)], None, NOW + 10)
     assert again == (Outcome("repeated", 1, -2.0), Outcome("conflict", 0, 0.1)), f"{again}"
-    assert everything(storage, key) == before, "a second reward changed something"
-    tallied(storage, key)
+    assert storage.everything(key) == before, "a second reward changed something"
+    storage.tallied(key)
 
 
-def check_rewards_in_any_state(open_storage: Open) -> None:
+def check_rewards_in_any_state(open_storage: OpenBench) -> None:
     """Rewards count also while the experiment is paused or stopped, not once it is archived."""
     storage = open_storage()
-    key = running(storage, 9)
-    assign(storage, key, ["a", "b", "c"])
+    key = storage.running(9)
+    storage.assign(key, ["a", "b", "c"])
     states: dict[str, ExperimentState] = {"a": "paused", "b": "stopped"}
     for unit, state in states.items():
         storage.move(key, state)
         (outcome,) = storage.reward(key, [(unit, 1.0)], None, NOW)
         assert outcome.status == "stored", f"a reward was refused while {state}"
     storage.move(key, "archived")
-    before = everything(storage, key)
+    before = storage.everything(key)
     promise = "a reward of an archived experiment"
     refused(WrongStateError, promise, storage.reward, key, [("c", 1.0), ("a", 1.0)], None, NOW)
-    assert everything(storage, key) == before, "a refused reward changed something"
+    assert storage.everything(key) == before, "a refused reward changed something"
 
 
-def check_window(open_storage: Open) -> None:
+def check_window(open_storage: OpenBench) -> None:
     """A reward told after its window is late; one that was there stays."""
     storage = open_storage()
-    key = running(storage, 9)
-    assign(storage, key, ["a", "b", "c"], now=NOW)
-    assign(storage, key, ["d"], now=NOW + 100)
+    key = storage.running(9)
+    storage.assign(key, ["a", "b", "c"], now=NOW)
+    storage.assign(key, ["d"], now=NOW + 100)
     assert storage.reward(key, [("a", 1.0)], 50, NOW + 49) == (Outcome("stored", 0),)
-    before = everything(storage, key)
+    before = storage.everything(key)
     late = storage.reward(key, [("b", 1.0), ("a", 1.0), ("a", 2.0)], 50, NOW + 51)
     assert late[0] == Outcome("late", 1), "a reward after its window was counted"
     assert late[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not called so"
     assert late[2] == Outcome("conflict", 0, 1.0), "a conflict is not called so"
-    assert everything(storage, key) == before, "a late reward changed something"
+    assert storage.everything(key) == before, "a late reward changed something"
     got = storage.reward(key, [("c", 1.0), ("d", 2.0)], 50, NOW + 140)
     assert [o.status for o in got] == ["late", "stored"], "windows begin at each assignment"
     assert storage.reward(key, [("b", 1.0)], None, NOW + 10**15)[0].status == "stored", "no window"
-    tallied(storage, key)
+    storage.tallied(key)
 
 
-def check_event_time(open_storage: Open) -> None:
+def check_event_time(open_storage: OpenBench) -> None:
     """A reward counts by when it happened, if it arrives within the grace after its window."""
     storage = open_storage()
-    key = running(storage, 9)
+    key = storage.running(9)
     start = NOW + 10 * SKEW
-    assign(storage, key, ["a", "b", "c", "d", "e"], now=start)
+    storage.assign(key, ["a", "b", "c", "d", "e"], now=start)
 
     def tell(unit: str, at: int, now: int) -> str:
         (outcome,) = storage.reward(key, [(unit, 1.0, start + at)], 50, start + now, grace=30)
-        return outcome.status
+        return str(outcome.status)
 
     assert tell("a", at=49, now=80) == "stored", "what happened in time and arrived in grace counts"
     assert tell("b", at=51, now=60) == "late", "what happened after its window was counted"
@@ -160,10 +145,10 @@ def check_event_time(open_storage: Open) -> None:
         (start + 30, None),
         (start + 45, start + 70),
     ], "the log does not say when rewards happened and arrived"
-    tallied(storage, key)
+    storage.tallied(key)
 
 
-def check_exact_sums(open_storage: Open) -> None:
+def check_exact_sums(open_storage: OpenBench) -> None:
     """Sums are exact, whatever the order in which rewards come."""
     storage = open_storage()
     values = [1e16, 1.0, -1e16, 0.1, 0.2, 1 / 3, 1e-300, 5e-324, 1e150, -1e150, 2.0**53, -7.25]
@@ -171,59 +156,59 @@ def check_exact_sums(open_storage: Open) -> None:
     rng = np.random.default_rng(3)
     seen = []
     for run in range(3):
-        key = running(storage, 40, name=f"run {run}", weights=(0.5, 0.5))
+        key = storage.running(40, name=f"run {run}", weights=(0.5, 0.5))
         units = [f"u{i}" for i in range(len(values))]
-        assign(storage, key, units)
+        storage.assign(key, units)
         told: list[tuple[Target, float]] = [(u, v) for u, v in zip(units, values, strict=True)]
         order = rng.permutation(len(told))
         for part in np.array_split(order, run + 1):
             storage.reward(key, [told[i] for i in part], None, NOW)
         assert [r.reward for r in storage.log(key)] == values, "a reward is not kept exactly"
-        seen.append(tallied(open_storage(), key)[0])
+        seen.append(open_storage().tallied(key)[0])
     assert seen[0] == seen[1] == seen[2], "sums depend on the order of rewards"
 
 
-def check_closed_segments(open_storage: Open) -> None:
+def check_closed_segments(open_storage: OpenBench) -> None:
     """A reward of a closed segment is refused; one that was there is recognised."""
     storage = open_storage()
-    key = running(storage, 3)
-    assign(storage, key, ["a", "b", "c"])
+    key = storage.running(3)
+    storage.assign(key, ["a", "b", "c"])
     storage.reward(key, [("a", 1.0)], None, NOW)
-    open_segment(storage, key, new_segment(2), closed=[0])
-    before = everything(storage, key)
+    storage.open_segment(key, new_segment(2), closed=[0])
+    before = storage.everything(key)
     got = storage.reward(key, [("b", 1.0), ("a", 1.0), (0, 2.0)], None, NOW)
     assert got[0] == Outcome("closed", 1), "a reward of a closed segment was not refused"
     assert got[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not called so"
     assert got[2] == Outcome("conflict", 0, 1.0), "a conflict is not called so"
-    assert everything(storage, key) == before, "a closed segment changed"
-    assign(storage, key, ["d"])
+    assert storage.everything(key) == before, "a closed segment changed"
+    storage.assign(key, ["d"])
     assert storage.reward(key, [("d", 1.0)], None, NOW)[0].status == "stored", "it is open"
-    tallied(storage, key)
+    storage.tallied(key)
 
 
-def check_tallies(open_storage: Open) -> None:
+def check_tallies(open_storage: OpenBench) -> None:
     """Tallies count assignments and rewards of each segment by arm, and know the last time."""
     storage = open_storage()
-    key = running(storage, 12)
-    assign(storage, key, [f"a{i}" for i in range(7)], now=NOW + 70)
-    (lease,) = leased(storage, key, 5, now=NOW + 80)
+    key = storage.running(12)
+    storage.assign(key, [f"a{i}" for i in range(7)], now=NOW + 70)
+    (lease,) = storage.lease(key, 5, now=NOW + 80)
     used = [(p, f"b{p}", NOW + 95 - p) for p in range(7, 10)]
     storage.report(key, lease.id, used, NOW + 90)
-    open_segment(storage, key, new_segment(10))
-    assign(storage, key, [f"c{i}" for i in range(5)], now=NOW + 60)
+    storage.open_segment(key, new_segment(10))
+    storage.assign(key, [f"c{i}" for i in range(5)], now=NOW + 60)
     storage.reward(key, [("a0", 1.0), ("b8", 2.0), ("c2", 4.0), ("c3", 0.5)], None, NOW + 99)
-    first, second = tallied(storage, key)
+    first, second = storage.tallied(key)
     assert (first.handed_out, first.told) == (10, 2), "the first segment's tally is not its own"
     assert (second.handed_out, second.told) == (5, 2), "the second segment's tally is not its own"
     assert first.last == NOW + 88, "not the time of the last assignment"
     assert second.last == NOW + 60, "not the time of the segment's own last assignment"
 
 
-def check_targets_with_a_check(open_storage: Open) -> None:
+def check_targets_with_a_check(open_storage: OpenBench) -> None:
     """A number with the check of a unit is that unit's assignment, or none."""
     storage = open_storage()
-    key = running(storage, 9)
-    assign(storage, key, ["a", "b"])
+    key = storage.running(9)
+    storage.assign(key, ["a", "b"])
     meant: list[Target] = [(0, check_of("a")), (1, check_of("a")), (1, check_of("b")), (2, "")]
     rows = storage.find_assignments(key, meant)
     assert [row and row.number for row in rows] == [0, None, 1, None], "not the unit that was meant"
@@ -238,126 +223,121 @@ TODAY = NOW // DAY
 MIDNIGHT = (TODAY + 1) * DAY
 
 
-def check_days(open_storage: Open) -> None:
+def check_days(open_storage: OpenBench) -> None:
     """Assignments count on their own day, across midnights and segments, reports included."""
     storage = open_storage()
-    assert storage.days(new_experiment(storage, "empty").key) == (), "days out of nothing"
+    assert storage.days(storage.new_experiment("empty").key) == (), "days out of nothing"
     refused(UnknownExperimentError, "days of no experiment", storage.days, 10**6)
-    key = running(storage, 20)
+    key = storage.running(20)
     assert storage.days(key) == (), "a day on which nothing was handed out"
-    assign(storage, key, ["a", "b", "c"], now=NOW)
-    assign(storage, key, ["d"], now=MIDNIGHT - 1)
-    assign(storage, key, ["e", "a"], now=MIDNIGHT)
-    (lease,) = leased(storage, key, 4, now=MIDNIGHT)
+    storage.assign(key, ["a", "b", "c"], now=NOW)
+    storage.assign(key, ["d"], now=MIDNIGHT - 1)
+    storage.assign(key, ["e", "a"], now=MIDNIGHT)
+    (lease,) = storage.lease(key, 4, now=MIDNIGHT)
     used = [(lease.start + i, f"l{i}", MIDNIGHT + i * DAY - 1) for i in range(4)]
     storage.report(key, lease.id, used, MIDNIGHT + 4 * DAY)
-    open_segment(storage, key, new_segment(20))
-    assign(storage, key, ["f", "g"], now=NOW + 7 * DAY)
-    found = [(s.segment, s.day - TODAY, s.tally.handed_out) for s in dayed(storage, key)]
+    storage.open_segment(key, new_segment(20))
+    storage.assign(key, ["f", "g"], now=NOW + 7 * DAY)
+    found = [(s.segment, s.day - TODAY, s.tally.handed_out) for s in storage.dayed(key)]
     assert found == [(0, 0, 5), (0, 1, 2), (0, 2, 1), (0, 3, 1), (1, 7, 2)], f"{found}"
-    assert dayed(open_storage(), key) == storage.days(key), "opened again, days are different"
+    assert open_storage().dayed(key) == storage.days(key), "opened again, days are different"
 
 
-def check_rewards_of_days(open_storage: Open) -> None:
+def check_rewards_of_days(open_storage: OpenBench) -> None:
     """A reward counts on the day of its assignment, once, with the time it was waited for."""
     storage = open_storage()
-    key = running(storage, 30)
+    key = storage.running(30)
     for day in range(3):
-        assign(storage, key, [f"{day}.{i}" for i in range(8)], now=NOW + day * DAY)
+        storage.assign(key, [f"{day}.{i}" for i in range(8)], now=NOW + day * DAY)
     told: list[tuple[Target, float]] = [("0.0", 0.1), ("1.1", 1 / 3), (number_of(0, 1), 2.5)]
     now = NOW + 2 * DAY + 1_999
     for again in range(3):
         open_storage().reward(key, told, None, now + again * HOUR)
     storage.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], None, now - DAY)
-    found = [(s.tally.told, sum(s.waited)) for s in dayed(storage, key)]
+    found = [(s.tally.told, sum(s.waited)) for s in storage.dayed(key)]
     hours = 24 * 3_600_000
     assert found[0] == (2, 2 * (2 * hours + 1)), "whole milliseconds are not summed"
     assert found[1] == (1, hours + 1), "a repeated reward changed the day, or it is not its own"
     assert found[2] == (1, 0), "a reward that seems to come before its assignment is not waited for"
-    assert not any(map(any, _late(storage, key))), "what was repeated is called late"
+    assert not any(map(any, storage.late(key))), "what was repeated is called late"
 
 
-def check_late_rewards(open_storage: Open) -> None:
+def check_late_rewards(open_storage: OpenBench) -> None:
     """Refused rewards count as late on their assignment's day, each telling, and nowhere else."""
     storage = open_storage()
-    key = running(storage, 6)
-    first = every(assign(storage, key, ["a", "b", "c"], now=NOW))
-    second = every(assign(storage, key, ["d", "e", "f"], now=NOW + DAY))
+    key = storage.running(6)
+    first = every(storage.assign(key, ["a", "b", "c"], now=NOW))
+    second = every(storage.assign(key, ["d", "e", "f"], now=NOW + DAY))
     storage.reward(key, [("a", 1.0)], HOUR, NOW + 1)
-    before = tallied(storage, key)
+    before = storage.tallied(key)
     # Another opening may have nothing of its own to add to.
     other = open_storage()
     other.reward(key, [("b", 1.0), ("b", 1.0), ("a", 1.0)], HOUR, NOW + 2 * HOUR)
     storage.reward(key, [("b", 2.0), ("d", 0.5), ("nobody", 1.0)], HOUR, NOW + DAY + HOUR)
     late = [0, 0, 0], [0, 0, 0]
     late[0][first[1].arm] += 3
-    assert _late(storage, key) == [tuple(each) for each in late], "not those after their window"
-    (tally,) = tallied(storage, key)
+    assert storage.late(key) == [tuple(each) for each in late], "not those after their window"
+    (tally,) = storage.tallied(key)
     assert tally.told == before[0].told + 1, "a late reward is in the tally"
-    open_segment(storage, key, new_segment(9), closed=[0])
-    assign(storage, key, ["g"], now=NOW + DAY)
+    storage.open_segment(key, new_segment(9), closed=[0])
+    storage.assign(key, ["g"], now=NOW + DAY)
     statuses = [o.status for o in other.reward(key, [("e", 1.0), ("g", 1.0)], None, NOW + DAY)]
     assert statuses == ["closed", "stored"], f"{statuses}"
     storage.reward(key, [("c", 1.0), ("f", 1.0), ("d", 0.5)], HOUR, NOW + 9 * DAY)
     for given in (first[2], second[1], second[2]):
         late[0 if given in first else 1][given.arm] += 1
-    assert _late(storage, key) == [*(tuple(each) for each in late), (0, 0, 0)], (
+    assert storage.late(key) == [*(tuple(each) for each in late), (0, 0, 0)], (
         "not those of closed segments"
     )
-    tallied(storage, key)
+    storage.tallied(key)
 
 
-def check_days_apart(open_storage: Open) -> None:
+def check_days_apart(open_storage: OpenBench) -> None:
     """Days of one experiment are not those of another."""
     storage = open_storage()
-    one, two = busy(storage, "one"), busy(storage, "two")
-    before = dayed(storage, one)
+    one, two = storage.busy("one"), storage.busy("two")
+    before = storage.dayed(one)
     assert before == storage.days(two), "the same steps gave other days"
-    assign(storage, two, ["x"], now=NOW + DAY)
+    storage.assign(two, ["x"], now=NOW + DAY)
     storage.reward(two, [("x", 1.0), ("a1", 1.0)], None, NOW + DAY)
     assert storage.days(one) == before, "work on one experiment changed the days of another"
-    assert dayed(storage, two) != before, "the day of the work is missing"
+    assert storage.dayed(two) != before, "the day of the work is missing"
 
 
-def check_restored_days(open_storage: Open) -> None:
+def check_restored_days(open_storage: OpenBench) -> None:
     """A restored experiment has the same days; of what came too late nothing is known."""
     storage = open_storage()
-    key = busy(storage, "e")
-    assign(storage, key, ["x", "y"], now=NOW + 3 * DAY)
+    key = storage.busy("e")
+    storage.assign(key, ["x", "y"], now=NOW + 3 * DAY)
     storage.reward(key, [("x", 0.3), ("e0", 0.7), ("a1", 1.0)], None, NOW + 4 * DAY)
-    days = dayed(storage, key)
-    assert sum(map(sum, _late(storage, key))) == 1, "the check is not worth much"
+    days = storage.dayed(key)
+    assert sum(map(sum, storage.late(key))) == 1, "the check is not worth much"
     snapshot = storage.snapshot(key, everything=True)
-    made = storage.restore("copy", snapshot, [whole_log(storage, key)])
+    made = storage.restore("copy", snapshot, [storage.whole_log(key)])
     expected = tuple(replace(sums, late=(0, 0, 0)) for sums in days)
-    assert dayed(storage, made.key) == expected, "restored days are not as they stood"
+    assert storage.dayed(made.key) == expected, "restored days are not as they stood"
     (outcome,) = storage.reward(made.key, [("a1", 1.0)], None, NOW + 5 * DAY)
     assert outcome.status == "closed", f"{outcome}"
     late = [sum(sums.late) for sums in storage.days(made.key)]
     assert late == [sum(sums.late) for sums in days], "not counted on after restoring"
-    dayed(storage, made.key)
+    storage.dayed(made.key)
 
 
-def check_many_days(open_storage: Open) -> None:
+def check_many_days(open_storage: OpenBench) -> None:
     """One request may tell rewards of many days, segments and arms."""
     storage = open_storage()
-    key = running(storage, 60)
+    key = storage.running(60)
     told: list[tuple[Target, float]] = []
     for day in range(40):
         if day == 20:
-            open_segment(storage, key, new_segment(60))
+            storage.open_segment(key, new_segment(60))
         units = [f"{day}.{i}" for i in range(3)]
-        assign(storage, key, units, now=NOW + day * DAY)
+        storage.assign(key, units, now=NOW + day * DAY)
         told += [(unit, 0.1 * day + i) for i, unit in enumerate(units)]
     open_storage().reward(key, told[::-1], None, NOW + 50 * DAY)
-    days = dayed(storage, key)
+    days = storage.dayed(key)
     assert [sums.tally.told for sums in days] == [3] * 40, "rewards are not on their days"
-    assert tallied(storage, key)[1].told == 60, "rewards are not in their segment"
-
-
-def _late(storage: Storage, key: int) -> list[tuple[int, ...]]:
-    days: tuple[DaySums, ...] = storage.days(key)
-    return [sums.late for sums in days]
+    assert storage.tallied(key)[1].told == 60, "rewards are not in their segment"
 
 
 # Checks of segments that play some of very many arms: sums in their columns, arms by index.
@@ -378,15 +358,15 @@ def some(arms: NDArray[np.int64], rounds: int, order: Order = "iid", block: int 
     return Segment(weights, np.array([rounds]), order, block, np.array([[0.5, -1.0]]), arms)
 
 
-def check_some_arms(open_storage: Open) -> None:
+def check_some_arms(open_storage: OpenBench) -> None:
     """Segments keep their arms to the bit; places, tallies and days are theirs."""
     for order in ("iid", "blocks", "shuffled"):
         storage = open_storage()
-        key = new_experiment(storage, order).key
+        key = storage.new_experiment(order).key
         segment = some(FIRST, 40, order, 8)
-        open_segment(storage, key, segment)
-        given = every(assign(storage, key, [f"u{i}" for i in range(12)]))
-        (lease,) = leased(storage, key, 28)
+        storage.open_segment(key, segment)
+        given = every(storage.assign(key, [f"u{i}" for i in range(12)]))
+        (lease,) = storage.lease(key, 28)
         used = [(lease.start + i, f"l{i}", NOW + i) for i in range(28)]
         given += [a for a in storage.report(key, lease.id, used, NOW + 30) if a is not None]
         assert len(given) == 40, "positions were lost"
@@ -402,40 +382,40 @@ def check_some_arms(open_storage: Open) -> None:
             assert shape_of(again.segments(key, [0])[0]) == shape_of(record), "read in two ways"
             counts = tuple(sum(a.arm == k for a in given) for k in FIRST.tolist())
             assert tally.assigned == counts, "columns are not those of the arms"
-            assert [row.arm for row in whole_log(again, key)] == [
+            assert [row.arm for row in again.whole_log(key)] == [
                 a.arm for a in sorted(given, key=lambda a: a.number)
             ], "the log has other arms"
-        accounted(storage, key)
+        storage.accounted(key)
 
 
-def check_other_arms(open_storage: Open) -> None:
+def check_other_arms(open_storage: OpenBench) -> None:
     """One segment closes, another plays other arms, a third all: each with its own columns."""
     storage = open_storage()
-    key = new_experiment(storage).key
-    open_segment(storage, key, some(FIRST, 10))
+    key = storage.new_experiment().key
+    storage.open_segment(key, some(FIRST, 10))
     _play(storage, key, "a", 10)
-    open_segment(storage, key, some(SECOND, 15), closed=[0])
+    storage.open_segment(key, some(SECOND, 15), closed=[0])
     _play(open_storage(), key, "b", 15)
-    open_segment(storage, key, new_segment(20))
+    storage.open_segment(key, new_segment(20))
     _play(storage, key, "c", 9)
-    assert [len(tally.sums) for tally in tallied(storage, key)] == [4, 3, 3], "other columns"
-    assert [len(sums.late) for sums in dayed(storage, key)] == [4, 3, 3], "other columns of days"
+    assert [len(tally.sums) for tally in storage.tallied(key)] == [4, 3, 3], "other columns"
+    assert [len(sums.late) for sums in storage.dayed(key)] == [4, 3, 3], "other columns of days"
     told: list[tuple[Target, float]] = [("a0", 9.0), ("b0", 9.0)]
     storage.reward(key, told, None, NOW)
     (outcome,) = storage.reward(key, [("a9", 1.0)], None, NOW + DAY)
     assert outcome.status == "closed", f"{outcome}"
     assert sum(storage.days(key)[0].late) == 1, "a late reward has no column"
-    tallied(storage, key)
+    storage.tallied(key)
     assert storage.summaries()[0].assigned == 34, "not all of them are summed up"
 
 
-def check_restored_arms(open_storage: Open) -> None:
+def check_restored_arms(open_storage: OpenBench) -> None:
     """What is restored plays the same arms; rows of others are refused."""
     storage = open_storage()
-    key = new_experiment(storage).key
-    open_segment(storage, key, some(FIRST, 10))
+    key = storage.new_experiment().key
+    storage.open_segment(key, some(FIRST, 10))
     _play(storage, key, "a", 10)
-    open_segment(storage, key, some(SECOND, 15), closed=[0])
+    storage.open_segment(key, some(SECOND, 15), closed=[0])
     _play(storage, key, "b", 6)
     snapshot, rows = storage.snapshot(key, everything=True), storage.log(key)
     made = storage.restore("copy", snapshot, [rows[:7], rows[7:]])
@@ -443,11 +423,11 @@ def check_restored_arms(open_storage: Open) -> None:
     for (a, x), (b, y) in zip(copy.segments, snapshot.segments, strict=True):
         assert shape_of(a) == shape_of(b), "a segment is not as it stood"
         assert x == y, "a tally is not that of the rows"
-    assert dayed(storage, made.key) == tuple(
+    assert storage.dayed(made.key) == tuple(
         replace(sums, late=(0,) * len(sums.late)) for sums in storage.days(key)
     ), "days are not as they stood"
     _play(storage, made.key, "c", 9)
-    accounted(storage, made.key)
+    storage.accounted(made.key)
     wrong = [replace(rows[0], arm=5), *rows[1:]]
     refused(InvalidInputError, "a row of another arm", storage.restore, "w", snapshot, [wrong])
     names = [record.name for record in storage.experiments()]
@@ -455,32 +435,11 @@ def check_restored_arms(open_storage: Open) -> None:
     assert same(storage.find("copy"), made), "another record"
 
 
-def _play(storage: Storage, key: int, name: str, units: int) -> None:
-    given = every(assign(storage, key, [f"{name}{i}" for i in range(units)]))
+def _play(storage: Bench, key: int, name: str, units: int) -> None:
+    given = every(storage.assign(key, [f"{name}{i}" for i in range(units)]))
     _tell(storage, key, [a.unit for a in given[:-1]])
 
 
-def _tell(storage: Storage, key: int, units: list[str]) -> None:
+def _tell(storage: Bench, key: int, units: list[str]) -> None:
     told: list[tuple[Target, float]] = [(unit, 0.1 + i / 3) for i, unit in enumerate(units)]
     storage.reward(key, told, None, NOW + 99)
-
-
-CHECKS: tuple[Check, ...] = (
-    check_targets_with_a_check,
-    check_outcomes,
-    check_rewards_in_any_state,
-    check_window,
-    check_event_time,
-    check_exact_sums,
-    check_closed_segments,
-    check_tallies,
-    check_days,
-    check_rewards_of_days,
-    check_late_rewards,
-    check_days_apart,
-    check_restored_days,
-    check_many_days,
-    check_some_arms,
-    check_other_arms,
-    check_restored_arms,
-)
