@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -259,49 +258,23 @@ def experiment_of(row: AnyRow) -> ExperimentRecord:
     )
 
 
+LISTS = ("weights", "reference", "arms")  # columns of a segment that hold JSON
+
+
 def segment_of(row: AnyRow) -> SegmentRecord:
     """A whole row of `segments`."""
-    segment = Segment(
-        weights=np.array(json.loads(row.weights), dtype=float),
-        rounds=np.array([row.rounds], dtype=np.int64),
-        order=row.order,
-        block=row.block,
-        reference=None if row.reference is None else np.array(json.loads(row.reference), float),
-        arms=None if row.arms is None else np.array(json.loads(row.arms), dtype=np.int64),
-    )
-    return SegmentRecord(
-        index=row[1],  # a row's own method is called index
-        segment=segment,
-        carried_on=row.carried_on,
-        superseded=row.superseded,
-        policy_version=row.policy_version,
-        opened=row.opened,
-        handed=row.handed,
-        closed=row.closed,
-        closed_at=row.closed_at,
-    )
+    stored = dict(row._mapping)
+    lists = {name: json.loads(stored[name]) for name in LISTS if stored[name] is not None}
+    # A row has a method `index`; columns 7 to 13 are fields of the record, in their order.
+    return SegmentRecord(row[1], Segment.from_dict(stored | lists), *row[7:14])
 
 
 def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
-    """What `segment_of` reads."""
-    segment = record.segment
-    return {
-        "key": key,
-        "index": record.index,
-        "weights": dump(segment.weights.tolist()),
-        "rounds": record.rounds,
-        "order": segment.order,
-        "block": segment.block,
-        "reference": None if segment.reference is None else dump(segment.reference.tolist()),
-        "carried_on": record.carried_on,
-        "superseded": record.superseded,
-        "policy_version": record.policy_version,
-        "opened": record.opened,
-        "handed": record.handed,
-        "closed": record.closed,
-        "closed_at": record.closed_at,
-        "arms": None if segment.arms is None else dump(segment.arms.tolist()),
-    }
+    """The row that `segment_of` reads."""
+    fields = {name: value for name, value in vars(record).items() if name != "segment"}
+    stored = record.segment.to_dict()
+    lists = {name: dump(stored[name]) for name in LISTS if stored[name] is not None}
+    return fields | stored | lists | {"key": key}
 
 
 # Inserts that stop at what is there; and many rows in one statement of PostgreSQL, as JSON.
