@@ -15,8 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
+from steadyarm import storages
 from steadyarm.errors import InvalidInputError, MissingExtraError, UnknownExperimentError
-from steadyarm.storages import open_storage, storage_status
+from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 
 # An option: how it is typed, what it is for and, if it needs any, further arguments of argparse.
@@ -137,7 +138,7 @@ def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
     new : whether its tables are created if there are none; else a wrong name would leave an empty
         file behind
     """
-    found = storage_status(args.storage)  # refuses memory, which ends with the command
+    found = storages.storage_status(args.storage)  # refuses memory, which ends with the command
     if not new and found.state == "empty":
         raise UnknownExperimentError(
             f"there are no experiments in {found.url}; create one with steadyarm experiment "

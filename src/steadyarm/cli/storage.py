@@ -8,16 +8,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from steadyarm import storages
 from steadyarm.cli.common import FORMAT, STORAGE, Option, add_command, opened, show
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.lifecycle import check_storage
-from steadyarm.storages import (
-    backup_command,
-    backup_storage,
-    restore_storage,
-    storage_status,
-    upgrade_storage,
-)
 from steadyarm.wording import counted
 
 EPILOG = """\
@@ -61,7 +55,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _status(args: argparse.Namespace) -> None:
-    found = storage_status(args.storage, thorough=True)
+    found = storages.storage_status(args.storage, thorough=True)
     text = (
         f"{found.url}: {MEANING[found.state]}.\n"
         f"Tables: {found.revision or 'none'}; this SteadyArm works with {found.newest}."
@@ -85,15 +79,15 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _backup(args: argparse.Namespace) -> None:
-    _name_tool(backup_command(args.storage, args.target))
-    made = backup_storage(args.storage, args.target, force=args.force)
+    _name_tool(storages.backup_command(args.storage, args.target))
+    made = storages.backup_storage(args.storage, args.target, force=args.force)
     size = made.stat().st_size
     show(args, {"backup": str(made), "bytes": size}, f"{made}: {size:,} bytes, checked.")
 
 
 def _restore(args: argparse.Namespace) -> None:
-    _name_tool(backup_command(args.storage, args.backup, restore=True))
-    done = restore_storage(args.storage, args.backup)
+    _name_tool(storages.backup_command(args.storage, args.backup, restore=True))
+    done = storages.restore_storage(args.storage, args.backup)
     facts = {
         "file": str(done.file),
         "before": None if done.before is None else str(done.before),
@@ -148,8 +142,8 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _upgrade(args: argparse.Namespace) -> None:
-    before, after = upgrade_storage(args.storage)
-    found = storage_status(args.storage)
+    before, after = storages.upgrade_storage(args.storage)
+    found = storages.storage_status(args.storage)
     text = f"{found.url}: upgraded from {before or 'nothing'} to {after}."
     if before == after:
         text = f"{found.url}: {MEANING['current']}, nothing to do."

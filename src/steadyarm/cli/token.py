@@ -20,7 +20,7 @@ from steadyarm.live.serializers import entry_facts, iso
 from steadyarm.live.settings import microseconds
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import AuditEntry
+from steadyarm.storages.changes import AuditEntry
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
