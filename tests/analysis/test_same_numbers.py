@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.analysis.source import Log
+from steadyarm.analysis.log import Log
 from tests.analysis.logs import (
     Row,
     random_rows,

@@ -26,7 +26,7 @@ from steadyarm.inference.limits import (
     skewed_limits,
     spread_of,
 )
-from steadyarm.inference.sequences import _in_passes, _watch
+from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.inference.variance import bounded_terms, score_scatter
 from steadyarm.segments import Direction, Order, SegmentStats
 from tests.inference.large import LARGE, SMALL, dense, effects, played
@@ -146,7 +146,7 @@ def test_confidence_sequences_count_all_arms(
     evidence = Evidence.from_segments(LARGE, log)
     found = confidence_sequence(evidence, 40_000, 0.95, reward_range)
     view, best = shortlisted(evidence)
-    truth = _in_passes(_watch(view, 40_000, reward_range), 11, 0.95, best)
+    truth = ConfidenceSequence(view, 40_000, reward_range).possible(11, 0.95, best)
     assert found.shown is not None
     np.testing.assert_array_equal(found.plausible[0], truth[found.shown])
     assert found.plausible.sum() + found.others == truth.sum()

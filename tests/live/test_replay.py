@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.analysis.source import open_log
+from steadyarm.analysis.log import open_log
 from steadyarm.files import csv_cell, csv_text
 from steadyarm.live.assigner import open_segment, run
 from steadyarm.storages import open_storage

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.check import Fault
-from steadyarm.analysis.source import PREFIX, Log
+from steadyarm.analysis.faults import Fault
+from steadyarm.analysis.log import PREFIX, Log
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
@@ -366,12 +366,12 @@ def allocation_evidence(
     The reference is the least-squares fit to earlier pieces, as far as they tell; before there
     are any, and for what they do not tell, the mean reward.
     """
-    told, fit = [piece for piece in pieces if piece.m.sum()], ReferenceFit(arms)
+    used, fit = [piece for piece in pieces if piece.m.sum()], ReferenceFit(arms)
     seen, total = np.zeros(arms.size), np.zeros(arms.size)
     played: list[tuple[Segment, SegmentStats]] = []
     waiting: list[Piece] = []
     order, m = None, np.zeros(arms.rank)
-    for piece in told:
+    for piece in used:
         if piece.order != order:  # what came before is known now
             for done in waiting:
                 seen, total = seen + done.m, total + done.s
@@ -381,7 +381,7 @@ def allocation_evidence(
         waiting.append(piece)
         segment = replace(piece.segment, reference=m[None] if reference else None)
         played.append((segment, piece.stats))
-    return _gathered(Evidence.from_segments(arms, played, direction)), told
+    return _gathered(Evidence.from_segments(arms, played, direction)), used
 
 
 class ReferenceFit:
@@ -424,9 +424,3 @@ def _gathered(evidence: Evidence) -> Evidence:
         weights=None,
         references=None,
     )
-
-
-def piece_labels(labels: Iterable[str], pieces: int) -> list[str] | int:
-    """Labels for a drift report, or a number of shares where pieces were put together."""
-    found = list(labels)
-    return found if len(found) == pieces else 20

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import check
 from steadyarm.analysis.allocations import (
     KNOWN_ORDER,
     UNKNOWN_ORDER,
@@ -19,15 +19,31 @@ from steadyarm.analysis.allocations import (
     assignments_of,
     check_vector,
     logged_segments,
-    piece_labels,
     tally_evidence,
     tally_rows,
     vector_arms,
     vector_of,
 )
-from steadyarm.analysis.check import as_number, is_excluded, readable
+from steadyarm.analysis.faults import (
+    NO_TIME,
+    SHOWN,
+    Faults,
+    faults_in,
+    group_order_finding,
+    order_finding,
+    refuse,
+    rewards_given,
+)
+from steadyarm.analysis.log import (
+    Described,
+    Log,
+    as_number,
+    described,
+    is_excluded,
+    open_log,
+    readable,
+)
 from steadyarm.analysis.result import Analysis
-from steadyarm.analysis.source import Described, Log, described, open_log
 from steadyarm.analysis.sums import (
     FEW,
     SAMPLE,
@@ -37,6 +53,7 @@ from steadyarm.analysis.sums import (
     propensity_sums,
 )
 from steadyarm.analysis.units import (
+    Cells,
     Units,
     count_units,
     duplicate_finding,
@@ -67,11 +84,10 @@ from steadyarm.wording import counted
 
 Missing = Literal["fail", "drop", "zero"]
 Rows = list[dict[str, Any]]
-Cells = dict[Any, tuple[int, NDArray[np.float64]]]
-Faults = list[tuple[check.Fault, int]]
-SMALL = 5_000_000  # rows up to which order and duplicates are looked at unless told otherwise
+SMALL = 5_000_000  # rows up to which order and duplicates are checked by default
 MOST_GROUPS = 1_000_000
 MOST_ARMS = 2_000
+MOST_LABELS = 60  # periods of a drift report where there are about as many labels as pieces
 
 
 @dataclass(frozen=True)
@@ -87,7 +103,7 @@ class _Question:
     faults: Faults
     direction: Direction
     level: float
-    span: tuple[float, float] | None
+    reward_range: tuple[float, float] | None
     missing: Missing
     reference: bool
     thorough: bool
@@ -100,6 +116,15 @@ class _Question:
     def kept(self) -> bool:
         """Whether units that are in the log several times keep their variant."""
         return self.units is not None and self.units.kept
+
+    def bucket(self, table: Any) -> Any:
+        """The fine period of each row of a table."""
+        return self.plan.bucket(table.time, self.log.backend)
+
+    def faults_of(self, rows: Rows) -> Faults:
+        """The faults known so far, and those that the sums show."""
+        names = None if self.arms is None else self.arms.names
+        return self.faults + faults_in(rows, names, self.reward_range, self.missing)
 
 
 def analyze(
@@ -180,55 +205,44 @@ def analyze(
     if budget is not None:
         whole_number(budget, "budget", least=1)
     given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
-    log = open_log(source, table=table, query=query, columns=columns, memory=memory)
-    as_it_is = given is None and query is None and not columns
-    try:
-        told = described(source) if as_it_is else None
-        options = (direction, level, span, missing, reference)
-        return _answer(log, given, told, period, options, thorough, budget, units)
-    finally:
-        log.close()
+    with closing(open_log(source, table=table, query=query, columns=columns, memory=memory)) as log:
+        exported = described(source) if given is None and query is None and not columns else None
+        counting, excluded = _without_excluded(log)
+        frame = readable(log, counting, missing == "zero")
+        rows, plan, faults = _extent(log, frame, period)
+        thorough = rows <= SMALL if thorough is None else thorough
+        found = None
+        if log.has("unit") and units:
+            frame = with_units(frame)
+            found = count_units(log, frame, rows, sample=not thorough)
+        asked = _Question(
+            log=log,
+            table=frame,
+            plan=plan,
+            rows=rows,
+            arms=given if exported is None else exported.arms,
+            described=exported,
+            faults=faults,
+            direction=direction,
+            level=level,
+            reward_range=span,
+            missing=missing,
+            reference=reference,
+            thorough=thorough,
+            budget=budget,
+            by_unit=units,
+            units=found,
+            excluded=excluded,
+        )
+        return _answer(asked)
 
 
-def _answer(
-    log: Log,
-    given: ArmSet | None,
-    told: Described | None,
-    period: str,
-    options: tuple[Direction, float, tuple[float, float] | None, Missing, bool],
-    thorough: bool | None,
-    budget: int | None,
-    by_unit: bool,
-) -> Analysis:
-    missing = options[3]
-    table, excluded = _without_excluded(log)
-    frame = readable(log, table, missing == "zero")
-    rows, plan, faults = _look(log, frame, period)
-    given = told.arms if told is not None else given
-    if thorough is None:
-        thorough = rows <= SMALL
-    units = None
-    if log.has("unit") and by_unit:
-        frame = with_units(frame)
-        units = count_units(log, frame, rows, sample=not thorough)
-    asked = _Question(
-        log,
-        frame,
-        plan,
-        rows,
-        given,
-        told,
-        faults,
-        *options,
-        thorough,
-        budget,
-        by_unit,
-        units,
-        excluded,
-    )
-    linear = given is not None and not is_one_hot(given.coordinates)
+def _answer(asked: _Question) -> Analysis:
+    """By the whole allocation where it is needed or known to be useful, else by own probability."""
+    log = asked.log
+    linear = asked.arms is not None and not is_one_hot(asked.arms.coordinates)
     vector = log.has("probabilities") or (bool(log.vector) and not log.has("probability"))
-    if units is not None and log.has("probability") and not (linear or log.has("block")):
+    if asked.units is not None and log.has("probability") and not (linear or log.has("block")):
         vector = False  # a row's own probability is enough, and has far fewer combinations
     if vector or linear or (log.has("segment") and log.has("block")):
         return _by_allocation(asked, vector)
@@ -244,22 +258,18 @@ def _without_excluded(log: Log) -> tuple[Any, int]:
     return (log.table.filter(~out), int(found["out"])) if found["out"] else (log.table, 0)
 
 
-def _look(log: Log, table: Any, period: str) -> tuple[int, Plan, Faults]:
+def _extent(log: Log, table: Any, period: str) -> tuple[int, Plan, Faults]:
     """How many rows there are, from when to when; rows without a time are a fault."""
+    time = table.time
     [found] = log.fetch(
-        table.aggregate(
-            rows=table.count(),
-            timed=table.time.count(),
-            first=table.time.min(),
-            last=table.time.max(),
-        )
+        table.aggregate(rows=table.count(), timed=time.count(), first=time.min(), last=time.max())
     )
     if not found["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each assignment.")
     broken = found["rows"] - found["timed"]
-    faults = [(check.no_time(), broken)] if broken else []
+    faults: Faults = [(NO_TIME, broken)] if broken else []
     if not found["timed"]:
-        check.refuse(log, faults)
+        refuse(log, faults)
     return found["rows"], plan_periods(period, found["first"], found["last"]), faults
 
 
@@ -268,9 +278,9 @@ def _by_propensity(asked: _Question) -> Analysis:
     log, table = asked.log, asked.table
     some = table.limit(SAMPLE)
     [sample] = log.fetch(some.aggregate(kinds=some.p.nunique()))
-    bucket = asked.plan.bucket(table.time, log.backend)
-    rows = log.fetch(propensity_sums(table, bucket, sample["kinds"] <= FEW, asked.span))
-    check.refuse(log, asked.faults + _faults(asked, rows))
+    few = sample["kinds"] <= FEW
+    rows = log.fetch(propensity_sums(table, asked.bucket(table), few, asked.reward_range))
+    refuse(log, asked.faults_of(rows))
     arms = asked.arms or _arms_of(rows, log)
     tally = tally_rows(rows, arms.names)
     period, labels = asked.plan.periods(tally.buckets, tally.n.sum(axis=1))
@@ -280,15 +290,13 @@ def _by_propensity(asked: _Question) -> Analysis:
         evidence = tally_evidence(arms, tally, period, asked.direction, asked.reference)
     else:
         grouped = _grouped(asked, table, ["p"])
-        cells = {
-            name: (k, row)
-            for k, (name, row) in enumerate(zip(arms.names, np.eye(arms.size), strict=True))
-        }
-        evidence, labels = _unit_evidence(asked, grouped, arms, ["arm"], cells, True)
+        own = dict(zip(arms.names, enumerate(np.eye(arms.size)), strict=True))
+        evidence, labels = _unit_evidence(asked, grouped, arms, ["arm"], lambda _: own, True)
     if asked.units is not None and asked.kept:
         first = first_rows(grouped, ["arm", "p"])
-        few = log.fetch(propensity_sums(first, asked.plan.bucket(first.time, log.backend), False))
-        by_unit = tally_rows(few, arms.names)
+        by_unit = tally_rows(
+            log.fetch(propensity_sums(first, asked.bucket(first), False)), arms.names
+        )
         place, _ = asked.plan.periods(by_unit.buckets, by_unit.n.sum(axis=1))
         segments = logged_segments(by_unit, place, asked.missing != "zero")
         findings = [
@@ -297,8 +305,8 @@ def _by_propensity(asked: _Question) -> Analysis:
             visits_finding(log, first, asked.units),
         ]
     else:
-        found = health_report(arms.names, logged_segments(tally, period, asked.missing != "zero"))
-        rest = [finding for finding in found.findings if finding.name == "missing rewards"]
+        report = health_report(arms.names, logged_segments(tally, period, asked.missing != "zero"))
+        rest = [finding for finding in report.findings if finding.name == "missing rewards"]
         findings = [assignments_of(arms.names, tally), *rest]
     return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
 
@@ -314,38 +322,18 @@ def _grouped(asked: _Question, table: Any, columns: list[str]) -> Any:
 
 
 def _unit_evidence(
-    asked: _Question,
-    table: Any,
-    arms: ArmSet,
-    keys: list[str],
-    cells: Cells | Callable[[Rows], Cells],
-    weigh: bool,
+    asked: _Question, table: Any, arms: ArmSet, keys: list[str], cells: Cells, weigh: bool
 ) -> tuple[Evidence, list[str]]:
-    """Evidence by unit; `cells` has the vector of every key, or makes it of the rows of sums."""
-    log = asked.log
-    cells_of, pairs_of, sizes_of = unit_sums(log, table, keys, asked.plan, weigh)
-    found = _limited(log, cells_of), _limited(log, pairs_of), _limited(log, sizes_of)
+    """Evidence by unit."""
+    sums = unit_sums(asked.log, table, keys, asked.plan, weigh)
+    found = [_limited(asked.log, part) for part in sums]
     if not found[0]:
         raise _no_reward(asked)
-    known = cells(found[0]) if callable(cells) else cells
     evidence, labels = unit_evidence(
-        arms,
-        found,
-        known,
-        lambda row, end: _key(row, keys, end),
-        asked.plan,
-        asked.direction,
-        asked.reference,
+        arms, found, keys, cells, asked.plan, asked.direction, asked.reference
     )
     _check_size(len(labels), arms)
     return evidence, labels
-
-
-def _key(row: dict[str, Any], keys: list[str], end: str = "") -> Any:
-    values = [row[name + end] for name in keys]
-    if len(values) == 1:
-        return values[0]
-    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
 def _limited(log: Log, sums: Any) -> Rows:
@@ -369,35 +357,32 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
             "every arm, or a column segment within which probabilities are fixed."
         )
     keys: dict[str, Any] = {"arm": table.arm}
-    keys |= (
-        {"segment": table.segment}
-        if segments
-        else {"bucket": asked.plan.bucket(table.time, log.backend)}
-    )
+    keys |= {"segment": table.segment} if segments else {"bucket": asked.bucket(table)}
     if log.has("block") and not asked.excluded:  # of a block with gaps any part may be there
-        keys["block"] = as_number(log, table.block, log.backend)
+        keys["block"] = as_number(log, table.block)
     if log.has("probabilities"):
         keys["probabilities"] = table.probabilities
     elif vector:
-        keys |= {name: as_number(log, table[name], log.backend) for name in log.vector}
-    rows = _limited(log, allocation_sums(table, keys, asked.span))
-    faults = asked.faults + _faults(asked, rows)
-    check.refuse(log, faults)
+        keys |= {name: as_number(log, table[name]) for name in log.vector}
+    rows = _limited(log, allocation_sums(table, keys, asked.reward_range))
+    refuse(log, asked.faults_of(rows))
     arms = asked.arms or vector_arms(log) or _arms_of(rows, log)
     if vector and not log.has("probabilities"):
         check_vector(log, arms)
     shares = None if asked.described is None else asked.described.shares
     order = UNKNOWN_ORDER if asked.arms is None else KNOWN_ORDER
     pieces, wrong = allocation_pieces(rows, arms, segments, shares, order)
-    check.refuse(log, wrong[: check.SHOWN])
+    refuse(log, wrong[:SHOWN])
     counts = np.sum([piece.m for piece in pieces], axis=0)
     sums = np.sum([piece.s for piece in pieces], axis=0)
     health = [piece.logged for piece in pieces]
     labels: list[str] | int
     if asked.units is None:
-        evidence, told = allocation_evidence(arms, pieces, asked.direction, asked.reference)
+        evidence, used = allocation_evidence(arms, pieces, asked.direction, asked.reference)
         _check_size(evidence.rounds.shape[1], arms)
-        labels = piece_labels(_labels_of(asked.plan, told), evidence.rounds.shape[1])
+        labels = _labels_of(asked.plan, used)
+        if len(labels) != evidence.rounds.shape[1]:  # neighbouring pieces were joined
+            labels = 20
     else:
         evidence, labels, health = _units_by_allocation(asked, arms, pieces, keys, vector)
     found = health_report(arms.names, health)
@@ -425,21 +410,20 @@ def _units_by_allocation(
     own = ["p"] if "p" in table.columns else []
     table = _grouped(asked, table, [*own, *allocation])
 
-    def cells(rows: Rows) -> Cells:
+    def cells(rows: dict[Any, dict[str, Any]]) -> dict[Any, tuple[int, NDArray[np.float64]]]:
         """A(λ)⁻¹x of every arm and allocation."""
-        distinct = {_key(row, ["arm", *allocation]): row for row in rows}
-        index = np.array([arms.names.index(row["arm"]) for row in distinct.values()])
+        index = np.array([arms.names.index(row["arm"]) for row in rows.values()])
         weights = np.array(
             [
                 vector_of(row, arms)[0] if vector else shares[str(row["segment"])]
-                for row in distinct.values()
+                for row in rows.values()
             ]
         )
         one = np.zeros(weights.shape, dtype=np.int64)
         one[np.arange(len(index)), index] = 1
         segment = Segment(weights, np.ones(len(index), dtype=np.int64))
         b = ips(arms.coordinates, segment, SegmentStats(one, one.astype(np.float64)))
-        return {key: (int(k), row) for key, k, row in zip(distinct, index, b, strict=True)}
+        return {key: (int(k), row) for key, k, row in zip(rows, index, b, strict=True)}
 
     evidence, labels = _unit_evidence(asked, table, arms, ["arm", *allocation], cells, False)
     if not asked.kept:
@@ -447,7 +431,7 @@ def _units_by_allocation(
     first = first_rows(table, ["arm", *own, *allocation])
     names: dict[str, Any] = {name: first[name] for name in ("arm", *allocation)}
     if "segment" not in allocation:
-        names["bucket"] = asked.plan.bucket(first.time, log.backend)
+        names["bucket"] = asked.bucket(first)
     rows = _limited(log, allocation_sums(first, names))
     by_unit, _ = allocation_pieces(rows, arms, "segment" in allocation, shares)
     return evidence, labels, [piece.logged for piece in by_unit]
@@ -463,59 +447,24 @@ def _analysis(
     sums: NDArray[np.float64],
     rows: Rows,
 ) -> Analysis:
-    log = asked.log
     if not evidence.played[0]:
         raise _no_reward(asked)
-    if asked.span is not None:
-        findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.span)
-    intervals, drift = (
-        _intervals(asked, evidence),
-        drift_report(evidence, _few(labels, evidence), asked.level),
-    )
-    notes = [_period_note(asked.plan)]
-    if log.has("unit") and log.theirs["unit"] != "unit":
-        notes.append(f"Units are those of the column {log.theirs['unit']}.")
-    if asked.units is None and log.has("unit") and not asked.by_unit:
-        notes.append("All rows are taken as independent, whatever their unit.")
-    if asked.units is not None:
-        findings.append(unit_finding(asked.units))
-        notes.append(asked.units.note)
-        drift = replace(drift, method="units")
-    notes.append(_look_note(asked))
-    if asked.described is not None:
-        notes += asked.described.notes(asked.direction)
-    if asked.excluded:
-        notes.append(
-            f"{counted(asked.excluded, 'row was', 'rows were')} excluded by hand and left out."
-        )
-    missing = asked.rows - sum(int(row["given"] if "given" in row else row["m"]) for row in rows)
-    if missing:
-        how = "left out" if asked.missing == "drop" else "counted as 0"
-        notes.append(f"{missing:,} rows without reward were {how}.")
-    if asked.thorough:
-        if log.ordered:
-            findings.append(check.order_finding(check.unordered(log)))
-        if log.has("unit"):
-            findings.append(duplicate_finding(log, asked.table))
-    elif (groups := check.unordered_groups(log)) is not None:
-        findings.append(check.order_finding(groups, groups=True))
-        notes.append("Duplicates were not looked for.")
-    else:
-        notes.append("Order of rows and duplicates were not looked at.")
-    if asked.by_unit and log.has("unit") and asked.units is None and not asked.thorough:
-        notes.append("No unit has several rows, or hardly any: of files one in 64 was looked for.")
+    if isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > MOST_LABELS:
+        labels = MOST_LABELS
+    drift = drift_report(evidence, labels, asked.level)
+    more, notes = _checks_and_notes(asked, rows)
     with np.errstate(invalid="ignore"):
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return Analysis(
-        log=log.name,
+        log=asked.log.name,
         arms=arms,
         rows=asked.rows,
         rewards=int(counts.sum()),
         counts=counts,
         means=means,
-        intervals=intervals,
-        drift=drift,
-        health=HealthReport(tuple(findings)),
+        intervals=_intervals(asked, evidence),
+        drift=drift if asked.units is None else replace(drift, method="units"),
+        health=HealthReport((*findings, *more)),
         counterfactuals=counterfactuals_of(evidence, counts, sums, level=asked.level),
         evidence=evidence,
         notes=tuple(notes),
@@ -524,17 +473,64 @@ def _analysis(
     )
 
 
+def _checks_and_notes(asked: _Question, rows: Rows) -> tuple[list[Finding], list[str]]:
+    """Further checks of the log, and how it was read."""
+    log, units = asked.log, asked.units
+    findings: list[Finding] = []
+    if asked.reward_range is not None:
+        findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.reward_range)
+    name = f"{asked.plan.shares} equal shares"
+    if asked.plan.name != "shares":
+        name = f"{asked.plan.name}s"
+    notes = [f"Periods are {name}; times are in UTC."]
+    if log.has("unit") and log.their("unit") != "unit":
+        notes.append(f"Units are those of the column {log.their('unit')}.")
+    if units is not None:
+        findings.append(unit_finding(units))
+        notes.append(units.note)
+    elif log.has("unit") and not asked.by_unit:
+        notes.append("All rows are taken as independent, whatever their unit.")
+    if asked.budget is None:
+        notes.append(
+            "Intervals are for one look: they hold if the end of the test was fixed in advance. If "
+            "it was watched and might have been stopped early, use anytime (--anytime --budget "
+            "ROWS)."
+        )
+    else:
+        notes.append(
+            "Intervals hold at every look at a test that was planned for "
+            f"{asked.budget:,} rows, whenever it was stopped."
+        )
+    if asked.described is not None:
+        notes += asked.described.notes(asked.direction)
+    if asked.excluded:
+        out = counted(asked.excluded, "row was", "rows were")
+        notes.append(f"{out} excluded by hand and left out.")
+    if missing := asked.rows - rewards_given(rows):
+        how = "left out" if asked.missing == "drop" else "counted as 0"
+        notes.append(f"{missing:,} rows without reward were {how}.")
+    if asked.thorough:
+        if log.ordered:
+            findings.append(order_finding(log))
+        if log.has("unit"):
+            findings.append(duplicate_finding(log, asked.table))
+    elif (groups := group_order_finding(log)) is not None:
+        findings.append(groups)
+        notes.append("Duplicates were not searched for.")
+    else:
+        notes.append("The order of rows and duplicates were not checked.")
+    if asked.by_unit and log.has("unit") and units is None and not asked.thorough:
+        notes.append(
+            "No unit has several rows, or hardly any: of files one unit in 64 was checked."
+        )
+    return findings, notes
+
+
 def _no_reward(asked: _Question) -> InvalidInputError:
     return InvalidInputError(
         f"{asked.log.name} has {asked.rows:,} rows, but not one reward. Is "
-        f"{asked.log.theirs['reward']} the right column?"
+        f"{asked.log.their('reward')} the right column?"
     )
-
-
-def _few(labels: list[str] | int, evidence: Evidence) -> list[str] | int:
-    """The labels, or a number of shares if they were as many as pieces."""
-    many = isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > 60
-    return 60 if many else labels
 
 
 def _intervals(asked: _Question, evidence: Evidence) -> Intervals:
@@ -544,7 +540,7 @@ def _intervals(asked: _Question, evidence: Evidence) -> Intervals:
         found = fixed_budget(evidence, asked.level)
     else:
         bounded = units is None and evidence.weights is not None
-        span = asked.span if bounded else None
+        span = asked.reward_range if bounded else None
         found = confidence_sequence(evidence, asked.budget, asked.level, span)
     if units is None:
         return found
@@ -566,54 +562,12 @@ def _intervals(asked: _Question, evidence: Evidence) -> Intervals:
     )
 
 
-def _look_note(asked: _Question) -> str:
-    if asked.budget is not None:
-        return (
-            "Intervals hold at every look at a test that was planned for "
-            f"{asked.budget:,} rows, whenever it was stopped."
-        )
-    return (
-        "Intervals are for one look: they hold if the end of the test was fixed in advance. If it "
-        "was watched and might have been stopped early, use anytime (--anytime --budget ROWS)."
-    )
-
-
-def _faults(asked: _Question, rows: Rows) -> Faults:
-    """What the sums say is wrong."""
-
-    def count(name: str, among: Rows = rows) -> int:
-        return sum(int(row.get(name) or 0) for row in among)
-
-    faults: Faults = []
-    if nameless := count("n", [row for row in rows if row["arm"] is None]):
-        faults.append((check.no_arm(), nameless))
-    if asked.arms is not None:
-        names = {None, *asked.arms.names}
-        if strange := count("n", [row for row in rows if row["arm"] not in names]):
-            faults.append((check.unknown_arm(asked.arms.names), strange))
-    if unusable := count("unusable"):
-        faults.append((check.no_probability(), unusable))
-    n, m = count("n"), count("m")
-    given = sum(int(row["given"] if "given" in row else row["m"]) for row in rows)
-    broken = n - m if asked.missing == "zero" else given - m
-    if broken:
-        faults.append((check.no_number(), broken))
-    if any(not np.isfinite([row["s"] or 0.0, row["ss"] or 0.0]).all() for row in rows):
-        faults.append((check.infinite(), 1))
-    elif outside := count("beyond"):
-        assert asked.span is not None
-        faults.append((check.beyond(*asked.span), outside))
-    if asked.missing == "fail" and n > given:
-        faults.append((check.missing(), n - given))
-    return faults
-
-
 def _arms_of(rows: Rows, log: Log) -> ArmSet:
     names = sorted({row["arm"] for row in rows})
     if not 2 <= len(names) <= MOST_ARMS:
         raise InvalidInputError(
             f"{log.name} has {len(names):,} arms ({', '.join(names[:5])}); expected 2 to "
-            f"{MOST_ARMS:,}. Is {log.theirs['arm']} the right column?"
+            f"{MOST_ARMS:,}. Is {log.their('arm')} the right column?"
         )
     return ArmSet.one_hot(names)
 
@@ -635,8 +589,3 @@ def _labels_of(plan: Plan, pieces: list[Piece]) -> list[str]:
         return [f"share {min(int(s), plan.shares - 1) + 1}" for s in share]
     _, labels = plan.periods([piece.first for piece in pieces], np.ones(len(pieces), np.int64))
     return labels
-
-
-def _period_note(plan: Plan) -> str:
-    name = f"{plan.shares} equal shares" if plan.name == "shares" else f"{plan.name}s"
-    return f"Periods are {name}; times are in UTC."

@@ -7,7 +7,7 @@ one term, in whichever periods and variants its rows are (docs/analyze.md has th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.analysis.allocations import ReferenceFit
-from steadyarm.analysis.source import Log
+from steadyarm.analysis.log import Log
 from steadyarm.analysis.sums import Plan
 from steadyarm.arms import ArmSet
 from steadyarm.estimators import arm_values
@@ -28,7 +28,10 @@ from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
 Floats = NDArray[np.float64]
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+Rows = list[Row]
+Vectors = dict[Any, tuple[int, Floats]]  # the arm and the (r,) vector b of each key
+Cells = Callable[[dict[Any, Row]], Vectors]  # makes them from a row of sums of each key
 
 SHOWN, MOST_ROWS = 3, 12  # units whose rows a message names, and rows of them
 SHARE = 64  # of how many units one is looked at in a log that is too large to group
@@ -259,9 +262,9 @@ class _Cohort:
 
 def unit_evidence(
     arms: ArmSet,
-    found: tuple[Rows, Rows, Rows],
-    cells: dict[Any, tuple[int, Floats]],
-    key_of: Any,
+    found: Sequence[Rows],
+    keys: Sequence[str],
+    cells: Cells,
     plan: Plan,
     direction: Direction,
     reference: bool,
@@ -273,10 +276,11 @@ def unit_evidence(
 
     Parameters
     ----------
-    found : what `unit_sums` gave
-    cells : the arm and the (r,) vector b of each key
-    key_of : the key of a row of sums; of its second half, given "_2"
+    found : rows of the three expressions of `unit_sums`
+    keys : the columns that make rows of a unit differ
+    cells : makes the vectors b
     """
+    vectors = cells({_key(row, keys): row for row in found[0]})
     sums, pairs, sizes = (_by_bucket(rows) for rows in found)
     buckets = sorted(sums)
     counts, totals = np.zeros(arms.size), np.zeros(arms.size)
@@ -287,13 +291,21 @@ def unit_evidence(
         v = np.zeros(arms.rank)
         if reference:
             v = fit.to(counts, totals, s.sum() / m.sum())
-        cohorts.append(_cohort(arms, own, pairs[bucket], now, cells, key_of, v))
-        index = np.array([cells[key_of(row, "")][0] for row in own])
+        cohorts.append(_cohort(arms, own, pairs[bucket], now, keys, vectors, v))
+        index = np.array([vectors[_key(row, keys)][0] for row in own])
         np.add.at(counts, index, m)
         np.add.at(totals, index, s)
     rows = np.array([cohort.rows for cohort in cohorts])
     period, labels = plan.periods(buckets, rows.astype(np.int64))
     return _pieces(arms, cohorts, period, labels, direction)
+
+
+def _key(row: Row, keys: Sequence[str], end: str = "") -> Any:
+    """What identifies a row of sums; of its second half, given "_2"."""
+    values = [row[name + end] for name in keys]
+    if len(values) == 1:
+        return values[0]
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
 def _by_bucket(rows: Rows) -> dict[Any, Rows]:
@@ -312,21 +324,21 @@ def _cohort(
     own: Rows,
     pairs: Rows,
     size: dict[str, Any],
-    cells: dict[Any, tuple[int, Floats]],
-    key_of: Any,
+    keys: Sequence[str],
+    vectors: Vectors,
     v: Floats,
 ) -> _Cohort:
     values = arm_values(arms.coordinates, v[None])[0]
 
-    def vectors(rows: Rows, end: str = "") -> tuple[Floats, Floats]:
-        """The b of each row's cell, and x'v of its arm."""
-        found = [cells[key_of(row, end)] for row in rows]
+    def both(rows: Rows, end: str = "") -> tuple[Floats, Floats]:
+        """The b of each row's key, and x'v of its arm."""
+        found = [vectors[_key(row, keys, end)] for row in rows]
         return np.array([b for _, b in found]), values[[k for k, _ in found]]
 
-    b, g = vectors(own)
+    b, g = both(own)
     m = _column(own, "m")
     c = _column(own, "w") - g * _column(own, "i")
-    (left, h), (right, g) = vectors(pairs), vectors(pairs, "_2")
+    (left, h), (right, g) = both(pairs), both(pairs, "_2")
     of = {name: _column(pairs, name) for name in ("mm", "mi", "mw", "ii", "iw", "wi", "ww")}
     products = of["ww"] - g * of["wi"] - h * of["iw"] + g * h * of["ii"]
     return _Cohort(

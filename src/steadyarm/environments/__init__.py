@@ -1,6 +1,10 @@
 """Where rewards come from in a simulation: tables over time, named families, logged data."""
 
-from steadyarm.environments.environment import Environment, RewardSource
+from steadyarm.environments.environment import (
+    Environment,
+    ParametricEnvironment,
+    RewardSource,
+)
 from steadyarm.environments.families import (
     layouts,
     malicious_switch,
@@ -17,7 +21,6 @@ from steadyarm.environments.families import (
     weekday_weekend,
 )
 from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
-from steadyarm.environments.parametric import ParametricEnvironment
 from steadyarm.environments.replay import Replay
 
 __all__ = [

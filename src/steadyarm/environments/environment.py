@@ -1,12 +1,13 @@
-"""Environment: arms whose mean rewards follow a table over time, fixed before the test starts."""
+"""Worlds whose mean rewards follow a table over time, or a parameter, fixed before the test."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,49 +23,15 @@ from steadyarm.environments.noise import (
     check_noise,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul
-from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.linalg import matmul, row_dots
+from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, whole_number
 
-# Averaged: what the worlds here share. The best arm is that of the time-averaged means.
+MOST_MEANS = 2**27  # 1 GB, the largest table of means
+ROUNDS = 2**18  # numbers of features multiplied together
 
-
-class Averaged(ABC):
-    """A world whose arms are compared by their means over all rounds."""
-
-    direction: Direction
-
-    @property
-    @abstractmethod
-    def average(self) -> NDArray[np.float64]:
-        """(K,) time-averaged mean of every arm: what a test is to compare."""
-
-    @cached_property
-    def _best(self) -> tuple[int, float]:
-        values = self.average if self.direction == "maximize" else -self.average
-        second, first = np.sort(values)[-2:]
-        return int(values.argmax()), float(first - second)
-
-    @property
-    def best_arm(self) -> int:
-        """The arm with the best time-averaged mean."""
-        return self._best[0]
-
-    @property
-    def gap(self) -> float:
-        """By how much the best arm beats the second best, on average over time."""
-        return self._best[1]
-
-
-def hash_of(text: str, *tables: NDArray[np.float64] | NDArray[np.int64]) -> str:
-    """Of all that makes a world: its settings as text, then its tables."""
-    digest = hashlib.sha256(text.encode())
-    for table in tables:
-        digest.update(table.tobytes())
-    return digest.hexdigest()
-
-
-MOST_MEANS = 2**27  # 1 GB, that a table of means may have
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 class RewardSource(Protocol):
@@ -89,15 +56,93 @@ class RewardSource(Protocol):
     def play(
         self,
         segment: Segment,
-        start: NDArray[np.int64],
+        start: Integers,
         rng: np.random.Generator,
         squares: bool = False,
     ) -> SegmentStats:
         """Play each trial's segment from its round `start` (n,) on."""
 
 
+class World(ABC):
+    """What the environments here share: arms are compared by their means over all rounds."""
+
+    arms: ArmSet
+    budget: int
+    direction: Direction
+
+    @property
+    @abstractmethod
+    def average(self) -> Floats:
+        """(K,) time-averaged mean of every arm: what a test is to compare."""
+
+    @property
+    @abstractmethod
+    def _tables(self) -> tuple[NDArray[Any], ...]:
+        """The arrays that make this world."""
+
+    @abstractmethod
+    def _play(
+        self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool
+    ) -> SegmentStats:
+        """Play a segment that keeps the budget."""
+
+    def play(
+        self,
+        segment: Segment,
+        start: Integers,
+        rng: np.random.Generator,
+        squares: bool = False,
+    ) -> SegmentStats:
+        """Play each trial's segment from its round `start` (n,) on."""
+        segment.check_within(start, self.budget)
+        return self._play(segment, start, rng, squares)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything that makes this world."""
+        noise = getattr(self, "noise", "")
+        text = f"{self.arms.fingerprint}{self.budget}{noise}{self.direction}"
+        digest = hashlib.sha256(text.encode())
+        for table in self._tables:
+            digest.update(table.tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _best(self) -> tuple[int, float]:
+        values = self.average if self.direction == "maximize" else -self.average
+        second, first = np.sort(values)[-2:]
+        return int(values.argmax()), float(first - second)
+
+    @property
+    def best_arm(self) -> int:
+        """The arm with the best time-averaged mean."""
+        return self._best[0]
+
+    @property
+    def gap(self) -> float:
+        """By how much the best arm beats the second best, on average over time."""
+        return self._best[1]
+
+
+def played_by(
+    kernel: Callable[..., None],
+    segment: Segment,
+    start: Integers,
+    rng: np.random.Generator,
+    squares: bool,
+    *table: object,
+) -> SegmentStats:
+    """The statistics that a kernel draws from its table."""
+    shape = segment.weights.shape
+    counts, sums = np.zeros(shape, dtype=np.int64), np.zeros(shape)
+    squared = np.zeros(shape if squares else (0, 0))
+    drawn = segment.weights, segment.planned, segment.block_code, start, rng
+    kernel(*table, *drawn, counts, sums, squared)
+    return SegmentStats(counts, sums, squared if squares else None)
+
+
 @dataclass(frozen=True, eq=False)
-class Environment(Averaged):
+class Environment(World):
     """Rewards around a table of means; the world does not react to what is played.
 
     Build one with `from_parameters` or `from_means`.
@@ -188,11 +233,9 @@ class Environment(Averaged):
         table.setflags(write=False)
         return cls(arms, len(table) if budget is None else budget, table, noise, direction)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of everything that makes this world."""
-        text = f"{self.arms.fingerprint}{self.budget}{self.noise}{self.direction}"
-        return hash_of(text, self.table)
+    @property
+    def _tables(self) -> tuple[NDArray[Any], ...]:
+        return (self.table,)
 
     @property
     def is_stationary(self) -> bool:
@@ -200,7 +243,7 @@ class Environment(Averaged):
         return len(self.table) == 1
 
     @property
-    def means(self) -> NDArray[np.float64]:
+    def means(self) -> Floats:
         """(T, K) mean reward of every arm in every round (a view, also if nothing moves)."""
         return np.broadcast_to(self.table, (self.budget, self.arms.size))
 
@@ -209,73 +252,128 @@ class Environment(Averaged):
         """(K,) time-averaged mean of every arm: what a test is to compare."""
         return np.asarray(self.table.mean(axis=0))
 
-    def play(
-        self,
-        segment: Segment,
-        start: NDArray[np.int64],
-        rng: np.random.Generator,
-        squares: bool = False,
+    def _play(
+        self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool
     ) -> SegmentStats:
-        """Play each trial's segment from its round `start` (n,) on.
+        """Where nothing moves, the number of plays is drawn instead of every round.
 
-        Without squares, Gaussian noise is drawn once per arm and segment, as its sum, and where
-        nothing moves only the number of plays is drawn.
+        Without squares, Gaussian noise is drawn once per arm and segment, as its sum.
         """
-        segment.check_within(start, self.budget)
-        if squares or isinstance(self.noise, BoundedNoise):
-            return self._play_rounds(segment, start, self.noise.kind, squares, rng)
-        if self.is_stationary and segment.order != "blocks":
-            stats = self._play_still(segment, rng)
-        elif isinstance(self.noise, GaussianNoise):
-            stats = self._play_rounds(segment, start, kernels.EXACT, False, rng)
+        noise, means = self.noise, self.table
+        if segment.arms is not None:
+            means = means[:, segment.arms]
+        still = self.is_stationary and segment.order != "blocks"
+        if squares or isinstance(noise, BoundedNoise) or not still:
+            exact = isinstance(noise, GaussianNoise) and not squares
+            kind = kernels.EXACT if exact else noise.kind
+            table = means, kind, noise.scale
+            stats = played_by(kernels.play_table, segment, start, rng, squares, *table)
         else:
-            return self._play_rounds(segment, start, self.noise.kind, False, rng)
-        if isinstance(self.noise, BernoulliReward):
+            exact, counts = isinstance(noise, GaussianNoise), segment.counts
+            if segment.order == "iid":
+                counts = rng.multinomial(segment.rounds, segment.weights)
+            sums = counts * means if exact else rng.binomial(counts, means).astype(np.float64)
+            stats = SegmentStats(counts, sums)
+        if not exact:
             return stats
-        spread = self.noise.sd * np.sqrt(stats.counts)
+        spread = noise.scale * np.sqrt(stats.counts)
         return replace(stats, sums=stats.sums + spread * normal(rng, spread.shape))
 
-    def _means_of(self, segment: Segment) -> NDArray[np.float64]:
-        """(T, m) or (1, m) means of the segment's arms."""
-        return self.table if segment.arms is None else self.table[:, segment.arms]
 
-    def _play_still(self, segment: Segment, rng: np.random.Generator) -> SegmentStats:
-        """Nothing moves: the numbers of plays are enough, drawn or planned."""
-        means = self._means_of(segment)
-        if segment.order == "shuffled":
-            counts = segment.counts
-        else:
-            counts = rng.multinomial(segment.rounds, segment.weights)
-        if isinstance(self.noise, BernoulliReward):
-            return SegmentStats(counts, rng.binomial(counts, means).astype(np.float64))
-        return SegmentStats(counts, counts * means)
+@dataclass(frozen=True, eq=False)
+class ParametricEnvironment(World):
+    """Rewards around x'θ_t; means are computed for the arms that are played, never for all.
 
-    def _play_rounds(
-        self,
-        segment: Segment,
-        start: NDArray[np.int64],
-        kind: int,
-        squares: bool,
-        rng: np.random.Generator,
+    What `Environment.from_parameters` is for few arms.
+
+    Parameters
+    ----------
+    arms : the variants
+    thetas : (T, d) parameters in the user's features, or (d,) with a budget if nothing moves
+    noise : how rewards scatter around their means
+    budget : number of rounds T
+    direction : whether high or low rewards are wanted
+
+    Examples
+    --------
+    >>> arms = ArmSet.factorial({f"slot {i}": ["off", "on"] for i in range(16)})
+    >>> theta = np.zeros(arms.dimension)
+    >>> theta[1:17] = 0.1
+    >>> world = ParametricEnvironment(arms, theta, budget=1000)
+    >>> world.best_arm, round(world.gap, 3)
+    (65535, 0.2)
+    """
+
+    arms: ArmSet
+    thetas: ArrayLike = field(repr=False)
+    noise: Noise = field(default_factory=GaussianNoise)
+    budget: int = 0
+    direction: Direction = "maximize"
+
+    def __post_init__(self) -> None:
+        check_choice(self.direction, "direction", ("maximize", "minimize"))
+        check_noise(self.noise)
+        budget = self.budget or None
+        table = checked_table(self.thetas, self.arms.dimension, "thetas", "features", budget)
+        table.setflags(write=False)
+        object.__setattr__(self, "budget", self.budget or len(table))
+        object.__setattr__(self, "thetas", table)
+
+    @property
+    def _table(self) -> Floats:
+        """(T, d) parameters, or (1, d) if nothing moves."""
+        return np.asarray(self.thetas)
+
+    @property
+    def _tables(self) -> tuple[NDArray[Any], ...]:
+        return (self._table,)
+
+    @cached_property
+    def average(self) -> Floats:
+        """(K,) time-averaged mean of every arm: what a test is to compare."""
+        return self.arms.values(matmul(self._table.mean(axis=0), self.arms.basis))
+
+    def means(self, arms: NDArray[np.int64], rounds: NDArray[np.int64]) -> Floats:
+        """(m,) mean reward of an arm in a round, for m pairs of them."""
+        out = np.empty(len(arms))
+        present, place = np.unique(arms, return_inverse=True)
+        X = self.arms.features_of(present)
+        if len(self._table) == 1:
+            return np.asarray(matmul(X, self._table[0])[place])
+        step = max(ROUNDS // self.arms.dimension, 1)
+        for start in range(0, len(arms), step):
+            part = slice(start, start + step)
+            out[part] = row_dots(X[place[part]], self._table[rounds[part]])
+        return out
+
+    def _play(
+        self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool
     ) -> SegmentStats:
+        """One trial after the other."""
         shape = segment.weights.shape
-        counts = np.zeros(shape, dtype=np.int64)
-        sums, squared = np.zeros(shape), np.zeros(shape if squares else (0, 0))
-        kernels.play_table(
-            self._means_of(segment),
-            segment.weights,
-            segment.planned,
-            segment.block_code,
-            start,
-            kind,
-            self.noise.scale,
-            squares,
-            rng,
-            counts,
-            sums,
-            squared,
-        )
+        counts, (sums, squared) = np.zeros(shape, dtype=np.int64), np.zeros((2, *shape))
+        for i in range(segment.trials):
+            rounds = int(segment.rounds[i])
+            columns = columns_between(segment.trial(i), int(rng.integers(2**62)), 0, 0, rounds)
+            arms = columns if segment.arms is None else segment.arms[columns]
+            rewards = self._rewards(self.means(arms, int(start[i]) + np.arange(rounds)), rng)
+            counts[i] = np.bincount(columns, minlength=segment.columns)
+            sums[i] = np.bincount(columns, rewards, minlength=segment.columns)
+            squared[i] = np.bincount(columns, rewards**2, minlength=segment.columns)
         return SegmentStats(counts, sums, squared if squares else None)
+
+    def _rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
+        if isinstance(self.noise, GaussianNoise):
+            return means + self.noise.sd * normal(rng, means.size)
+        if isinstance(self.noise, BoundedNoise):
+            return means + self.noise.bound * (2.0 * rng.random(means.size) - 1.0)
+        assert isinstance(self.noise, BernoulliReward)
+        if not ((means >= 0) & (means <= 1)).all():
+            raise InvalidInputError(
+                f"means go from {means.min():g} to {means.max():g}; Bernoulli rewards need means "
+                "between 0 and 1."
+            )
+        return (rng.random(means.size) < means).astype(np.float64)
 
 
 def _check_probabilities(table: NDArray[np.float64], arms: ArmSet) -> None:

@@ -16,13 +16,12 @@ EXACT, GAUSSIAN, BOUNDED, BERNOULLI = range(4)  # EXACT: the mean itself, no noi
 @kernel
 def play_table(
     means: Floats,
+    kind: int,
+    scale: float,
     weights: Floats,
     planned: Integers,
     block: int,
     start: Integers,
-    kind: int,
-    scale: float,
-    with_squares: bool,
     rng: np.random.Generator,
     counts: Integers,
     sums: Floats,
@@ -30,13 +29,13 @@ def play_table(
 ) -> None:
     """Play every trial's segment against a table of means.
 
-    means : (T, K), or (1, K) if nothing moves
+    means : (T, K), or (1, K) if nothing moves; kind, scale : the noise
     weights : (n, K); planned : (n, K) plays of each arm if shuffled, else (n, 1) rounds
     block : 0 if shuffled, 1 for independent draws, else the length of a block
-    start : (n,) first round; kind, scale : the noise
-    counts, sums, squares : (n, K), zero on entry; squares is left alone unless asked for
+    start : (n,) first round
+    counts, sums, squares : (n, K), zero on entry; squares may be empty
     """
-    moving = means.shape[0] > 1
+    moving, with_squares = means.shape[0] > 1, squares.size > 0
     scratch, accept, alias = scratch_for(planned, means.shape[1])
     for i in range(weights.shape[0]):
         arms = draw_arms(weights[i], planned[i], block, rng, scratch, accept, alias)
@@ -69,6 +68,7 @@ def play_pools(
     rewards : all pools, one after the other; offsets : where each begins, and the end
     pools : (T,) the first of each round's K pools, one per arm; otherwise as `play_table`
     """
+    with_squares = squares.size > 0
     scratch, accept, alias = scratch_for(planned, weights.shape[1])
     for i in range(weights.shape[0]):
         arms = draw_arms(weights[i], planned[i], block, rng, scratch, accept, alias)
@@ -79,7 +79,8 @@ def play_pools(
             reward = rewards[offsets[pool] + int(rng.random() * size)]
             counts[i, arm] += 1
             sums[i, arm] += reward
-            squares[i, arm] += reward * reward
+            if with_squares:
+                squares[i, arm] += reward * reward
 
 
 @kernel

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
-from steadyarm.environments.environment import Averaged, hash_of
+from steadyarm.environments.environment import World, played_by
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
@@ -18,7 +19,7 @@ from steadyarm.validation import check_choice, whole_number
 
 
 @dataclass(frozen=True, eq=False)
-class Replay(Averaged):
+class Replay(World):
     """Rewards drawn with replacement from those logged for the same arm in the same period.
 
     The budget is spread evenly over the periods of the log, so drift from period to period is the
@@ -96,11 +97,9 @@ class Replay(Averaged):
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(arms, budget, values[np.argsort(pool, kind="stable")], offsets, direction)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of everything that makes this world."""
-        text = f"{self.arms.fingerprint}{self.budget}{self.direction}"
-        return hash_of(text, self.rewards, self.offsets)
+    @property
+    def _tables(self) -> tuple[NDArray[Any], ...]:
+        return self.rewards, self.offsets
 
     @property
     def periods(self) -> int:
@@ -129,29 +128,12 @@ class Replay(Averaged):
         rounds = np.bincount(self.period_of_round, minlength=self.periods)
         return np.asarray(matmul(rounds.astype(np.float64), self.period_means) / self.budget)
 
-    def play(
+    def _play(
         self,
         segment: Segment,
         start: NDArray[np.int64],
         rng: np.random.Generator,
-        squares: bool = False,
+        squares: bool,
     ) -> SegmentStats:
-        """Play each trial's segment from its round `start` (n,) on."""
-        segment.check_within(start, self.budget)
-        shape = segment.weights.shape
-        counts = np.zeros(shape, dtype=np.int64)
-        sums, squared = np.zeros(shape), np.zeros(shape)
-        kernels.play_pools(
-            self.rewards,
-            self.offsets,
-            self.period_of_round * self.arms.size,
-            segment.weights,
-            segment.planned,
-            segment.block_code,
-            start,
-            rng,
-            counts,
-            sums,
-            squared,
-        )
-        return SegmentStats(counts, sums, squared if squares else None)
+        table = self.rewards, self.offsets, self.period_of_round * self.arms.size
+        return played_by(kernels.play_pools, segment, start, rng, squares, *table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -43,78 +44,64 @@ def json_ready(value: Any) -> Any:
     return value
 
 
-# Scores of pieces: the estimators' own, or with matrix products where few of many arms are
-# played.
-
-
 Floats = NDArray[np.float64]
 
 
-class Scorer:
-    """Scores of one piece after the other; remembers what pieces with one allocation share."""
+@dataclass(frozen=True, eq=False)
+class _Scorer:
+    """Score sums of pieces with one allocation.
 
-    def __init__(self, arms: ArmSet) -> None:
-        self._arms = arms
-        self._last: Segment | None = None
-        self._X = np.empty((0, arms.rank))
-        self._solved: Floats | None = None
+    Attributes
+    ----------
+    X : (m, r) coordinates of the arms that the columns are
+    solved : (m, r) A(λ)⁻¹x of every column, where few of many arms are played; None for the
+        estimators, which also say what is wrong with an allocation
+    """
 
-    def rows(self, segment: Segment) -> Floats:
-        """(m, r) coordinates of the arms that the segment's columns are."""
+    X: Floats
+    solved: Floats | None
+
+    @classmethod
+    def of(cls, arms: ArmSet, segment: Segment) -> _Scorer:
         if segment.arms is None:
-            return self._arms.coordinates
-        if not self._same(segment):
-            self._last, self._X = segment, self._arms.coordinates_of(segment.arms)
-            self._solved = _solved(self._X, segment)
-        return self._X
+            return cls(arms.coordinates, None)
+        X, solved = arms.coordinates_of(segment.arms), None
+        if segment.trials == 1:
+            with suppress(np.linalg.LinAlgError):
+                root = inverse_root(gram(X, segment.weights[0]))
+                solved = np.asarray(matmul(matmul(X, root), root.T))
+        return cls(X, solved)
 
-    def sums(self, X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
+    def sums(self, segment: Segment, stats: SegmentStats) -> Floats:
         """(n, r) as `estimators.ips`."""
-        V = self._known(segment)
+        X, V, m = self.X, self.solved, segment.reference
         if V is None:
             return ips(X, segment, stats)
-        if segment.reference is None:
+        if m is None:
             return np.asarray(matmul(stats.sums, V))
-        m = segment.reference
         surprise = stats.sums - stats.counts * matmul(m, X.T)
         return np.asarray(matmul(surprise, V) + segment.rounds[:, None] * m)
 
-    def squares(self, X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
+    def squares(self, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
         """(n, r, r) as `estimators.ips_squares`."""
-        V = self._known(segment)
+        X, V, m = self.X, self.solved, segment.reference
         if V is None:
             return ips_squares(X, segment, stats, squares)
-        if segment.reference is None:
+        if m is None:
             return gram(V, squares[0])[None]
-        m = segment.reference
         v = matmul(m, X.T)
         terms = squares - 2 * v * stats.sums + stats.counts * v**2
         mixed = m.T * matmul(stats.sums - stats.counts * v, V)
         whole = gram(V, terms[0]) + mixed + mixed.T + segment.rounds[0] * (m.T * m)
         return np.asarray(whole)[None]
 
-    def _same(self, segment: Segment) -> bool:
-        last = self._last
-        if last is None or last.weights.shape != segment.weights.shape:
-            return False
-        assert last.arms is not None
-        assert segment.arms is not None
-        same = last.weights is segment.weights or np.array_equal(last.weights, segment.weights)
-        return same and np.array_equal(last.arms, segment.arms)
 
-    def _known(self, segment: Segment) -> Floats | None:
-        return None if segment.arms is None else self._solved
-
-
-def _solved(X: Floats, segment: Segment) -> Floats | None:
-    """(m, r) A(λ)⁻¹x of every column; None where the estimators have to say what is wrong."""
-    if segment.trials != 1:
-        return None
-    try:
-        root = inverse_root(gram(X, segment.weights[0]))
-    except np.linalg.LinAlgError:
-        return None
-    return np.asarray(matmul(matmul(X, root), root.T))
+def _same_allocation(one: Segment, other: Segment) -> bool:
+    if one.arms is None or other.arms is None:
+        return one.arms is other.arms
+    return (one.weights is other.weights or np.array_equal(one.weights, other.weights)) and (
+        np.array_equal(one.arms, other.arms)
+    )
 
 
 TINY = np.finfo(np.float64).tiny
@@ -177,7 +164,7 @@ class Evidence:
         ----------
         binary : whether all rewards are 0 or 1; by default the sums show it, because then and
             only then the sum of the rewards is the sum of their squares. Where missing rewards
-            were filled in, which changes the squares, somebody has to say so.
+            were filled in, which changes the squares, the caller has to say so.
 
         Examples
         --------
@@ -190,21 +177,22 @@ class Evidence:
         rounds, scores, squares, blocks = [], [], [], set()
         withins, allocations, references = [], [], []
         zero_or_one, some = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
-        scorer = Scorer(arms)
+        scorer, last = None, None
         for segment, stats in segments:
             if stats.squares is None:
                 raise InvalidInputError(
                     "a segment's statistics hold no sums of squared rewards, which intervals need; "
                     "play it with squares=True."
                 )
-            X = scorer.rows(segment)
+            if scorer is None or last is None or not _same_allocation(last, segment):
+                scorer, last = _Scorer.of(arms, segment), segment
             zero_or_one = zero_or_one & (stats.sums == stats.squares).all(axis=1)
             some = some | (stats.sums > 0).any(axis=1)
             rounds.append(segment.rounds)
-            scores.append(scorer.sums(X, segment, stats))
-            squares.append(scorer.squares(X, segment, stats, stats.squares))
+            scores.append(scorer.sums(segment, stats))
+            squares.append(scorer.squares(segment, stats, stats.squares))
             blocks.add(1 if segment.order == "iid" else segment.block)
-            withins.append(_within(scorer, X, segment, stats, stats.squares))
+            withins.append(_within(scorer, segment, stats, stats.squares))
             allocations.append((segment.arms, segment.weights))
             references.append(segment.reference)
         if not rounds:
@@ -267,7 +255,7 @@ class Evidence:
 
 
 def _within(
-    scorer: Scorer, X: Floats, segment: Segment, stats: SegmentStats, squares: Floats
+    scorer: _Scorer, segment: Segment, stats: SegmentStats, squares: Floats
 ) -> Floats | None:
     """(n, r, r) variance of the score sum given the lists; None if the lists are random.
 
@@ -287,12 +275,12 @@ def _within(
         rounds % np.maximum(block, 1) == 0
     )
     swaps = block / np.maximum(block - 1, 1)  # Hoeffding's B/(B-1)
-    v = 0.0 if segment.reference is None else arm_values(X, segment.reference)
+    v = 0.0 if segment.reference is None else arm_values(scorer.X, segment.reference)
     around_reference = swaps * (squares - 2 * v * stats.sums + N * v**2)
     around_mean = (squares - stats.sums**2 / np.maximum(N, 1)) * N / np.maximum(N - 1, 1)
     around_mean = np.where(rounds > block, swaps, 1.0) * np.maximum(around_mean, 0.0)
     terms = np.where(whole & (N > 1), around_mean, around_reference)
-    return scorer.squares(X, replace(segment, reference=None), stats, terms)
+    return scorer.squares(replace(segment, reference=None), stats, terms)
 
 
 def _stacked(references: list[Floats | None], shape: tuple[int, ...]) -> Floats | None:

@@ -34,7 +34,7 @@ from steadyarm.validation import check_fraction
 Floats = NDArray[np.float64]
 
 DIRECTIONS = 512
-MOST_PAIRED = 128  # arms up to which all pairs are looked at in every direction
+MOST_PAIRED = 128  # arms up to which all pairs are compared in every direction
 GRID = 4096
 
 
@@ -60,22 +60,26 @@ def critical_values(
     are all three where X holds but some of the arms.
     """
     n, K, r = len(covariance), *X.shape
-    if family is not None and family > K:
-        return _bounds(n, K, r, freedom, alpha, family)
-    # Other roots of the same covariance would meet other directions: these have one set of bits.
-    W = linalg.times_each(X, linalg.square_roots(covariance))
+    among = K if family is None else family
+    whole, paired = among == K, among <= MOST_PAIRED
     values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
-    paired = K <= MOST_PAIRED
+    if whole:
+        # other roots of the same covariance would meet other directions and give other bits
+        W = linalg.times_each(X, linalg.square_roots(covariance))
     for free in np.unique(freedom):
         rows = np.flatnonzero(freedom == free)
-        grid, step = _length_cdf(r, float(free), alpha)
-        v, p, b = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), K))
-        _critical_kernel(W[rows], _directions(r), grid, step, 1 - alpha, paired, v, p, b)
         tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)
         sure = _scheffe(r, float(free), alpha)
-        values[rows] = np.minimum(v, tail.isf(alpha / (2 * K)))
-        pairs[rows] = np.minimum(p, min(sure, tail.isf(alpha / max(K * (K - 1), 2))))
-        best[rows] = np.minimum(b, min(sure, tail.isf(alpha / max(K - 1, 1))))
+        one = tail.isf(alpha / (2 * among))
+        values[rows] = one if whole else min(sure, one)
+        pairs[rows] = min(sure, tail.isf(alpha / max(among * (among - 1), 2)))
+        best[rows] = min(sure, tail.isf(alpha / max(among - 1, 1)))
+        if whole:
+            grid, step = _length_cdf(r, float(free), alpha)
+            v, p, b = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), K))
+            _critical_kernel(W[rows], _directions(r), grid, step, 1 - alpha, paired, v, p, b)
+            values[rows] = np.minimum(v, values[rows])
+            pairs[rows], best[rows] = np.minimum(p, pairs[rows]), np.minimum(b, best[rows])
     return values, pairs, best
 
 
@@ -91,21 +95,6 @@ def pairwise_value(freedom: Floats, alpha: float) -> Floats:
     [2.228, 1.96]
     """
     return np.asarray(scipy.stats.t.isf(alpha / 2, freedom))
-
-
-def _bounds(
-    n: int, K: int, r: int, freedom: Floats, alpha: float, family: int
-) -> tuple[Floats, Floats, Floats]:
-    """The three for comparisons of all arms of a family, of which K are looked at."""
-    values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
-    for free in np.unique(freedom):
-        rows = np.flatnonzero(freedom == free)
-        tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)
-        sure = _scheffe(r, float(free), alpha)
-        values[rows] = min(sure, tail.isf(alpha / (2 * family)))
-        pairs[rows] = min(sure, tail.isf(alpha / (family * (family - 1))))
-        best[rows] = min(sure, tail.isf(alpha / (family - 1)))
-    return values, pairs, best
 
 
 def _scheffe(r: int, freedom: float, alpha: float) -> float:
@@ -292,11 +281,11 @@ class Intervals:
 def fixed_budget(
     evidence: Evidence, level: float = 0.95, recommended: ArrayLike | None = None
 ) -> Intervals:
-    """Intervals for a test that is looked at once, when its budget is spent.
+    """Intervals for a test that is analysed once, when its budget is spent.
 
     The error of an estimate is a martingale divided by the rounds, so it is about normal; its
     variance is estimated from the scores (`variance.py`), and what all arms share enters the
-    critical values (`quantiles.py`; of large sets their number does). Where scores are skewed the
+    critical values (of large sets their number does). Where scores are skewed the
     limit on the long side is moved out, as far as Hall's second-order expansion asks.
 
     Parameters

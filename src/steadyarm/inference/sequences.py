@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, log, log2
 
 import numpy as np
@@ -167,8 +167,8 @@ def confidence_sequence(
     best = recommended_arms(evidence, recommended)
     if evidence.arms.large:
         evidence, best = shortlisted(evidence, best)
-    watched, last = _watch(evidence, budget, reward_range), evidence.rounds.shape[1] - 1
-    return _look(watched, last, level, best)
+    sequence = ConfidenceSequence(evidence, budget, reward_range)
+    return sequence.intervals(evidence.rounds.shape[1] - 1, level, best)
 
 
 def confidence_path(
@@ -189,299 +189,260 @@ def confidence_path(
     """
     if evidence.arms.large:
         evidence, _ = shortlisted(evidence)
-    watched = _watch(evidence, budget, reward_range)
-    wanted = list(range(evidence.rounds.shape[1]) if at is None else at)
-    return [_look(watched, int(j), level, None, count_all) for j in wanted]
+    sequence = ConfidenceSequence(evidence, budget, reward_range)
+    wanted = range(evidence.rounds.shape[1]) if at is None else at
+    return [sequence.intervals(int(j), level, None, count_all) for j in wanted]
 
 
-@dataclass(frozen=True, eq=False)
-class _Watched:
-    """What all looks share: sums up to the end of every piece.
+class ConfidenceSequence:
+    """Limits at the end of any piece, from sums up to there.
 
+    Attributes
+    ----------
+    rounds, scores, squares : up to the end of each piece
     variance : (n, J, r, r) of the score sum
     freedom : (n, J) its degrees of freedom, if rewards are unbounded
     third : (n, J, K) third moments of the arms' score sums, if rewards are unbounded
-    every : (n, J, K) the same with all steps counted in full; empty if they are not needed
-    pieces : (n, J) from how many pieces these are
     inverse : (2, n, J, K) of `inverse_weights`; None if arms share features or rewards are bounded
+    every : (n, J, K) third moments with all steps counted in full, where there is an `inverse`
+    pieces : (n, J) from how many pieces these are
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
     far : the same bounds for other arms of a large set
     """
 
-    evidence: Evidence
-    rounds: NDArray[np.int64]
-    scores: Floats
-    squares: Floats
-    variance: Floats
-    freedom: Floats
-    third: Floats
-    every: Floats
-    pieces: NDArray[np.int64]
-    inverse: Floats | None
-    scale: Floats | None
-    first: Floats | None
-    budget: int
-    method: str
-    assumption: str
-    far: FarScales | None = None
+    def __init__(
+        self, evidence: Evidence, budget: int, reward_range: tuple[float, float] | None
+    ) -> None:
+        self.evidence, self.budget = evidence, whole_number(budget, "budget", least=1)
+        self.rounds = np.cumsum(evidence.rounds, axis=1)
+        self.scores = np.cumsum(evidence.scores, axis=1)
+        self.squares = np.cumsum(evidence.squares, axis=1)
+        self.freedom = np.full(evidence.rounds.shape, np.inf)
+        self.inverse: Floats | None = None
+        self.scale: Floats | None = None
+        self.far: FarScales | None = None
+        if reward_range is None:
+            self.variance, parts, self.freedom, kind = running_variance(evidence)
+            X = evidence.arms.coordinates
+            spreads = np.einsum("njrs,kr,ks->njk", parts, X, X, optimize=True)
+            self.third = third_moments(evidence.scores @ X.T, spreads, evidence.rounds)
+            self.inverse = inverse_weights(evidence)
+            if self.inverse is not None:
+                self.every, self.pieces = plain_thirds(evidence, upto=True)
+            self.method, self.assumption = f"asymptotic, {kind}", ASYMPTOTIC
+        else:
+            self.variance, scale, kind = bounded_terms(evidence, reward_range)
+            if evidence.whole is not None:
+                self.far = far_scales(evidence, reward_range)
+            self.first = scale[:, :, 0].copy()
+            self.scale = np.maximum.accumulate(scale, axis=2)
+            self.method, self.assumption = f"empirical Bernstein, {kind}", BOUNDED[kind]
 
-
-def _watch(evidence: Evidence, budget: int, reward_range: tuple[float, float] | None) -> _Watched:
-    budget = whole_number(budget, "budget", least=1)
-    scale = first = far = inverse = None
-    third = every = np.zeros((*evidence.rounds.shape, evidence.arms.size))
-    freedom, pieces = np.full(evidence.rounds.shape, np.inf), evidence.rounds
-    if reward_range is None:
-        variance, parts, freedom, kind = running_variance(evidence)
-        X = evidence.arms.coordinates
-        spreads = np.einsum("njrs,kr,ks->njk", parts, X, X, optimize=True)
-        third = third_moments(evidence.scores @ X.T, spreads, evidence.rounds)
-        inverse = inverse_weights(evidence)
-        if inverse is not None:
-            every, pieces = plain_thirds(evidence, upto=True)
-        method, assumption = f"asymptotic, {kind}", ASYMPTOTIC
-    else:
-        variance, scale, kind = bounded_terms(evidence, reward_range)
-        far = None if evidence.whole is None else far_scales(evidence, reward_range)
-        first = scale[:, :, 0].copy()
-        scale = np.maximum.accumulate(scale, axis=2)
-        method, assumption = f"empirical Bernstein, {kind}", BOUNDED[kind]
-    return _Watched(
-        evidence,
-        np.cumsum(evidence.rounds, axis=1),
-        np.cumsum(evidence.scores, axis=1),
-        np.cumsum(evidence.squares, axis=1),
-        variance,
-        freedom,
-        third,
-        every,
-        pieces,
-        inverse,
-        scale,
-        first,
-        budget,
-        method,
-        assumption,
-        far,
-    )
-
-
-def _look(
-    watched: _Watched,
-    j: int,
-    level: float,
-    recommended: ArrayLike | None,
-    count_all: bool = True,
-) -> Intervals:
-    """The intervals at the end of piece j; of a large set, others are counted if count_all."""
-    alpha = 1 - check_fraction(level, "level")
-    arms, K = watched.evidence.arms, watched.evidence.family
-    X = arms.coordinates
-    until = Evidence(  # all that estimates need of the pieces so far
-        arms,
-        watched.rounds[:, j : j + 1],
-        watched.scores[:, j : j + 1],
-        watched.squares[:, j : j + 1],
-        direction=watched.evidence.direction,
-    )
-    best = recommended_arms(until, recommended)
-    rows, T = np.arange(len(best)), np.maximum(until.played, 1)[:, None]
-    everywhere = np.broadcast_to(X, (len(best), *X.shape))
-    D, gaps = gap_directions(until, best)
-    events = _events(watched, j, until)
-    low, high = _limits(watched, j, everywhere, None, alpha / (2 * K), until.estimates, events)
-    pairs = max(K * (K - 1), 2)
-    gap_low, gap_high = _limits(watched, j, D, best, alpha / pairs, gaps, events)
-    lead, _ = _limits(watched, j, D, best, alpha / K, gaps, events)
-    gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
-    plausible, others = lead <= 0, 0
-    winner = plausible.sum(axis=1) == 1  # the recommended arm always is plausible
-    if watched.evidence.whole is not None and (count_all or winner[0]):
-        possible = _in_passes(watched, j, level, best)
-        winner &= possible.sum() == 1
-        others = others_than(watched.evidence, possible) if count_all else 0
-    errors = np.sqrt(quadratic(everywhere, watched.variance[:, j])) / T
-    found = Intervals(
-        arms=arms,
-        recommended=best,
-        estimates=until.estimates,
-        low=low,
-        high=high,
-        gaps=gaps,
-        gap_low=gap_low,
-        gap_high=gap_high,
-        plausible=plausible,
-        winner=winner,
-        too_few=refused(events, low, high),
-        standard_errors=np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf),
-        rounds=until.played,
-        level=float(level),
-        method=watched.method,
-        assumption=watched.assumption,
-        shown=watched.evidence.shown,
-        others=others,
-    )
-    return settled(found)
-
-
-def _in_passes(
-    watched: _Watched, j: int, level: float, best: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """(K,) which arms of the whole set cannot be ruled out as the best at the end of piece j."""
-    evidence = watched.evidence
-    assert evidence.whole is not None
-    rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
-    alpha = (1 - level) / rows.shape[0]
-    sign = 1.0 if evidence.direction == "maximize" else -1.0
-    theta = watched.scores[0, j] / max(int(watched.rounds[0, j]), 1)
-    gaps = sign * (first @ theta - linear_forms(rows, theta))
-    variance = gap_forms(rows, watched.variance[0, j], first)
-    if watched.far is not None:
-        terms = watched.far.gaps_until(rows, first, j), watched.far.gaps_until(rows, first, 0)
-        low, _ = _bounded_limits(
-            watched, j, variance, (terms[0],) * 2, (terms[1],) * 2, True, alpha, gaps
+    def intervals(
+        self,
+        j: int,
+        level: float,
+        recommended: ArrayLike | None,
+        count_all: bool = True,
+    ) -> Intervals:
+        """The intervals at the end of piece j; of a large set, others are counted if count_all."""
+        alpha = 1 - check_fraction(level, "level")
+        arms, K = self.evidence.arms, self.evidence.family
+        X = arms.coordinates
+        until = Evidence(  # all that estimates need of the pieces so far
+            arms,
+            self.rounds[:, j : j + 1],
+            self.scores[:, j : j + 1],
+            self.squares[:, j : j + 1],
+            direction=self.evidence.direction,
         )
-        return np.asarray((low[0] <= 0) | (gaps <= 0))
-    largest = float(np.linalg.eigvalsh(watched.squares[0, j])[-1])
-    known = variance > TINY * largest * gap_forms(rows, np.eye(first.size), first)
-    low, _ = _normal_limits(watched, j, variance[None], known[None], np.zeros(1), alpha, gaps)
-    out = np.asarray((low[0] <= 0) | (gaps <= 0))
-    unsure = np.flatnonzero(~known & (gaps > 0))
-    for start in range(0, unsure.size, SOME):
-        few = unsure[start : start + SOME]
-        D = sign * (first - rows.take(few))
-        low, _ = _limits(watched, j, D[None], best, alpha, gaps[None, few])
-        out[few] = low[0] <= 0
-    return out
-
-
-def _limits(
-    watched: _Watched,
-    j: int,
-    D: Floats,
-    best: NDArray[np.int64] | None,
-    alpha: float,
-    centre: Floats,
-    events: RareEvents | None = None,
-) -> tuple[Floats, Floats]:
-    """(n, K) limits of d'θ for directions D (n, K, r) around the estimates; infinite if unknown.
-
-    alpha is one-sided; best is None for the values of the arms themselves.
-    """
-    variance = quadratic(D, watched.variance[:, j])
-    if watched.scale is not None and watched.first is not None:
-        terms = _scales(watched, watched.scale[:, :, j], best)
-        first = _scales(watched, watched.first, best)
-        return _bounded_limits(watched, j, variance, terms, first, best is not None, alpha, centre)
-    known = variance > TINY * quadratic(D, watched.squares[:, j])
-    skew = np.zeros_like(variance)
-    if best is None:
-        skew = watched.third[:, j] / np.where(known, variance, np.inf)
-    limits = _normal_limits(watched, j, variance, known, skew, alpha, centre)
-    if events is None:
-        return limits
-    played = watched.rounds[:, j][:, None]
-    z, T = _factor(watched, j, alpha, events.clicks), np.maximum(played, 1)
-    error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
-    if best is None:
-        return value_limits(events, centre, error, z, *limits)
-    values = watched.scores[:, j] / T
-    return gap_limits(events, watched.evidence, values, best, error, z, limits)
-
-
-def _events(watched: _Watched, j: int, until: Evidence) -> RareEvents | None:
-    """How few rewards carry the estimates at the end of piece j; None if that is not asked."""
-    if watched.inverse is None:
-        return None
-    variance = np.maximum(np.diagonal(watched.variance[:, j], axis1=1, axis2=2), 0.0)
-    events = rare_events(
-        watched.evidence,
-        until.played,
-        until.estimates,
-        variance,
-        watched.every[:, j],
-        watched.pieces[:, j],
-        watched.inverse[:, :, j],
-    )
-    early = until.played < FIRST_LOOK * watched.budget
-    return replace(events, clicks=events.clicks & ~early[:, None])
-
-
-def _bounded_limits(
-    watched: _Watched,
-    j: int,
-    variance: Floats,
-    terms: tuple[Floats, Floats],
-    first: tuple[Floats, Floats],
-    gap: bool,
-    alpha: float,
-    centre: Floats,
-) -> tuple[Floats, Floats]:
-    """Limits by the bounds of the terms, below and above, so far and at first."""
-    T = np.maximum(watched.rounds[:, j][:, None], 1)
-    below, above = terms
-    one_hot = is_one_hot(watched.evidence.arms.coordinates)
-    if watched.method.endswith("lists") and (gap or not one_hot):
-        variance, below, above = 2 * variance, 2 * below, 2 * above
-    # the sum is too large only as far as terms can lie below their predictions make it
-    down = bernstein_reach(variance, below, first[0], watched.budget, alpha)
-    up = bernstein_reach(variance, above, first[1], watched.budget, alpha)
-    return centre - down / T, centre + up / T
-
-
-def _normal_limits(
-    watched: _Watched,
-    j: int,
-    variance: Floats,
-    known: NDArray[np.bool_],
-    skew: Floats,
-    alpha: float,
-    centre: Floats,
-) -> tuple[Floats, Floats]:
-    """Limits in large samples; infinite where the variance is not known, or too little is."""
-    played = watched.rounds[:, j][:, None]
-    T = np.maximum(played, 1)
-    freedom = watched.freedom[:, j][:, None]
-    enough = (played >= max(LEAST_ROUNDS, FIRST_LOOK * watched.budget)) & (freedom >= LEAST_FREEDOM)
-    if watched.method.endswith("lists"):
-        enough &= j + 1 >= LEAST_LISTS
-    known = enough & known
-    error = np.sqrt(variance)
-    skew = np.where(known, skew, 0.0)
-    z = _factor(watched, j, alpha)
-    error = np.where(known, error, np.inf)
-    return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
-
-
-def _factor(
-    watched: _Watched, j: int, alpha: float, clicks: NDArray[np.bool_] | None = None
-) -> Floats:
-    """(n, 1) standard errors at the end of piece j; from a normal to a t quantile.
-
-    The variance is estimated, but that of clicks follows from their rate. Beyond 37 doubles end,
-    and few degrees of freedom reach very far.
-    """
-    z = normal_factor(watched.rounds[:, j][:, None] / watched.budget, alpha)
-    tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
-    freedom = np.maximum(watched.freedom[:, j][:, None], 1.0)
-    if clicks is not None:
-        freedom = np.where(clicks, np.inf, freedom)
-    return np.minimum(scipy.stats.t.isf(tail, freedom), 1e50)
-
-
-def _scales(
-    watched: _Watched, scale: Floats, best: NDArray[np.int64] | None
-) -> tuple[Floats, Floats]:
-    """(n, K) below and above, of values or of what the arm `best` is better by."""
-    below, above = scale
-    if best is not None:
-        rows = np.arange(len(best))
-        if watched.evidence.direction == "minimize":
-            below, above = above, below
-        below, above = (
-            below[rows, best][:, None] + above,
-            above[rows, best][:, None] + below,
+        best = recommended_arms(until, recommended)
+        rows, T = np.arange(len(best)), np.maximum(until.played, 1)[:, None]
+        everywhere = np.broadcast_to(X, (len(best), *X.shape))
+        D, gaps = gap_directions(until, best)
+        events = self._events(j, until)
+        low, high = self._limits(j, everywhere, None, alpha / (2 * K), until.estimates, events)
+        pairs = max(K * (K - 1), 2)
+        gap_low, gap_high = self._limits(j, D, best, alpha / pairs, gaps, events)
+        lead, _ = self._limits(j, D, best, alpha / K, gaps, events)
+        gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
+        plausible, others = lead <= 0, 0
+        winner = plausible.sum(axis=1) == 1  # the recommended arm always is plausible
+        if self.evidence.whole is not None and (count_all or winner[0]):
+            possible = self.possible(j, level, best)
+            winner &= possible.sum() == 1
+            others = others_than(self.evidence, possible) if count_all else 0
+        errors = np.sqrt(quadratic(everywhere, self.variance[:, j])) / T
+        found = Intervals(
+            arms=arms,
+            recommended=best,
+            estimates=until.estimates,
+            low=low,
+            high=high,
+            gaps=gaps,
+            gap_low=gap_low,
+            gap_high=gap_high,
+            plausible=plausible,
+            winner=winner,
+            too_few=refused(events, low, high),
+            standard_errors=np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf),
+            rounds=until.played,
+            level=float(level),
+            method=self.method,
+            assumption=self.assumption,
+            shown=self.evidence.shown,
+            others=others,
         )
-    most = np.maximum(below, above)
-    return np.maximum(below, most / 64), np.maximum(above, most / 64)
+        return settled(found)
+
+    def possible(self, j: int, level: float, best: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(K,) arms of the whole set that cannot be ruled out as the best at the end of piece j."""
+        evidence = self.evidence
+        assert evidence.whole is not None
+        rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
+        alpha = (1 - level) / rows.shape[0]
+        sign = 1.0 if evidence.direction == "maximize" else -1.0
+        theta = self.scores[0, j] / max(int(self.rounds[0, j]), 1)
+        gaps = sign * (first @ theta - linear_forms(rows, theta))
+        variance = gap_forms(rows, self.variance[0, j], first)
+        if self.far is not None:
+            terms = self.far.gaps_until(rows, first, j), self.far.gaps_until(rows, first, 0)
+            low, _ = self._bounded_limits(
+                j, variance, (terms[0],) * 2, (terms[1],) * 2, True, alpha, gaps
+            )
+            return np.asarray((low[0] <= 0) | (gaps <= 0))
+        largest = float(np.linalg.eigvalsh(self.squares[0, j])[-1])
+        known = variance > TINY * largest * gap_forms(rows, np.eye(first.size), first)
+        low, _ = self._normal_limits(j, variance[None], known[None], np.zeros(1), alpha, gaps)
+        out = np.asarray((low[0] <= 0) | (gaps <= 0))
+        unsure = np.flatnonzero(~known & (gaps > 0))
+        for start in range(0, unsure.size, SOME):
+            few = unsure[start : start + SOME]
+            D = sign * (first - rows.take(few))
+            low, _ = self._limits(j, D[None], best, alpha, gaps[None, few])
+            out[few] = low[0] <= 0
+        return out
+
+    def _limits(
+        self,
+        j: int,
+        D: Floats,
+        best: NDArray[np.int64] | None,
+        alpha: float,
+        centre: Floats,
+        events: RareEvents | None = None,
+    ) -> tuple[Floats, Floats]:
+        """(n, K) limits of d'θ around the estimates; infinite if unknown.
+
+        D : (n, K, r) directions d; alpha is one-sided; best is None for the values of the arms
+        """
+        variance = quadratic(D, self.variance[:, j])
+        if self.scale is not None:
+            terms = self._scales(self.scale[:, :, j], best)
+            first = self._scales(self.first, best)
+            return self._bounded_limits(j, variance, terms, first, best is not None, alpha, centre)
+        known = variance > TINY * quadratic(D, self.squares[:, j])
+        skew = np.zeros_like(variance)
+        if best is None:
+            skew = self.third[:, j] / np.where(known, variance, np.inf)
+        limits = self._normal_limits(j, variance, known, skew, alpha, centre)
+        if events is None:
+            return limits
+        played = self.rounds[:, j][:, None]
+        z, T = self._factor(j, alpha, events.clicks), np.maximum(played, 1)
+        error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
+        if best is None:
+            return value_limits(events, centre, error, z, *limits)
+        values = self.scores[:, j] / T
+        return gap_limits(events, self.evidence, values, best, error, z, limits)
+
+    def _events(self, j: int, until: Evidence) -> RareEvents | None:
+        """How few rewards carry the estimates at the end of piece j; None if that is not asked."""
+        if self.inverse is None:
+            return None
+        variance = np.maximum(np.diagonal(self.variance[:, j], axis1=1, axis2=2), 0.0)
+        events = rare_events(
+            self.evidence,
+            until.played,
+            until.estimates,
+            variance,
+            self.every[:, j],
+            self.pieces[:, j],
+            self.inverse[:, :, j],
+        )
+        early = until.played < FIRST_LOOK * self.budget
+        return replace(events, clicks=events.clicks & ~early[:, None])
+
+    def _bounded_limits(
+        self,
+        j: int,
+        variance: Floats,
+        terms: tuple[Floats, Floats],
+        first: tuple[Floats, Floats],
+        gap: bool,
+        alpha: float,
+        centre: Floats,
+    ) -> tuple[Floats, Floats]:
+        """Limits by the bounds of the terms, below and above, so far and at first."""
+        T = np.maximum(self.rounds[:, j][:, None], 1)
+        below, above = terms
+        one_hot = is_one_hot(self.evidence.arms.coordinates)
+        if self.method.endswith("lists") and (gap or not one_hot):
+            variance, below, above = 2 * variance, 2 * below, 2 * above
+        # the sum is too large only as far as terms can lie below their predictions make it
+        down = bernstein_reach(variance, below, first[0], self.budget, alpha)
+        up = bernstein_reach(variance, above, first[1], self.budget, alpha)
+        return centre - down / T, centre + up / T
+
+    def _normal_limits(
+        self,
+        j: int,
+        variance: Floats,
+        known: NDArray[np.bool_],
+        skew: Floats,
+        alpha: float,
+        centre: Floats,
+    ) -> tuple[Floats, Floats]:
+        """Limits in large samples; infinite where the variance is not known, or too little is."""
+        played = self.rounds[:, j][:, None]
+        T = np.maximum(played, 1)
+        freedom = self.freedom[:, j][:, None]
+        enough = (played >= max(LEAST_ROUNDS, FIRST_LOOK * self.budget)) & (
+            freedom >= LEAST_FREEDOM
+        )
+        if self.method.endswith("lists"):
+            enough &= j + 1 >= LEAST_LISTS
+        known = enough & known
+        error = np.sqrt(variance)
+        skew = np.where(known, skew, 0.0)
+        z = self._factor(j, alpha)
+        error = np.where(known, error, np.inf)
+        return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
+
+    def _factor(self, j: int, alpha: float, clicks: NDArray[np.bool_] | None = None) -> Floats:
+        """(n, 1) standard errors at the end of piece j; from a normal to a t quantile.
+
+        The variance is estimated, but that of clicks follows from their rate. Doubles end beyond 37
+        standard errors, and few degrees of freedom reach very far.
+        """
+        z = normal_factor(self.rounds[:, j][:, None] / self.budget, alpha)
+        tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
+        freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
+        if clicks is not None:
+            freedom = np.where(clicks, np.inf, freedom)
+        return np.asarray(np.minimum(scipy.stats.t.isf(tail, freedom), 1e50))
+
+    def _scales(self, scale: Floats, best: NDArray[np.int64] | None) -> tuple[Floats, Floats]:
+        """(n, K) below and above, of values or of what the arm `best` is better by."""
+        below, above = scale
+        if best is not None:
+            rows = np.arange(len(best))
+            if self.evidence.direction == "minimize":
+                below, above = above, below
+            below, above = (
+                below[rows, best][:, None] + above,
+                above[rows, best][:, None] + below,
+            )
+        most = np.maximum(below, above)
+        return np.maximum(below, most / 64), np.maximum(above, most / 64)

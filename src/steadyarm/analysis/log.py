@@ -1,4 +1,4 @@
-"""Where a log is: files, a folder of them, or a table or query of a database, as Ibis tables."""
+"""Logs as Ibis tables: files, a folder of them, or a table or query of a database."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Log:
     ----------
     name : how messages call it, without passwords
     table : an Ibis table whose columns are named as in `COLUMNS`
-    theirs : what each column is called where the log lives
+    columns : what columns are called where the log lives, if not as in `COLUMNS`
     parts : the tables in which rows are counted
     ordered : whether rows have an order of their own, as those of files do
     counted : how rows are counted, for messages
@@ -131,7 +131,7 @@ class Log:
 
     name: str
     table: Any
-    theirs: dict[str, str]
+    columns: Mapping[str, str]
     parts: tuple[Part, ...]
     ordered: bool
     counted: str
@@ -153,29 +153,27 @@ class Log:
         """Columns that hold the probability of one arm each."""
         return tuple(name for name in self.table.columns if name.startswith(PREFIX))
 
+    def their(self, column: str) -> str:
+        """What a column is called where the log lives."""
+        return self.columns.get(column, column)
+
     def has(self, column: str) -> bool:
         """Whether the log has a column."""
         return column in self.table.columns
 
     def fetch(self, expression: Any) -> list[dict[str, Any]]:
-        """Rows of a small result; an error of the database is translated.
+        """Rows of a small result of an Ibis expression, or of a function that makes it."""
 
-        expression : an Ibis expression, or a function that makes it
-        """
+        def work() -> Any:
+            found = expression() if callable(expression) else expression
+            return found.to_pyarrow().to_pylist()
 
-        def work() -> list[dict[str, Any]]:
-            return fetch(expression() if callable(expression) else expression)
-
-        return guarded(work, f"{self.name} cannot be read", self.secret)
+        return self._guarded(work)
 
     def kept(self, name: str, expression: Any) -> Any:
         """The expression as a table that lasts as long as the connection."""
-        connection = self.table.get_backend()
-
-        def work() -> Any:
-            return connection.create_table(name, expression, temp=True, overwrite=True)
-
-        return guarded(work, f"{self.name} cannot be read", self.secret)
+        create = self.table.get_backend().create_table
+        return self._guarded(lambda: create(name, expression, temp=True, overwrite=True))
 
     def sql(self, query: str, values: list[Any]) -> list[tuple[Any, ...]]:
         """Rows of a query in DuckDB's own language."""
@@ -186,6 +184,10 @@ class Log:
                 rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
             return rows
 
+        return self._guarded(work)
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        """What `work` returns; an error of the database is translated."""
         return guarded(work, f"{self.name} cannot be read", self.secret)
 
 
@@ -223,12 +225,6 @@ def open_log(
             f"table {table!r} is given, but {paths[0].name} is a file; a query may name it log."
         )
     return _files(paths, kind, query, columns, memory)
-
-
-def fetch(expression: Any) -> list[dict[str, Any]]:
-    """Rows of a small result."""
-    rows: list[dict[str, Any]] = expression.to_pyarrow().to_pylist()
-    return rows
 
 
 def guarded(work: Callable[[], T], what: str, secret: str | None = None) -> T:
@@ -343,7 +339,7 @@ def _files(
             )
             for number, path in enumerate(paths)
         )
-        return Log(name, first, _theirs(columns), parts, True, "counted from 1 after the header")
+        return Log(name, first, columns, parts, True, "counted from 1 after the header")
 
     return guarded(opened, f"{name} cannot be read")
 
@@ -454,7 +450,7 @@ def _log(
     named = _named(table, columns, name)
     counted = "of the query's result" if ordered else "in order of time and unit"
     part = Part("", named, _in_file if ordered else _by_time)
-    return Log(name, named, _theirs(columns), (part,), ordered, counted, secret)
+    return Log(name, named, columns, (part,), ordered, counted, secret)
 
 
 def _with_unit(columns: Mapping[str, str] | None, table: Any) -> dict[str, str]:
@@ -468,22 +464,17 @@ def _with_unit(columns: Mapping[str, str] | None, table: Any) -> dict[str, str]:
     return mapped | ({"unit": found[0]} if found else {})
 
 
-def _theirs(columns: Mapping[str, str] | None) -> dict[str, str]:
-    return {name: name for name in COLUMNS} | dict(columns or {})
-
-
-def _named(table: Any, columns: Mapping[str, str] | None, name: str) -> Any:
+def _named(table: Any, columns: dict[str, str], name: str) -> Any:
     """The columns we know under the names we know them by; what is missing is named."""
-    mapped = dict(columns or {})
-    for ours in mapped:
+    for ours in columns:
         if ours not in COLUMNS and not ours.startswith(PREFIX):
             raise InvalidInputError(
                 f"there is no column {ours!r} to map; the columns are {', '.join(COLUMNS)}."
             )
     there = list(table.columns)
-    theirs = _theirs(columns)
+    theirs = {name: name for name in COLUMNS} | columns
     wanted = {ours: name for ours, name in theirs.items() if name in there}
-    missing = [theirs[ours] for ours in (*REQUIRED, *mapped) if ours not in wanted]
+    missing = [theirs[ours] for ours in (*REQUIRED, *columns) if ours not in wanted]
     vector = [column for column in there if column.startswith(PREFIX)]
     if not vector and not {"probability", "probabilities"} & set(wanted):
         missing.append(theirs["probability"])
@@ -499,3 +490,97 @@ def _named(table: Any, columns: Mapping[str, str] | None, name: str) -> Any:
     if "file_row_number" in there:
         chosen["file_row_number"] = table["file_row_number"]
     return table.select(**chosen)
+
+
+# Columns as numbers, names and times, the same on every database; what cannot be read is null.
+
+NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
+LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+DATE = (  # only days there are: SQLite and PostgreSQL move others into the next month, or stop
+    r"[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
+    r"|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+)
+TIME = (
+    rf"^\s*({DATE}|{LEAP}-02-29)"
+    r"([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"
+    r"(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?)?\s*$"
+)
+
+
+def readable(log: Log, table: Any, zero: bool = False) -> Any:
+    """The table with the columns time, arm, r and, where there is one, p; the rest as it was.
+
+    The column given is the reward as it stands, where r may be null for other reasons than a
+    missing reward, or 0 for a missing one (`zero`).
+    """
+    import ibis
+
+    backend, reward = log.backend, table["reward"]
+    new = {
+        "time": _as_time(log, table["timestamp"]),
+        "arm": table["arm"].cast("string"),
+        "r": as_number(log, reward),
+    }
+    if zero:
+        new["r"] = ibis.ifelse(reward.isnull(), 0.0, new["r"])
+    if zero or reward.type().is_string() or backend == "sqlite":
+        new["given"] = reward
+    if "probability" in table.columns:
+        new["p"] = as_number(log, table["probability"])
+    return table.mutate(**new)
+
+
+def is_excluded(column: Any) -> Any:
+    """Whether rows were excluded: something stands there that says neither 0 nor no."""
+    said = column.cast("string").strip().lower()
+    return column.notnull() & said.notin(["", "0", "0.0", "false", "no"])
+
+
+def as_number(log: Log, column: Any) -> Any:
+    """A column of float64; null where there is no number."""
+    import ibis
+
+    kind, backend = column.type(), log.backend
+    if kind.is_string():
+        if backend == "duckdb":
+            return column.try_cast("float64")
+        number = column.re_search(NUMBER)
+        return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
+    if kind.is_boolean():
+        return column.cast("int64").cast("float64")
+    if not (kind.is_numeric() or kind.is_null()):
+        raise InvalidInputError(
+            f"the column {log.their(column.get_name())} of {log.name} has "
+            f"type {kind}; expected numbers."
+        )
+    if backend == "sqlite":  # a column of any type may hold anything
+        number = column.typeof().isin(["integer", "real"])
+        return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
+    return column if kind.is_float64() else column.cast("float64")
+
+
+def _as_time(log: Log, column: Any) -> Any:
+    """A column of times in UTC, or of numbers; null where there is no time."""
+    import ibis
+
+    kind, backend = column.type(), log.backend
+    if kind.is_numeric():
+        return as_number(log, column)
+    if backend == "sqlite":
+        text = column.cast("string")
+        good = (column.typeof() == "text") & text.re_search(TIME)
+        return ibis.ifelse(good, text.cast("timestamp"), ibis.null("timestamp"))
+    if kind.is_string():
+        if backend == "duckdb":
+            return column.try_cast("timestamp('UTC')").cast("timestamp")
+        time = column.cast("timestamp('UTC')").cast("timestamp")
+        return ibis.ifelse(column.re_search(TIME), time, ibis.null("timestamp"))
+    if kind.is_date() or (kind.is_timestamp() and kind.timezone is not None):
+        return column.cast("timestamp")
+    if not kind.is_timestamp():
+        raise InvalidInputError(
+            f"the column {log.their('timestamp')} of {log.name} has type {kind}; expected time "
+            "stamps, ISO 8601 text such as 2026-03-01T12:30:00Z, or numbers that only tell the "
+            "order."
+        )
+    return column
