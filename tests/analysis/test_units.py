@@ -294,7 +294,7 @@ def test_large_logs_look_at_some_units_first(
     single = [replace(row, unit=i) for i, row in enumerate(rows)]
     found = sa.analyze(write_parquet(tmp_path / "single.parquet", single))
     assert found.units is None
-    assert any("one in 64" in note for note in found.notes)
+    assert any("one unit in 64" in note for note in found.notes)
 
 
 def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:

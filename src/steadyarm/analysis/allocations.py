@@ -1,4 +1,4 @@
-"""Evidence from logs that tell the whole allocation: a vector a row, or segments that fix it."""
+"""Evidence from the sums of a log: by own probability, or by the whole allocation of a row."""
 
 from __future__ import annotations
 
@@ -363,8 +363,8 @@ def allocation_evidence(
 ) -> tuple[Evidence, list[Piece]]:
     """The evidence of the pieces that have a reward, and which these are.
 
-    The reference is the least-squares fit to earlier pieces, as far as they tell; before there
-    are any, and for what they do not tell, the mean reward.
+    The reference is the least-squares fit to earlier pieces where they determine it, and the mean
+    reward where they do not, or before there are any.
     """
     used, fit = [piece for piece in pieces if piece.m.sum()], ReferenceFit(arms)
     seen, total = np.zeros(arms.size), np.zeros(arms.size)
@@ -385,7 +385,7 @@ def allocation_evidence(
 
 
 class ReferenceFit:
-    """The parameter that fits earlier rewards best, as far as they tell; else their mean."""
+    """The least-squares fit to earlier rewards where they determine it; else their mean."""
 
     def __init__(self, arms: ArmSet) -> None:
         self._X = arms.coordinates

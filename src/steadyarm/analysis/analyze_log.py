@@ -165,8 +165,8 @@ def analyze(
     missing : what to do with rows without a reward: "fail", "drop" them, or count them as "zero"
     reference : compare rewards with the means of earlier periods, which keeps estimates unbiased
         and takes away the noise that a common level of the rewards would bring
-    thorough : look for unsorted and duplicate rows; by default up to five million rows. The order
-        of row groups of Parquet files is looked at always
+    thorough : search for unsorted and duplicate rows; by default up to five million rows. The order
+        of row groups of Parquet files is always checked
     anytime : intervals that hold at every look, for a test that was watched and might have been
         stopped at any time; else they hold for one look at an end that was fixed in advance
     budget : rows that were planned for the whole test; needed with `anytime`
@@ -352,7 +352,7 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
     segments = log.has("segment")
     if not vector and not segments:
         raise InvalidInputError(
-            f"the arms have features in common, but {log.name} tells only the probability of each "
+            f"the arms have features in common, but {log.name} has only the probability of each "
             "row's own arm; give the whole vector in a column probabilities, a column p_NAME for "
             "every arm, or a column segment within which probabilities are fixed."
         )

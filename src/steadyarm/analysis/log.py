@@ -20,7 +20,7 @@ from steadyarm.files import GUARDED
 from steadyarm.live.transfer import description_beside
 from steadyarm.segments import Direction
 
-# What an exported log's description says of the test, so that nobody needs to say it again.
+# What the description beside an exported log says of the test.
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def described(source: Any) -> Described | None:
 T = TypeVar("T")
 REQUIRED = ("timestamp", "arm", "reward")
 COLUMNS = (*REQUIRED, "probability", "unit", "segment", "block", "probabilities", "excluded")
-UNITS = (  # what others call the unit, looked for if there is no column unit
+UNITS = (  # usual names of the unit, used if there is no column unit
     *("unit_id", "user_id", "userid", "user", "visitor_id", "visitorid", "visitor"),
     *("customer_id", "customerid", "customer"),
 )
@@ -580,7 +580,7 @@ def _as_time(log: Log, column: Any) -> Any:
     if not kind.is_timestamp():
         raise InvalidInputError(
             f"the column {log.their('timestamp')} of {log.name} has type {kind}; expected time "
-            "stamps, ISO 8601 text such as 2026-03-01T12:30:00Z, or numbers that only tell the "
+            "stamps, ISO 8601 text such as 2026-03-01T12:30:00Z, or numbers that only give the "
             "order."
         )
     return column

@@ -62,7 +62,7 @@ class Analysis:
 
     @property
     def shown(self) -> NDArray[np.int64]:
-        """The arms that the rows of `intervals` are: all, or of a large set a short list."""
+        """The arms that the rows of `intervals` are: all, or a short list of a large set."""
         shown = self.intervals.shown
         return np.arange(self.arms.size, dtype=np.int64) if shown is None else shown
 
@@ -73,7 +73,7 @@ class Analysis:
 
     @property
     def estimates(self) -> NDArray[np.float64]:
-        """(K,) estimated time-averaged reward of every arm; of a large set of those `shown`."""
+        """(K,) estimated time-averaged reward of every arm that is `shown`."""
         return np.asarray(self.intervals.estimates[0])
 
     @property

@@ -113,7 +113,7 @@ def _label(bucket: Any, name: str) -> str:
     return f"{bucket:{LABELS[name]}}"
 
 
-SAMPLE, FEW = 50_000, 2_000  # rows looked at, and distinct probabilities that are few among them
+SAMPLE, FEW = 50_000, 2_000  # rows in which so many distinct probabilities count as few
 
 
 def propensity_sums(

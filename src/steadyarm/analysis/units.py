@@ -34,7 +34,7 @@ Vectors = dict[Any, tuple[int, Floats]]  # the arm and the (r,) vector b of each
 Cells = Callable[[dict[Any, Row]], Vectors]  # makes them from a row of sums of each key
 
 SHOWN, MOST_ROWS = 3, 12  # units whose rows a message names, and rows of them
-SHARE = 64  # of how many units one is looked at in a log that is too large to group
+SHARE = 64  # one of so many units is read first where the log is too large to group
 LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
 CONTAMINATED = 0.005  # share of units with several variants above which they need attention
 
@@ -98,7 +98,7 @@ def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
     Drawn anew for every row, a unit with several rows has several variants with probability
     1 - p at least. Where less than half as many have, units are taken to keep their variant.
 
-    sample : look at one of 64 units at first, and at all only if one of them is there again
+    sample : read one of 64 units first, and all only if one of them has several rows
     """
     if sample and log.ours and log.backend == "duckdb":
         unit = log.table.get_backend().compile(table.select("unit"))
@@ -412,7 +412,7 @@ def unit_finding(units: Units) -> Finding:
             name,
             "warn",
             None,
-            f"The log has {counted(units.units, 'unit')} only, too few to tell variances by unit.",
+            f"The log has only {counted(units.units, 'unit')}, too few to estimate variances.",
             "See whether the column is who was assigned; map another one (unit=COLUMN), or take "
             "rows as independent (units=False, --no-units) if they were drawn independently.",
         )

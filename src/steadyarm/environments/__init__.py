@@ -1,7 +1,11 @@
 """Where rewards come from in a simulation: tables over time, named families, logged data."""
 
 from steadyarm.environments.environment import (
+    BernoulliReward,
+    BoundedNoise,
     Environment,
+    GaussianNoise,
+    Noise,
     ParametricEnvironment,
     RewardSource,
 )
@@ -20,7 +24,6 @@ from steadyarm.environments.families import (
     trend,
     weekday_weekend,
 )
-from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
 from steadyarm.environments.replay import Replay
 
 __all__ = [

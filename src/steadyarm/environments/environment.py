@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,23 +15,69 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import normal
 from steadyarm.environments import kernels
-from steadyarm.environments.noise import (
-    BernoulliReward,
-    BoundedNoise,
-    GaussianNoise,
-    Noise,
-    check_noise,
-)
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul, row_dots
 from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
-from steadyarm.validation import check_choice, whole_number
+from steadyarm.validation import check_choice, finite_number, whole_number
 
 MOST_MEANS = 2**27  # 1 GB, the largest table of means
 ROUNDS = 2**18  # numbers of features multiplied together
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Reward = mean + normal noise of standard deviation `sd`; the paper's experiments."""
+
+    sd: float = 1.0
+    kind: ClassVar[int] = kernels.GAUSSIAN
+
+    def __post_init__(self) -> None:
+        if not finite_number(self.sd, "sd") >= 0:
+            raise InvalidInputError(f"sd is {self.sd}; expected a number of at least 0.")
+
+    @property
+    def scale(self) -> float:
+        """The parameter of the compiled kernels."""
+        return self.sd
+
+
+@dataclass(frozen=True)
+class BoundedNoise:
+    """Reward = mean + noise uniform on [-bound, bound]; with bound 1 the paper's assumption."""
+
+    bound: float = 1.0
+    kind: ClassVar[int] = kernels.BOUNDED
+
+    def __post_init__(self) -> None:
+        if not finite_number(self.bound, "bound") >= 0:
+            raise InvalidInputError(f"bound is {self.bound}; expected a number of at least 0.")
+
+    @property
+    def scale(self) -> float:
+        """The parameter of the compiled kernels."""
+        return self.bound
+
+
+@dataclass(frozen=True)
+class BernoulliReward:
+    """Reward 1 with probability equal to the mean, else 0: clicks and conversions."""
+
+    kind: ClassVar[int] = kernels.BERNOULLI
+    scale: ClassVar[float] = 1.0
+
+
+Noise = GaussianNoise | BoundedNoise | BernoulliReward
+
+
+def check_noise(noise: Noise) -> None:
+    """Refuse what is none of the three."""
+    if not isinstance(noise, Noise):
+        raise InvalidInputError(
+            f"noise is {noise!r}; expected GaussianNoise(…), BoundedNoise(…) or BernoulliReward()."
+        )
 
 
 class RewardSource(Protocol):

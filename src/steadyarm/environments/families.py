@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import cos, normal, sin, sines
-from steadyarm.environments.environment import Environment
-from steadyarm.environments.noise import GaussianNoise, Noise
+from steadyarm.environments.environment import Environment, GaussianNoise, Noise
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, finite_number, whole_number
 

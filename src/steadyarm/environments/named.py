@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from steadyarm.arms import ArmSet
-from steadyarm.environments.environment import Environment
+from steadyarm.environments.environment import (
+    BernoulliReward,
+    BoundedNoise,
+    Environment,
+    GaussianNoise,
+    Noise,
+)
 from steadyarm.environments.families import (
     malicious_switch,
     multivariate,
@@ -25,7 +31,6 @@ from steadyarm.environments.families import (
     trend,
     weekday_weekend,
 )
-from steadyarm.environments.noise import BernoulliReward, BoundedNoise, GaussianNoise, Noise
 from steadyarm.errors import InvalidInputError
 from steadyarm.wording import did_you_mean
 

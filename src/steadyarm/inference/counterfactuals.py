@@ -157,8 +157,8 @@ def counterfactuals_of(
     -----
     Elimination follows OD-LinBAI and successive halving: ⌈log2 d⌉ stages of equal length for d
     dimensions, after stage s the best ⌈d / 2^s⌉ arms of those left stay, by the estimates of that
-    stage alone, as such policies do. They would have played the survivors more often; whom drift
-    puts first in a stage does not depend on that.
+    stage alone, as such policies do. They would have played the survivors more often, but that
+    does not change which arm drift puts first in a stage.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def counterfactuals_of(
             "rounds; expected a single test of at least one round."
         )
     check_fraction(level, "level")
-    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    sign = evidence.sign
     if (counts is None) != (sums is None):
         given, lacking = ("counts", "sums") if sums is None else ("sums", "counts")
         raise InvalidInputError(
@@ -238,7 +238,7 @@ def _spread(means: Floats, among: Indices | None, shown: Indices) -> Floats:
 
 
 def _raw(evidence: Evidence, means: Floats, best: int, leader: int, level: float) -> RawMeans:
-    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    sign = evidence.sign
     pair = evidence.arms.coordinates_of(np.array([best, leader]))
     contrast = sign * (pair[0] - pair[1])
     whole = group_pieces(evidence, 1)

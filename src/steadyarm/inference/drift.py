@@ -20,22 +20,22 @@ from steadyarm.wording import listed, strung
 
 Floats = NDArray[np.float64]
 
-PRINTED = 3  # arms of a large set beside each other
+PRINTED = 3  # arms that the text shows if a large set has more
 NAMED = 4  # periods with another leader that the verdict names
 MOST_JOINT = 256  # gaps tested jointly; of more, what changes is more easily seen one by one
 LEAST_FREEDOM = 4  # of a variance in a piece; two clicks in two plays would pass for no noise
 OF_GAPS = 0.8  # of the error probability is for the gaps, the rest for the average over arms
 SHARES = 4  # of a prefix, which the test at a milestone compares
-# Share of the planned rounds at which a live test is looked at, and of the error probability that
-# is spent there. The last stops short of the end, because some rewards never come.
+# Share of the planned rounds at which a live test is tested for drift, and share of the error
+# probability that is spent there. The last stops short of the end, because some rewards never come.
 MILESTONES = ((0.25, 0.1), (0.5, 0.2), (0.75, 0.2), (0.98, 0.5))
 
 
 @dataclass(frozen=True, eq=False)
 class DriftReport:
-    """What every period said, and whether periods differ by more than noise.
+    """Estimates by period, and whether periods differ by more than noise.
 
-    Of a large set the K arms are a short list: the best, and the leader of every period.
+    In a large set the K arms are a short list: the best, and the leader of every period.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ def drift_report(
     evidence = _few_arms(evidence, grouped)
     gap, shift, each, looks = _tested(evidence, grouped, budget, ended)
     X, names = evidence.arms.coordinates, evidence.arms.names
-    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    sign = evidence.sign
     theta, covariance, units = grouped.theta[0], grouped.covariance[0], grouped.units[0]
     estimates, errors = arm_values(X, theta), standard_errors(X, covariance)
     best = int(evidence.best[0])
@@ -324,7 +324,7 @@ def _masked(evidence: Evidence, kept: NDArray[np.bool_]) -> Evidence:
 
 
 def _few_arms(evidence: Evidence, grouped: Periods) -> Evidence:
-    """The evidence; of a large set a view of the best arms and of the leader of every period."""
+    """The evidence; in a large set a view of the best arms and of the leader of every period."""
     if not evidence.arms.large:
         return evidence
     leaders, top = best_of_all(evidence, np.concatenate([grouped.theta[0], evidence.theta]))

@@ -1,4 +1,4 @@
-"""Evidence: the scores of a test in consecutive pieces, all that intervals and drift reports need.
+"""Evidence: scores of a test in consecutive pieces, all that intervals and drift reports need.
 
 A piece is a segment or part of one. What is kept of it does not grow with its rounds: their
 number, the sum of the scores and the sum of the scores times themselves. A batch of n tests has
@@ -114,7 +114,7 @@ class Evidence:
     """Scores of J consecutive pieces of n tests.
 
     A round's score m + A(λ)⁻¹ x_t (r_t - x_t'm) has expectation θ_t, whatever came before. Nothing
-    of it grows with the number of arms; of large sets what is said is about a `view` of few.
+    of it grows with the number of arms; statements on a large set are about a `view` of few.
 
     Attributes
     ----------
@@ -227,6 +227,11 @@ class Evidence:
         return self.arms.size if self.whole is None else self.whole.size
 
     @property
+    def sign(self) -> float:
+        """1 if large rewards are good, else -1."""
+        return 1.0 if self.direction == "maximize" else -1.0
+
+    @property
     def played(self) -> NDArray[np.int64]:
         """(n,) rounds in all."""
         return np.asarray(self.rounds.sum(axis=1))
@@ -246,8 +251,7 @@ class Evidence:
     @property
     def best(self) -> NDArray[np.int64]:
         """(n,) the arm with the best estimate."""
-        sign = 1.0 if self.direction == "maximize" else -1.0
-        estimates = sign * self.estimates
+        estimates = self.sign * self.estimates
         if self.whole is not None or self.arms.large:  # ties, which few features make, to the first
             scale = np.maximum(np.abs(estimates).max(axis=1, keepdims=True), TINY)
             estimates = np.rint(estimates / scale * 2.0**40)

@@ -25,8 +25,8 @@ from steadyarm.segments import Segment, SegmentStats
 
 Floats = NDArray[np.float64]
 
-MOST = 256  # arms; of more nothing is said
-LEAST_FREEDOM = 10.0  # degrees of freedom of the noise by which anything is said
+MOST = 256  # arms that are tested
+LEAST_FREEDOM = 10.0  # degrees of freedom of the noise that a test needs
 TINY = 1e-9  # share of the largest eigenvalue below which one is taken as zero
 
 

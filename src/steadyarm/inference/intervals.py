@@ -227,12 +227,12 @@ ASSUMPTIONS = {
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """What can be said of n tests; unknown is infinite, never nan.
+    """Estimates and intervals of n tests; unknown limits are infinite, never nan.
 
     Each of the four statements, on all values, on all gaps, on the plausible set and on the
     winner, holds with probability `level`, each over all arms at once and whichever arm is
-    recommended. They never contradict each other (docs/inference.md). Of a large set the numbers
-    of a short list are there, and statements hold over the whole set all the same.
+    recommended. They never contradict each other (docs/inference.md). For a large set they give
+    the numbers of a short list, and the statements still hold over the whole set.
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ def fixed_budget(
 
     The error of an estimate is a martingale divided by the rounds, so it is about normal; its
     variance is estimated from the scores (`variance.py`), and what all arms share enters the
-    critical values (of large sets their number does). Where scores are skewed the
+    critical values (in large sets only their number does). Where scores are skewed the
     limit on the long side is moved out, as far as Hall's second-order expansion asks.
 
     Parameters
@@ -430,7 +430,7 @@ def recommended_arms(evidence: Evidence, recommended: ArrayLike | None) -> NDArr
 def gap_directions(evidence: Evidence, best: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """(n, K, r) what to multiply parameters with to get gaps, and (n, K) the estimated gaps."""
     X = evidence.arms.coordinates
-    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    sign = evidence.sign
     estimates = evidence.estimates
     gaps = sign * (estimates[np.arange(len(best)), best][:, None] - estimates)
     return sign * (X[best][:, None, :] - X), gaps

@@ -1,4 +1,4 @@
-"""Limits of what sums of scores say of arms and gaps; for all arms of a large set in passes."""
+"""Limits of arms' values and gaps from sums of scores; in large sets in passes over all arms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steadyarm.inference.variance import LEAST_FREEDOM, LEAST_ROUNDS, Scatter, t
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
-SOME = 2000  # arms that are looked at more closely at a time
+SOME = 2000  # arms whose limits are computed exactly at a time
 HUGE = np.errstate(over="ignore", invalid="ignore")  # rewards whose cubes no double can hold
 TINY = 1e-14  # share of the squared scores below which a variance is rounding
 HEAVY = 4.0  # third moment of long-tailed rewards, at most, in multiples of the least possible
@@ -92,8 +92,8 @@ def rare_events(
 
     Rewards that are never negative, of mean μ and variance v, have a third central moment of at
     least v(v/μ - μ). That of lognormal amounts of few buyers is some multiple of it. Whether
-    rewards are of this kind the skewness of a reward tells that is seen, of all arms together:
-    normal ones have none. HEAVY and SEEN were chosen by simulation.
+    rewards are of this kind shows in the skewness that is seen over all arms together: normal
+    rewards have none. HEAVY and SEEN were chosen by simulation.
 
     Parameters
     ----------
@@ -223,12 +223,12 @@ def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> B
     """(K,) which arms of the whole set cannot be ruled out as the best, at z standard errors.
 
     Skewness can only widen a limit, and only so far: where the arm is plausible without it, or
-    ruled out with the most of it, it need not be looked at.
+    ruled out with the most of it, the exact skewness is not needed.
 
     best : (r,) the arm that gaps are measured from
     """
     arms = evidence.arms if evidence.whole is None else evidence.whole
-    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    sign = evidence.sign
     T, theta = max(int(evidence.played[0]), 1), evidence.theta[0]
     out = np.ones(arms.size, dtype=bool)
     if evidence.played[0] < LEAST_ROUNDS or scatter.freedom[0] < LEAST_FREEDOM:
@@ -304,7 +304,7 @@ def others_than(evidence: Evidence, plausible: Booleans) -> int:
     return int(plausible.sum()) - (0 if shown is None else int(plausible[shown].sum()))
 
 
-# The short list of a large set: the arms that people are shown, chosen in passes over all arms.
+# The short list of a large set: the arms that people see, chosen in passes over all arms.
 
 
 Indices = NDArray[np.int64]
@@ -315,7 +315,7 @@ MOMENTS = 16  # of the test whose leaders are shown, too
 
 
 def moments(pieces: int, most: int = MOMENTS) -> Indices:
-    """Pieces after which a test is looked at, from the last one backwards.
+    """Pieces whose ends are shown, from the last one backwards.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def shortlisted(
 def best_of_all(evidence: Evidence, thetas: Floats, most: int = SHORT) -> tuple[Indices, Indices]:
     """(L,) the best arm by each parameter (L, r), and those that are best by the last of them."""
     arms = evidence.arms if evidence.whole is None else evidence.whole
-    sign = 1.0 if evidence.direction == "maximize" else -1.0
+    sign = evidence.sign
     turned = sign * np.ascontiguousarray(thetas.T)
     leaders, highest = np.zeros(len(thetas), dtype=np.int64), np.full(len(thetas), -np.inf)
     last = np.empty(arms.size)

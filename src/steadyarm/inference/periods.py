@@ -17,7 +17,7 @@ from steadyarm.validation import whole_number
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LEAST_PIECES = 5  # in a period, whose differences tell a variance
+LEAST_PIECES = 5  # in a period, to estimate a variance from their differences
 
 
 @dataclass(frozen=True, eq=False)

@@ -301,7 +301,7 @@ def assignment_balance(piece: LoggedSegment, groupings: Sequence[Grouping]) -> B
 def attrition_balance(
     pieces: Iterable[LoggedSegment], groupings: Sequence[Grouping]
 ) -> Iterator[Balance]:
-    """Rows without reward per arm, given how many each segment has and whom it assigned.
+    """Rows without reward per arm, given how many each segment has and which arms it assigned.
 
     Within a segment every row is as likely to miss its reward if arms do not matter (the
     generalised test of Cochran, Mantel and Haenszel), so rates may move with the allocation.

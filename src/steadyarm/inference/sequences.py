@@ -120,7 +120,7 @@ def normal_factor(share: Floats, alpha: float) -> Floats:
     return np.asarray(np.sqrt(2 * (1 + 1 / q) * np.log1p(np.sqrt(1 + q) / (2 * alpha))))
 
 
-LEAST_LISTS = 8  # pieces by whose differences skewness is told, where variances do not show it
+LEAST_LISTS = 8  # pieces to estimate skewness from their differences, if variances hide it
 FIRST_LOOK = 0.05  # share of the budget before which the asymptotic sequence says nothing
 ASYMPTOTIC = (
     "Many rounds before the first look, none dominating; drawn as recorded; variance settles."
@@ -139,7 +139,7 @@ def confidence_sequence(
     reward_range: tuple[float, float] | None = None,
     recommended: ArrayLike | None = None,
 ) -> Intervals:
-    """Intervals for a test that is looked at whenever one likes, and may be stopped then.
+    """Intervals for a test that is watched, and may be stopped at any time.
 
     With probability `level` not one of all the looks, at the end of any piece, is wrong on any
     arm. With a range of the rewards this holds for tests of any length (time-uniform empirical
@@ -246,7 +246,7 @@ class ConfidenceSequence:
         recommended: ArrayLike | None,
         count_all: bool = True,
     ) -> Intervals:
-        """The intervals at the end of piece j; of a large set, others are counted if count_all."""
+        """The intervals at the end of piece j; of a large set others are counted if count_all."""
         alpha = 1 - check_fraction(level, "level")
         arms, K = self.evidence.arms, self.evidence.family
         X = arms.coordinates
@@ -302,7 +302,7 @@ class ConfidenceSequence:
         assert evidence.whole is not None
         rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
         alpha = (1 - level) / rows.shape[0]
-        sign = 1.0 if evidence.direction == "maximize" else -1.0
+        sign = evidence.sign
         theta = self.scores[0, j] / max(int(self.rounds[0, j]), 1)
         gaps = sign * (first @ theta - linear_forms(rows, theta))
         variance = gap_forms(rows, self.variance[0, j], first)

@@ -79,7 +79,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     Right under any policy that logs its allocations, however they followed from the rewards, and
     for every order of draws: independent, permuted blocks, shuffled. It conditions on the rows
     there are, so rows that all arms lose alike raise no alarm (`lost` counts them); rows that one
-    arm loses do. An arm without a single row counts like any other. Of a large set the arms that
+    arm loses do. An arm without a single row counts like any other. In a large set the arms that
     were played are judged; more than 200 of them one by one and in groups that have something in
     common, by Bonferroni.
 

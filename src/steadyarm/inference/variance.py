@@ -25,9 +25,9 @@ from steadyarm.validation import checked_range
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", np.int64, np.float64)
 
-LEAST_ROUNDS = 30  # of a group, and of a test of which anything is said
-LEAST_FREEDOM = 4.0  # degrees of freedom of a variance by which anything is said
-LEAST_PIECES = 10  # whose differences tell a variance
+LEAST_ROUNDS = 30  # of a group, and of a test with finite intervals
+LEAST_FREEDOM = 4.0  # degrees of freedom of a variance that gives finite intervals
+LEAST_PIECES = 10  # to estimate a variance from their differences
 GROUPS = 20  # in which scores are centred, at most: slow drift stays between them
 DIFFERENCES = 60  # pieces that are compared, at most; shorter ones are joined
 SHOCK = 6  # times the usual size of a step
@@ -295,7 +295,7 @@ def bounded_terms(
 
 
 def far_scales(evidence: Evidence, reward_range: tuple[float, float]) -> FarScales:
-    """The same bounds for any arm of a large set, of a single test."""
+    """The same bounds for any arm of a large set, in a single test."""
     found = _far_scales(evidence, *checked_range(reward_range))
     whole_pieces = evidence.block > 1 and evidence.within is None
     return found.in_pieces(evidence.rounds[0]) if whole_pieces else found

@@ -39,8 +39,8 @@ class Need:
     Attributes
     ----------
     budget : smallest budget that gives the wanted error; None if the most days are not enough
-    low, high : 95 % interval of that budget, from the simulation's own noise; None if the
-        simulation does not tell
+    low, high : 95 % interval of that budget, from the simulation's own noise; None if
+        it is not known
     days : how long the test takes; None without a budget
     check : errors in fresh simulated tests with this budget, or with the largest possible one
     """

@@ -110,7 +110,7 @@ class Candidate:
         return _separate(arms.names)
 
     def trials(self, arms: ArmSet, error: float) -> int:
-        """Simulated tests behind each error unless told.
+        """Simulated tests behind each error, by default.
 
         More for small errors, fewer where a test takes long to simulate; by a rule, not by
         measuring, so that a plan does not depend on the machine.
@@ -154,7 +154,7 @@ def default_candidates(arms: ArmSet, sd: float) -> tuple[Candidate, ...]:
 def candidate_from_settings(settings: Any, sd: float) -> Candidate:
     """A candidate from a policy's name, or a table with name, settings and perhaps a label.
 
-    Thompson sampling is told the noise's standard deviation unless `noise_sd` is set.
+    Thompson sampling gets the noise's standard deviation unless `noise_sd` is set.
 
     Examples
     --------
@@ -183,9 +183,9 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
         near = did_you_mean(typed.lower().replace("_", "-"), known).removesuffix(".")
         expected = f"some of {', '.join(known)}{near}"
         raise InvalidInputError.of("policies", typed, expected) from None
-    told = ", ".join(f"{key}={value}" for key, value in rest.items())
+    given = ", ".join(f"{key}={value}" for key, value in rest.items())
     if "noise_sd" in {f.name for f in fields(POLICIES[name])}:
         rest = {"noise_sd": sd} | rest
     return Candidate(
-        label or (f"{name} ({told})" if told else name), policy_from_dict({"name": name} | rest)
+        label or (f"{name} ({given})" if given else name), policy_from_dict({"name": name} | rest)
     )

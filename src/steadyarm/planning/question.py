@@ -63,7 +63,7 @@ class Question:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], folder: Path = Path()) -> Question:
-        """The question that a dictionary asks; files it names are looked for in `folder`.
+        """The question that a dictionary asks; files it names are in `folder`.
 
         Examples
         --------

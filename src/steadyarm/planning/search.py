@@ -2,8 +2,8 @@
 
 Errors of a policy fall with the budget about like Φ(-c √T). The search brackets the wanted error
 with short measurements, fits Φ⁻¹(error) as a line in √T to those nearby, and measures where the
-line says, each time more precisely. What is reported is measured anew, so that luck in the search
-does not flatter the answer.
+line says, each time more precisely. What is reported is measured anew, so that the choice of the
+best among noisy measurements does not flatter the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from steadyarm.simulation import CHUNK, clopper_pearson, run_chunk
 STEPS = 9  # measurements of a search, about: what a progress bar counts
 MOST_STEPS = 16  # of bracketing
 CHECKS = 8  # budgets that are checked before the best of them is taken as it is
-CLOSE = 1.03  # ratio of budgets that need not be told apart
+CLOSE = 1.03  # ratio of budgets that count as equal
 WIDTH = math.log(1.7)  # how near in log T a measurement is to count in the fit
 SLOPE = 0.4  # relative standard deviation of the slope before anything is measured
 NEWTON = 6  # steps

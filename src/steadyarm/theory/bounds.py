@@ -183,7 +183,7 @@ def _simplified_terms(found: Instance) -> tuple[float, float]:
 def _demands_of_proof(found: Instance, epsilon: float) -> list[_Demand]:
     """One per event: 2^-i for i up to the phase of the smallest gap above ε.
 
-    An arm is told from the best by the event i with 2^-i < Δ ≤ 2^(1-i). The first event is
+    An arm is separated from the best by the event i with 2^-i < Δ ≤ 2^(1-i). The first event is
     number 1, or earlier if there are gaps above 1.
     """
     wrong = found.gaps[found.gaps > epsilon]
