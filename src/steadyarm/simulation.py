@@ -85,7 +85,7 @@ class Results:
 # Where many small simulations run: threads of this machine, or a Dask cluster.
 
 
-WINDOW = 32  # calls in the hands of the threads at a time; waiting costs as many locks
+WINDOW = 32  # calls submitted at a time; waiting takes as many locks
 
 
 class Engine(Protocol):
@@ -122,6 +122,11 @@ class LocalEngine:
                 yield from self._finished(places)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The results in the order of the calls."""
+        found = dict(self.run(function, calls))
+        return [found[i] for i in range(len(calls))]
 
     @staticmethod
     def _finished(places: dict[Future[Any], int]) -> Iterator[tuple[int, Any]]:
@@ -218,7 +223,6 @@ def simulate(
             "Environment.from_means(arms, means, budget=1000)."
         )
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
-    jobs = None if jobs is None else whole_number(jobs, "jobs", least=1)
 
     def run(chunk: int) -> NDArray[np.int64]:
         arms = run_chunk(policy, environment, seed, chunk, chunk_size(trials, chunk))
@@ -226,8 +230,8 @@ def simulate(
             progress(len(arms))
         return arms
 
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        recommended = np.concatenate(list(pool.map(run, range(chunk_count(trials)))))
+    chunks = [(chunk,) for chunk in range(chunk_count(trials))]
+    recommended = np.concatenate(LocalEngine(jobs).map(run, chunks))
     return Results(policy.name, recommended, environment.best_arm)
 
 

@@ -224,22 +224,22 @@ class _Work:
         keys = [(c, r) for c in self.candidates for r in self.rhythms]
 
         def run(candidate: Candidate, rhythm: Rhythm) -> Need:
-            steps = 0
+            doing, left = f"searching the budget of {candidate.label}", STEPS
 
             def step() -> None:
-                nonlocal steps
-                steps += 1
-                if steps <= STEPS:
-                    self._step(f"searching the budget of {candidate.label}")
+                nonlocal left
+                if left:
+                    left -= 1
+                    self._step(doing)
 
-            self._step(f"searching the budget of {candidate.label}", 0)
+            self._step(doing, 0)
             trials = self.trials_of(candidate)
             found = search(self.question, candidate, rhythm, guess, trials, self.seed, step)
-            self._step(f"searching the budget of {candidate.label}", max(STEPS - steps, 0))
+            self._step(doing, left)
             return found
 
-        found = dict(self.engine.run(run, keys))
-        return {(keys[i][0].label, keys[i][1].moves): need for i, need in sorted(found.items())}
+        found = self.engine.map(run, keys)
+        return {(c.label, r.moves): need for (c, r), need in zip(keys, found, strict=True)}
 
     def points(
         self, needs: Mapping[Key, Need], budgets: tuple[int, ...]
@@ -258,15 +258,16 @@ class _Work:
                 )
 
         def run(candidate: Candidate, rhythm: Rhythm, budget: int, trials: int) -> Point:
-            self._step(f"comparing errors of {candidate.label}", 0)
+            doing = f"comparing errors of {candidate.label}"
+            self._step(doing, 0)
             point = measure(self.question, candidate, rhythm, budget, trials, self.seed)
-            self._step(f"comparing errors of {candidate.label}")
+            self._step(doing)
             return point
 
-        found = dict(self.engine.run(run, calls))
+        found = self.engine.map(run, calls)
         return {
-            ((calls[i][0].label, calls[i][1].moves), calls[i][2]): point
-            for i, point in sorted(found.items())
+            ((candidate.label, rhythm.moves), budget): point
+            for (candidate, rhythm, budget, _), point in zip(calls, found, strict=True)
         }
 
     def _step(self, doing: str, steps: int = 1) -> None:
