@@ -274,13 +274,13 @@ def test_usual_names_of_units_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shops", [1, 3])
-def test_too_few_units_are_told(shops: int, tmp_path: Path) -> None:
+def test_too_few_units_are_reported(shops: int, tmp_path: Path) -> None:
     rows = [replace(row, unit=f"shop {i % shops}") for i, row in enumerate(random_rows())]
     names = ("timestamp", "customer", "arm", "probability", "reward")
     found = sa.analyze(write_csv(tmp_path / "log.csv", rows, names))
     [finding] = [f for f in found.health.findings if f.name == "units"]
     assert finding.status == "warn"
-    assert f"has {shops} unit" in finding.explanation
+    assert f"has only {shops} unit" in finding.explanation
     assert found.plausible == ("A", "B", "C")
 
 

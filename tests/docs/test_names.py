@@ -99,7 +99,7 @@ def test_every_field_is_named_where_its_class_is_explained(name: str, api: dict[
 def test_what_else_can_be_imported_is_explained(module: str) -> None:
     page = sections(modules_page())
     found = import_module(module)
-    for name in found.__all__:
+    for name in getattr(found, "__all__", []):
         value = getattr(found, name)
         public = any(value is getattr(steadyarm, one) for one in steadyarm.__all__)
         if not public and not isinstance(value, ModuleType):

@@ -85,7 +85,7 @@ def further_names(module: str) -> list[str]:
     known = [getattr(steadyarm, name) for name in steadyarm.__all__]
     return [
         name
-        for name in found.__all__
+        for name in getattr(found, "__all__", [])
         if not any(getattr(found, name) is one for one in known)
         and not isinstance(getattr(found, name), ModuleType)
     ]
