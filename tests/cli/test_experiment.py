@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from steadyarm.cli.experiment import EPILOG
+from steadyarm.cli.experiment import ABOUT
 from steadyarm.cli.main import main
 from tests.cli.conftest import TOML, Run, facts
 
@@ -46,11 +46,11 @@ def test_create_and_list(run: Run) -> None:
 
 
 def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
-    text = textwrap.dedent(EPILOG.split("test.toml:", 1)[1].split("\n  export", 1)[0])
+    text = textwrap.dedent(ABOUT.split("test.toml:", 1)[1].split("\n  export", 1)[0])
     Path("example.toml").write_text(text)
     made = facts(run, "create", "example.toml")
     assert made["settings"]["control"] == {"now": 0.2}
-    for line in EPILOG.splitlines():
+    for line in ABOUT.splitlines():
         words = line.split()
         if words[:2] == ["steadyarm", "experiment"] and words[2] != "create":
             if words[2] == "export":

@@ -14,24 +14,6 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, add_command, read_toml, 
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.reports import analysis_report, format_of, write_report
 
-EPILOG = """\
-A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward and,
-if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue.
-Where units have several rows, variances are by unit.
-
-  steadyarm analyze log.parquet
-  steadyarm analyze logs/ --period week --direction minimize
-  steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
-  steadyarm analyze log.csv --arms layouts.toml --report report.html
-  steadyarm analyze log.csv --column unit=session --anytime --budget 20000
-
-Arms with features in common (--arms) need the whole allocation of every row: a column
-probabilities (JSON), a column p_NAME for every arm, or a column segment within which
-probabilities are fixed. The file is TOML with a table [arms], as for steadyarm simulate, or CSV
-with the columns arm and one for every feature.
-"""
-
-
 OPTIONS = (
     (
         "log LOG",
@@ -89,20 +71,32 @@ OPTIONS = (
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    add_command(
-        commands,
-        "analyze",
-        run,
-        "the verdict on a test that ran elsewhere, from its log",
-        OPTIONS,
-        "Reads a log where it is stored and says which arm is the best on average, how sure that "
-        "is, whether the log can be trusted and whether the world moved.",
-        EPILOG,
-    )
+    add_command(commands, "analyze", run, OPTIONS)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Analyse the log and print the verdict."""
+    """Give the verdict on a test that ran elsewhere, from its log.
+
+    Reads the log where it is stored and says which arm is the best on average, how sure that is,
+    whether the log can be trusted and whether the world moved.
+
+    A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward
+    and, if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue.
+    Where units have several rows, variances are by unit.
+
+    For example:
+
+      steadyarm analyze log.parquet
+      steadyarm analyze logs/ --period week --direction minimize
+      steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
+      steadyarm analyze log.csv --arms layouts.toml --report report.html
+      steadyarm analyze log.csv --column unit=session --anytime --budget 20000
+
+    Arms with features in common (--arms) need the whole allocation of every row: a column
+    probabilities (JSON), a column p_NAME for every arm, or a column segment within which
+    probabilities are fixed. The file is TOML with a table [arms], as for steadyarm simulate, or CSV
+    with the columns arm and one for every feature.
+    """
     if args.report is not None:
         format_of(args.report)
     found = sa.analyze(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import inspect
 import json
 import sys
-import textwrap
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,11 @@ WIDTH = 100  # characters of a line
 SILENT = 20  # seconds after which a stage is named again although no other has begun
 MOST_LINES = 60  # of a table
 
-FORMAT = ("--format text|json", "text for people, json for programs", {"default": "text"})
+FORMAT = (
+    "--format text|json",
+    "text for people, json for programs (default: text)",
+    {"default": "text"},
+)
 JOBS = ("--jobs N", "threads (default: one per core)")
 LEVEL = ("--level X", "probability with which intervals hold (default: 0.95)", {"default": 0.95})
 REPORT = (
@@ -74,17 +78,21 @@ def add_command(
     commands: Any,
     name: str,
     run: Callable[[argparse.Namespace], None] | None,
-    text: str,
     options: Iterable[Option] = (),
-    description: str = "",
-    epilog: str = "",
+    text: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command, or a verb of one, with its help and options."""
+    """Add a command, or a verb of one; what help says of it is the docstring of `run`, or `text`.
+
+    The first line is what lists of commands show. What begins with a paragraph that ends in a colon
+    is printed below the options.
+    """
+    summary, *more = inspect.cleandoc(text or (run and run.__doc__) or name).split("\n\n")
+    below = next((i for i, part in enumerate(more) if part.endswith(":")), len(more))
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=text,
-        description=textwrap.fill(description or f"{text[0].upper()}{text[1:]}.", WIDTH),
-        epilog=epilog,
+        help=summary[0].lower() + summary[1:].removesuffix("."),
+        description="\n\n".join([summary, *more[:below]]),
+        epilog="\n\n".join(more[below:]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_options(parser, options)

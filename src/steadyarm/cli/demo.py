@@ -188,7 +188,6 @@ def add_parser(commands: Any) -> None:
         commands,
         "demo",
         run,
-        "find the best of 16 page layouts while visitors change at weekends",
         [
             (
                 "--out DIR",
@@ -202,9 +201,6 @@ def add_parser(commands: Any) -> None:
             ),
             ("--seed N", "another seed, other visitors (default: %(default)s)", {"default": 1}),
         ],
-        "Runs a two-week test of 16 page layouts, live in an SQLite file, with Steady and visitors "
-        "whose clicks come late, twice and out of order; then repeats it with every policy of the "
-        "paper and counts who is right.",
     )
 
 
@@ -245,7 +241,12 @@ def run_in_memory(policy: sa.Policy[Any], world: sa.Environment, seed: int) -> s
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the demo and print what it found."""
+    """Find the best of 16 page layouts while visitors change at weekends.
+
+    Runs a two-week test of them, live in an SQLite file, with Steady and visitors whose clicks come
+    late, twice and out of order; then repeats it with every policy of the paper and counts who is
+    right.
+    """
     with extra("the demo needs", "plots,live"):
         from rich.console import Console
         from rich.progress import track

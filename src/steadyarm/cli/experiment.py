@@ -42,7 +42,11 @@ from steadyarm.live.transfer import read_export
 from steadyarm.storages.changes import Corrected
 from steadyarm.wording import counted, did_you_mean
 
-EPILOG = """\
+ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
+
+Live tests are in a database: any number of processes assign variants and report rewards, now or
+days later; at the end stands a verdict that can be computed anew.
+
 A whole test, from a file test.toml:
 
   name = "checkout"
@@ -66,72 +70,30 @@ A whole test, from a file test.toml:
 
 Other settings: seed, direction, reward_range, sticky, min_share. All are explained in docs/live.md.
 """
-ASK = """\
-Many at once, one unit a line, or CSV with a column unit:
-
-  steadyarm experiment ask checkout - < visitors.csv
-"""
-TELL = """\
-Rewards of units, or of the ids that ask gave. A negative one follows --:
-
-  steadyarm experiment tell checkout visitor-1 1 visitor-2 0
-  steadyarm experiment tell checkout -- visitor-3 -12.50
-  steadyarm experiment tell checkout - < purchases.csv
-
-The file has an id or a unit and a reward in every line, or CSV with a column reward and one of
-id, assignment and unit. A reward that is repeated counts once; the others are stored if some are
-refused.
-"""
-EXCLUDE = """\
-A unit, or all visits that were assigned in a period of the past:
-
-  steadyarm experiment exclude checkout --unit bot-7 --reason "a monitor of our own"
-  steadyarm experiment exclude checkout --since 2026-11-03T09:00Z --until 2026-11-03T11:30Z \\
-      --reason "the shop was down"
-
-They count nowhere any more. What was excluded counts again with steadyarm experiment include and
-the number of the entry, which is printed here and by steadyarm audit.
-"""
-ERASE = """\
-The visits of the unit stay, under a random name, so that sums and replay stay right. In every
-experiment of the storage:
-
-  steadyarm experiment erase --everywhere visitor-7
-
-Backups, exports and buffers of clients still have the name; docs/guides/corrections.md tells more.
-"""
-MOVES = {
-    "start": ("begin to assign variants", "is running: it assigns variants."),
-    "pause": ("assign nothing for now", "is paused: it assigns nothing, rewards count."),
-    "resume": ("go on after a pause", "is running: it assigns variants."),
-    "stop": ("assign nothing any more", "is stopped: rewards of earlier visits count."),
-    "archive": ("accept neither visits nor rewards any more", "is archived: its results stay."),
+MOVES = {  # what a verb does, and the state after it
+    "start": ("Begin to assign variants.", "is running: it assigns variants."),
+    "pause": ("Assign nothing for now.", "is paused: it assigns nothing, rewards count."),
+    "resume": ("Go on after a pause.", "is running: it assigns variants."),
+    "stop": ("Assign nothing any more.", "is stopped: rewards of earlier visits count."),
+    "archive": ("Accept neither visits nor rewards any more.", "is archived: its results stay."),
 }
 
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = add_command(
-        commands,
-        "experiment",
-        None,
-        "create a live test, assign variants, report rewards, see the verdict",
-        description="Live tests in a database: any number of processes assign variants and report "
-        "rewards, now or days later; at the end stands a verdict that can be computed anew.",
-        epilog=EPILOG,
-    )
+    parser = add_command(commands, "experiment", None, text=ABOUT)
     verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    for name, run, text, options, *epilog in VERBS:
+    for name, run, options, *text in VERBS:
         nameless = name in ("create", "list", "import", "erase")
         named = () if nameless else (("name NAME", "of the experiment"),)
-        every = [*named, *options, STORAGE, FORMAT]
-        verb = add_command(verbs, name, run, text, every, "", *epilog)
+        verb = add_command(verbs, name, run, [*named, *options, STORAGE, FORMAT], *text)
         verb.set_defaults(move=name)
         if name == "recommend":
             add_options(verb.add_mutually_exclusive_group(), INTERVALS)
 
 
 def _create(args: argparse.Namespace) -> None:
+    """Create a test from a TOML file; steadyarm experiment --help has an example."""
     description = _read(args.file)
     own = description.pop("name", None)
     name = own if args.name is None else args.name
@@ -161,6 +123,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _list(args: argparse.Namespace) -> None:
+    """List all tests."""
     try:
         with opened(args) as storage:
             records = storage.experiments()
@@ -172,6 +135,7 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
+    """Show the state of a test."""
     with opened(args) as storage:
         _show_experiment(args, load_experiment(args.name, storage))
 
@@ -189,6 +153,7 @@ def _show_experiment(
 
 
 def _recommend(args: argparse.Namespace) -> None:
+    """Recommend the best variant so far, with intervals."""
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         verdict = experiment.recommend(args.level, args.anytime)
@@ -204,6 +169,7 @@ def _move(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+    """Write the log and all that is needed to import it."""
     with opened(args) as storage:
         path = load_experiment(args.name, storage).export(args.file)
     beside = path.with_name(path.name + ".experiment.json")
@@ -212,12 +178,14 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
+    """Import an exported test into a storage, where it goes on."""
     read_export(args.file)  # errors come before there is a database
     with opened(args, new=True) as storage:
         _show_experiment(args, import_experiment(args.file, storage, args.name, by=typed_by()))
 
 
 def _replay(args: argparse.Namespace) -> None:
+    """Compute a test anew from its log; status 1 if anything differs."""
     with opened(args) as storage:
         found = load_experiment(args.name, storage).replay()
     show(args, {"agrees": found.agrees} | json_ready(found), found)
@@ -226,12 +194,14 @@ def _replay(args: argparse.Namespace) -> None:
 
 
 def _health(args: argparse.Namespace) -> None:
+    """Check whether variants were assigned as planned, and whose rewards are missing."""
     with opened(args) as storage:
         report = load_experiment(args.name, storage).health()
     show(args, report.to_dict(), report)
 
 
 def _drift(args: argparse.Namespace) -> None:
+    """Report whether the world moved during the test."""
     with opened(args) as storage:
         report = load_experiment(args.name, storage).drift(args.periods, args.level)
     show(args, report.to_dict(), drift_text(report))
@@ -241,14 +211,27 @@ def _drift(args: argparse.Namespace) -> None:
 
 
 def _void(args: argparse.Namespace) -> None:
+    """Remove a reward, so that the visit has none."""
     _correct_with(args, lambda live, why: live.void(args.target, **why))
 
 
 def _correct(args: argparse.Namespace) -> None:
+    """Replace a wrong reward by another."""
     _correct_with(args, lambda live, why: live.correct(args.target, args.reward, **why))
 
 
 def _exclude(args: argparse.Namespace) -> None:
+    r"""Leave out all visits of a unit or of a period.
+
+    A unit, or all visits that were assigned in a period of the past:
+
+      steadyarm experiment exclude checkout --unit bot-7 --reason "a monitor of our own"
+      steadyarm experiment exclude checkout --since 2026-11-03T09:00Z --until 2026-11-03T11:30Z \
+          --reason "the shop was down"
+
+    They count nowhere any more. What was excluded counts again with steadyarm experiment include
+    and the number of the entry, which is printed here and by steadyarm audit.
+    """
     if (args.unit is None) == (args.since is None or args.until is None):
         raise InvalidInputError("give either --unit, or --since and --until.")
     since = None if args.since is None else read_time(args.since, "--since")
@@ -259,6 +242,7 @@ def _exclude(args: argparse.Namespace) -> None:
 
 
 def _include(args: argparse.Namespace) -> None:
+    """Count again what was excluded."""
     _correct_with(args, lambda live, why: live.include(args.entry, **why))
 
 
@@ -271,6 +255,16 @@ def _correct_with(
 
 
 def _erase(args: argparse.Namespace) -> None:
+    """Erase the identity of a unit, on its request.
+
+    The visits of the unit stay, under a random name, so that sums and replay stay right.
+
+    In every experiment of the storage:
+
+      steadyarm experiment erase --everywhere visitor-7
+
+    Backups, exports and buffers of clients still have the name; see docs/guides/corrections.md.
+    """
     if len(args.words) != 2 - args.everywhere:
         raise InvalidInputError(
             "give the name of the experiment and the unit; with --everywhere the unit alone."
@@ -326,31 +320,27 @@ INTERVALS: tuple[Option, ...] = (
         {"action": "store_false", "dest": "anytime", "default": None},
     ),
 )
-VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, help, options and, for some, an epilog
+TIME = "leave out what was assigned from then on, such as 2026-11-03T09:00Z"
+VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, options
     (
         "create",
         _create,
-        "create a test from a TOML file",
         [
-            ("file FILE.toml", "what is tested, see below"),
+            ("file FILE.toml", "what is tested"),
             ("--name NAME", "of the experiment, instead of the file's"),
             ("--draft", "assign nothing before it is started"),
         ],
-        EPILOG,
     ),
-    ("list", _list, "all tests", []),
-    ("show", _show, "the state of a test", []),
+    ("list", _list, []),
+    ("show", _show, []),
     (
         "ask",
         experiment_traffic.ask,
-        "the variant to show to a unit, such as a visitor",
         [("units UNIT", "who gets a variant; - reads standard input", {"nargs": "*"})],
-        ASK,
     ),
     (
         "tell",
         experiment_traffic.tell,
-        "report rewards",
         [
             (
                 "rewards",
@@ -363,57 +353,34 @@ VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, help, options and, for
                 "standard input a column named at has it",
             ),
         ],
-        TELL,
     ),
-    ("recommend", _recommend, "the best variant so far, with intervals", [LEVEL]),
-    *((name, _move, text, []) for name, (text, _) in MOVES.items()),
-    (
-        "export",
-        _export,
-        "write the log and all that is needed to import it",
-        [("file FILE", "FILE.csv or FILE.parquet")],
-    ),
+    ("recommend", _recommend, [LEVEL]),
+    *((name, _move, [], text) for name, (text, _) in MOVES.items()),
+    ("export", _export, [("file FILE", "FILE.csv or FILE.parquet")]),
     (
         "import",
         _import,
-        "import an exported test into a storage, where it goes on",
         [
             ("file FILE", "that export wrote"),
             ("--name NAME", "of the experiment, instead of the one it had"),
         ],
     ),
-    ("void", _void, "remove a reward, so that the visit has none", [TARGET, REASON]),
-    (
-        "correct",
-        _correct,
-        "replace a wrong reward by another",
-        [TARGET, ("reward X", "the right number"), REASON],
-    ),
+    ("void", _void, [TARGET, REASON]),
+    ("correct", _correct, [TARGET, ("reward X", "the right number"), REASON]),
     (
         "exclude",
         _exclude,
-        "leave out all visits of a unit or of a period",
         [
             ("--unit UNIT", "whose visits are left out"),
-            (
-                "--since TIME",
-                "leave out what was assigned from then on, such as 2026-11-03T09:00Z",
-            ),
+            ("--since TIME", TIME),
             ("--until TIME", "and before then; not later than now"),
             REASON,
         ],
-        EXCLUDE,
     ),
-    (
-        "include",
-        _include,
-        "count again what was excluded",
-        [("entry N", "of the audit log that excluded it"), REASON],
-    ),
+    ("include", _include, [("entry N", "of the audit log that excluded it"), REASON]),
     (
         "erase",
         _erase,
-        "erase the identity of a unit, on its request",
         [
             (
                 "words",
@@ -423,28 +390,16 @@ VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, help, options and, for
             ("--everywhere", "in all experiments; then no NAME is given"),
             ("--reason TEXT", WHY, {"default": ""}),
         ],
-        ERASE,
     ),
-    (
-        "replay",
-        _replay,
-        "compute a test anew from its log; status 1 if anything differs",
-        [],
-    ),
-    (
-        "health",
-        _health,
-        "whether variants were assigned as planned, whose rewards are missing",
-        [],
-    ),
+    ("replay", _replay, []),
+    ("health", _health, []),
     (
         "drift",
         _drift,
-        "whether the world moved during the test",
         [
             (
                 "--periods N",
-                "in how many equal shares the test is cut (default: %(default)s)",
+                "number of equal shares of the test (default: 4)",
                 {"default": 4},
             ),
             LEVEL,

@@ -24,7 +24,12 @@ Answer = TypeVar("Answer")
 
 
 def ask(args: argparse.Namespace) -> None:
-    """Print the variants of units."""
+    """Assign the variant to show to a unit, such as a visitor.
+
+    Many at once, one unit a line, or CSV with a column unit:
+
+      steadyarm experiment ask checkout - < visitors.csv
+    """
     bulk = args.units == ["-"]
     units: list[str | None] = list(read_units(sys.stdin) if bulk else args.units)
     if not units and not bulk:
@@ -52,7 +57,18 @@ def ask(args: argparse.Namespace) -> None:
 
 
 def tell(args: argparse.Namespace) -> None:
-    """Store rewards, and print which were new."""
+    """Report rewards.
+
+    Rewards of units, or of the ids that ask gave. A negative one follows --:
+
+      steadyarm experiment tell checkout visitor-1 1 visitor-2 0
+      steadyarm experiment tell checkout -- visitor-3 -12.50
+      steadyarm experiment tell checkout - < purchases.csv
+
+    The file has an id or a unit and a reward in every line, or CSV with a column reward and one of
+    id, assignment and unit. A reward that is repeated counts once; if some are refused, the others
+    are stored.
+    """
     bulk = args.rewards == ["-"]
     rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards, args.at), 0)
     alone = len(rewards) == 1 and not bulk

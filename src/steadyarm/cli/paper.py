@@ -41,7 +41,6 @@ def add_reproduce_parser(commands: Any) -> None:
         commands,
         "reproduce",
         run_reproduce,
-        "run the paper's experiments and draw its figures",
         [
             (
                 "figures FIGURE",
@@ -77,9 +76,6 @@ def add_reproduce_parser(commands: Any) -> None:
                 "of a running Dask cluster; without it --engine dask starts one here",
             ),
         ],
-        "Runs the paper's experiments with the configurations of its published runs, draws every "
-        "figure with the published points in it, and writes results.csv, pictures and a report. A "
-        "run that was stopped goes on where it was.",
     )
     add_options(
         parser.add_mutually_exclusive_group(),
@@ -94,7 +90,12 @@ def add_reproduce_parser(commands: Any) -> None:
 
 
 def run_reproduce(args: argparse.Namespace) -> None:
-    """Run the cells, then draw and report."""
+    """Run the paper's experiments and draw its figures.
+
+    Runs them with the configurations of the published runs, draws every figure with the published
+    points in it, and writes results.csv, pictures and a report. A run that was stopped goes on
+    where it was.
+    """
     with extra("reproducing needs", "plots"):
         from rich.console import Console
 
@@ -188,18 +189,12 @@ def _is_beyond(name: str) -> bool:
 
 def add_data_parser(commands: Any) -> None:
     """Describe the options of `steadyarm data`."""
-    data = add_command(
-        commands,
-        "data",
-        None,
-        "read a logged data set into a world",
-        description="Reads a logged data set once and writes what simulations need of it.",
-    )
+    about = "Read a logged data set once, and write what simulations need of it."
+    data = add_command(commands, "data", None, text=about)
     add_command(
         data.add_subparsers(title="data sets", metavar="SET", required=True),
         "yahoo",
         run_yahoo,
-        "the Yahoo! R6A click log",
         [
             ("folder DIR", "where the log's files are"),
             (
@@ -228,14 +223,15 @@ def add_data_parser(commands: Any) -> None:
                 {"default": 0.01},
             ),
         ],
-        "Reads the files of Yahoo! R6A (ydata-fp-td-clicks-v1_0.20090501.gz to …07.gz) in one "
-        "pass, fits the paper's daily parameters, chooses its 24 arms and writes both into a small "
-        "file.",
     )
 
 
 def run_yahoo(args: argparse.Namespace) -> None:
-    """Read the log, write the instance, and print both in short."""
+    """Read the Yahoo! R6A click log.
+
+    Reads its files (ydata-fp-td-clicks-v1_0.20090501.gz to …07.gz) in one pass, fits the paper's
+    daily parameters, chooses its 24 arms and writes both into a small file.
+    """
     if args.out.is_dir():
         raise InvalidInputError(f"{args.out} is a folder; give --out the name of a file.")
     with Progress() as bar:

@@ -52,43 +52,11 @@ OPTIONS = RUNNING | {  # by the settings that they stand for
     "policies": "--policies",
 }
 
-EPILOG = """\
-A usual question fits in a few options:
-
-  steadyarm plan --arms 4 --rate 0.05 --gap 0.01 --traffic 5000 --rhythm weekend
-
-A TOML file says more:
-
-  error = 0.05                     # wanted probability of a wrong verdict
-  traffic_per_day = 5000
-  most_days = 60
-  policies = ["steady", "a/b-test", "od-linbai", { name = "steady", robustness = 0.9 }]
-  [arms]                           # as for simulate: one_hot, factorial, bundles or features
-  factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
-  interactions = 1
-  [effects]                        # or spread, range, means, or log = "last-quarter.csv"
-  smallest_gap = 0.02
-  [rewards]                        # or sd = 1.0
-  rate = 0.10
-  [rhythm]                         # none, weekend, promotion, trend or curve
-  kind = "promotion"
-  strength = 3.0
-"""
-
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = add_command(
-        commands,
-        "plan",
-        run,
-        "how many visits and days a test needs",
-        [("file FILE.toml", "the question, see below", {"nargs": "?"})],
-        "Simulates the test you describe with several policies and budgets, and says how many "
-        "visits and days each policy needs for the wanted error, what robustness to drift costs if "
-        "nothing drifts, and what it saves if something does.",
-        EPILOG,
-    )
+    file = ("file FILE.toml", "the question, see below", {"nargs": "?"})
+    parser = add_command(commands, "plan", run, [file])
     add_options(parser.add_argument_group("the question, without a file"), QUESTION)
     trials = "simulated tests behind each error (default: 2000, fewer for slow policies)"
     plot = ("--plot FILE.png", "draw the plan (png, pdf, svg)")
@@ -96,7 +64,33 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Answer the question and print the plan."""
+    """Say how many visits and days a test needs.
+
+    Simulates the test you describe with several policies and budgets, and says how many visits and
+    days each policy needs for the wanted error, what robustness to drift costs if nothing drifts,
+    and what it saves if something does.
+
+    A usual question fits in a few options:
+
+      steadyarm plan --arms 4 --rate 0.05 --gap 0.01 --traffic 5000 --rhythm weekend
+
+    A TOML file says more:
+
+      error = 0.05                     # wanted probability of a wrong verdict
+      traffic_per_day = 5000
+      most_days = 60
+      policies = ["steady", "a/b-test", "od-linbai", { name = "steady", robustness = 0.9 }]
+      [arms]                           # as for simulate: one_hot, factorial, bundles or features
+      factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
+      interactions = 1
+      [effects]                        # or spread, range, means, or log = "last-quarter.csv"
+      smallest_gap = 0.02
+      [rewards]                        # or sd = 1.0
+      rate = 0.10
+      [rhythm]                         # none, weekend, promotion, trend or curve
+      kind = "promotion"
+      strength = 3.0
+    """
     with _naming(OPTIONS if args.file is None else RUNNING):
         question = _question(args)
         _check_plot(args.plot)

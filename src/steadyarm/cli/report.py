@@ -11,14 +11,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.reports import FORMATS, experiment_report, format_of, write_report
 
-EPILOG = """\
-  steadyarm report checkout --out report.html     one file with everything inside
-  steadyarm report checkout --format print        laid out for paper: open it and print it
-  steadyarm report checkout --out report.md       Markdown, pictures in report-pictures/
-
-The appendix says how the result was found, what must be true for it, and how to check it.
-"""
-
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
@@ -26,7 +18,6 @@ def add_parser(commands: Any) -> None:
         commands,
         "report",
         run,
-        "write one file about a live test, to be sent to others",
         [
             ("name NAME", "of the experiment"),
             ("--out FILE", "FILE.html or FILE.md (default: NAME.html)"),
@@ -37,14 +28,23 @@ def add_parser(commands: Any) -> None:
             STORAGE,
             ("--no-replay", "do not recompute the whole test to check it"),
         ],
-        "Writes the results of a live test so far, with pictures, method, assumptions, the "
-        "fingerprint of its log and the check that recomputing it gives the same.",
-        EPILOG,
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the report and say where it is."""
+    """Write one file about a live test, to be sent to others.
+
+    It has the results so far, with pictures, method, assumptions, the fingerprint of the log and
+    the check that computing the test anew gives the same.
+
+    For example:
+
+      steadyarm report checkout --out report.html     one file with everything inside
+      steadyarm report checkout --format print        laid out for paper: open it and print it
+      steadyarm report checkout --out report.md       Markdown, pictures in report-pictures/
+
+    The appendix says how the result was found, what must be true for it, and how to check it.
+    """
     path = args.out
     if path is None:
         # experiment names are no paths, but what is typed may be one

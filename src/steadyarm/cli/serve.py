@@ -14,15 +14,6 @@ DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served
 PARTS = ("itsdangerous", "jinja2", "plotly")  # that the dashboard needs beyond the service
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 
-EPILOG = """\
-Every option may be given as an environment variable instead, such as STEADYARM_PORT=80 or
-STEADYARM_ACCESS_LOG=false. Before the first token only this machine is served, and no proxy on it;
-see steadyarm token. Behind a proxy, declare the names that people use with --allowed-host.
-People open / in a browser and sign in with a token, if there is one. The interface for programs is
-described at /openapi.json; /healthz, /readyz and /metrics are for monitoring.
-"""
-
-
 OPTIONS = (
     ("--host NAME", "address to listen on (default: 127.0.0.1, this machine only)"),
     ("--port N", "port of that address (default: 8000); 0 for a free one"),
@@ -51,15 +42,19 @@ OPTIONS = (
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    text, description = (
-        "live experiments over HTTP",
-        "Serves live experiments over HTTP until it is interrupted.",
-    )
-    add_command(commands, "serve", run, text, OPTIONS, description, EPILOG)
+    add_command(commands, "serve", run, OPTIONS)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Serve."""
+    """Serve live experiments over HTTP until it is interrupted.
+
+    Every option may be given as an environment variable instead, such as STEADYARM_PORT=80 or
+    STEADYARM_ACCESS_LOG=false. Before the first token only this machine is served, and no proxy on
+    it; see steadyarm token. Behind a proxy, declare the names that people use with --allowed-host.
+
+    People open / in a browser and sign in with a token, if there is one. The interface for programs
+    is described at /openapi.json; /healthz, /readyz and /metrics are for monitoring.
+    """
     with extra("the service needs", "service"):
         from steadyarm.service.process import serve
         from steadyarm.service.settings import ServiceSettings

@@ -13,23 +13,6 @@ from steadyarm.cli.common import FORMAT, JOBS, add_command, read_toml, show
 from steadyarm.environments.named import WORLDS, world_from_settings
 from steadyarm.policies import POLICIES, policy_from_dict, policy_named
 
-EPILOG = """\
-A TOML file has the tables [policy], [world] and, where the world needs them, [arms]:
-
-  trials = 2000
-  [policy]
-  name = "P1-RAGE"
-  [arms]
-  factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
-  interactions = 1
-  [world]
-  name = "trend"
-  first = [0.30, 0.05, 0.00, 0.02]
-  last = [0.30, -0.02, 0.00, 0.06]
-  budget = 5000
-  noise = { kind = "gaussian", sd = 0.4 }
-"""
-
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
@@ -37,7 +20,6 @@ def add_parser(commands: Any) -> None:
         commands,
         "simulate",
         run,
-        "run one policy in one world many times",
         [
             ("file FILE.toml", "policy and world, see below", {"nargs": "?"}),
             ("--policy NAME", f"one of: {', '.join(POLICIES).lower()} (default: steady)"),
@@ -53,13 +35,29 @@ def add_parser(commands: Any) -> None:
             JOBS,
             FORMAT,
         ],
-        "Runs a policy in a world many times and counts the wrong recommendations.",
-        EPILOG,
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the simulation and print its result."""
+    """Run one policy in one world many times.
+
+    Counts the wrong recommendations.
+
+    A TOML file has the tables [policy], [world] and, where the world needs them, [arms]:
+
+      trials = 2000
+      [policy]
+      name = "P1-RAGE"
+      [arms]
+      factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
+      interactions = 1
+      [world]
+      name = "trend"
+      first = [0.30, 0.05, 0.00, 0.02]
+      last = [0.30, -0.02, 0.00, 0.06]
+      budget = 5000
+      noise = { kind = "gaussian", sd = 0.4 }
+    """
     settings = _read(args.file) if args.file else {}
     world = _world(args, settings)
     policy = _policy(args, settings)

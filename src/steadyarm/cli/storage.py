@@ -14,7 +14,8 @@ from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.lifecycle import check_storage
 from steadyarm.wording import counted
 
-EPILOG = """\
+ABOUT = """Check, back up, restore, prune or upgrade where live experiments are kept.
+
 The first experiment makes the tables. After a new version of SteadyArm was installed:
 
   steadyarm storage status  --storage postgresql+psycopg://me@host/tests
@@ -27,7 +28,6 @@ happens as a whole or not at all. A backup may be made at any time, also of a st
   steadyarm storage restore tests-monday.db --storage sqlite:///tests.db
   steadyarm storage check                   --storage sqlite:///tests.db
 """
-
 MEANING = {
     "current": "the tables are up to date",
     "older": "the tables are of an older version; make a backup, then: steadyarm storage upgrade",
@@ -38,23 +38,17 @@ MEANING = {
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    parser = add_command(
-        commands,
-        "storage",
-        None,
-        "check, back up, restore, prune or upgrade where live experiments are kept",
-        description="Manages the database in which live experiments are kept: checks it, backs it "
-        "up and restores it, removes what nobody needs, or brings its tables up to date after a "
-        "new version of SteadyArm was installed.",
-        epilog=EPILOG,
-    )
+    parser = add_command(commands, "storage", None, text=ABOUT)
     verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    for name, run, text, more, options in VERBS:
-        description = f"{text[0].upper()}{text[1:]}.{more}"
-        add_command(verbs, name, run, text, [STORAGE, FORMAT, *options], description)
+    for name, run, options in VERBS:
+        add_command(verbs, name, run, [STORAGE, FORMAT, *options])
 
 
 def _status(args: argparse.Namespace) -> None:
+    """Say which version the tables are of; change nothing.
+
+    Reads a whole file of SQLite to find damage, and ends with status 1 if there is any.
+    """
     found = storages.storage_status(args.storage, thorough=True)
     text = (
         f"{found.url}: {MEANING[found.state]}.\n"
@@ -69,6 +63,11 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
+    """Check for damage and compute every experiment anew; status 1 if anything is wrong.
+
+    Searches for damage of the file, for missing tables and for rows that belong to nothing, then
+    replays every experiment. Changes nothing.
+    """
     found = check_storage(args.storage)
     lines = [f"not computed anew: {line}" for line in found.skipped] + list(found.faults)
     if not found.faults:
@@ -79,6 +78,11 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _backup(args: argparse.Namespace) -> None:
+    """Copy an SQLite storage that may be in use; name pg_dump for PostgreSQL.
+
+    The copy is as of one moment, and it is checked before it gets its name. For PostgreSQL the
+    command line of pg_dump is printed, with status 2.
+    """
     _name_tool(storages.backup_command(args.storage, args.target))
     made = storages.backup_storage(args.storage, args.target, force=args.force)
     size = made.stat().st_size
@@ -86,6 +90,13 @@ def _backup(args: argparse.Namespace) -> None:
 
 
 def _restore(args: argparse.Namespace) -> None:
+    """Put a backup in the place of an SQLite storage; name pg_restore for PostgreSQL.
+
+    Refuses a storage that is in use and a backup that is damaged. The previous file is kept beside
+    it under a name with the time. A service that needed tokens still needs them, all sessions end,
+    and the tokens that are valid now are named. For PostgreSQL the command line of pg_restore is
+    printed, with status 2.
+    """
     _name_tool(storages.backup_command(args.storage, args.backup, restore=True))
     done = storages.restore_storage(args.storage, args.backup)
     facts = {
@@ -120,6 +131,11 @@ def _restore(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
+    """Remove what nobody needs: ended leases, expired sessions, old experiments.
+
+    Returns positions of expired leases and removes rows of leases that ended more than a day ago,
+    sessions that have expired and, if asked to, archived experiments. Traffic may go on meanwhile.
+    """
     before = args.archived_before
     with opened(args) as storage:
         now = storage.now()  # leases and sessions end by this clock, not by that of this machine
@@ -142,6 +158,7 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _upgrade(args: argparse.Namespace) -> None:
+    """Bring the tables up to date, or create them."""
     before, after = storages.upgrade_storage(args.storage)
     found = storages.storage_status(args.storage)
     text = f"{found.url}: upgraded from {before or 'nothing'} to {after}."
@@ -168,50 +185,21 @@ def _date(text: str) -> int:
     return round(moment.timestamp() * 1e6)
 
 
-VERBS: tuple[tuple[str, Any, str, str, tuple[Option, ...]], ...] = (
-    (
-        "status",
-        _status,
-        "which version the tables are of; changes nothing",
-        " Reads a whole file of SQLite to find damage, and ends with status 1 if there is any.",
-        (),
-    ),
-    (
-        "check",
-        _check,
-        "search for damage, compute every experiment anew; status 1 if anything is wrong",
-        " Searches for damage of the file, for missing tables and for rows that belong to nothing, "
-        "then replays every experiment. Changes nothing.",
-        (),
-    ),
+VERBS: tuple[tuple[str, Any, tuple[Option, ...]], ...] = (
+    ("status", _status, ()),
+    ("check", _check, ()),
     (
         "backup",
         _backup,
-        "copy an SQLite storage that may be in use; name pg_dump for PostgreSQL",
-        " The copy is as of one moment, and it is checked before it gets its name. For PostgreSQL "
-        "the command line of pg_dump is printed, with status 2.",
         (
             ("target FILE", "the file that is written"),
             ("--force", "replace FILE if it exists, unless it is in use"),
         ),
     ),
-    (
-        "restore",
-        _restore,
-        "put a backup in the place of an SQLite storage; name pg_restore for PostgreSQL",
-        " Refuses a storage that is in use and a backup that is damaged. The previous file is kept "
-        "beside it under a name with the time. A service that needed tokens still needs them, all "
-        "sessions end, and the tokens that are valid now are named. For PostgreSQL the command "
-        "line of pg_restore is printed, with status 2.",
-        (("backup FILE", "the file that steadyarm storage backup wrote"),),
-    ),
+    ("restore", _restore, (("backup FILE", "the file that steadyarm storage backup wrote"),)),
     (
         "prune",
         _prune,
-        "remove what nobody needs: ended leases, expired sessions, old experiments",
-        " Returns positions of expired leases and removes rows of leases that ended more than a "
-        "day ago, sessions that have expired and, if asked to, archived experiments. Traffic may "
-        "go on meanwhile.",
         (
             (
                 "--archived-before",
@@ -222,5 +210,5 @@ VERBS: tuple[tuple[str, Any, str, str, tuple[Option, ...]], ...] = (
             ("--yes", "delete these experiments, for good"),
         ),
     ),
-    ("upgrade", _upgrade, "bring the tables up to date, or create them", "", ()),
+    ("upgrade", _upgrade, ()),
 )

@@ -13,7 +13,17 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from steadyarm.cli.common import FORMAT, STORAGE, add_command, extra, opened, show, table, typed_by
+from steadyarm.cli.common import (
+    FORMAT,
+    STORAGE,
+    Option,
+    add_command,
+    extra,
+    opened,
+    show,
+    table,
+    typed_by,
+)
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.assignments import to_datetime
 from steadyarm.live.serializers import entry_facts, iso
@@ -28,61 +38,36 @@ COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
 
 def add_parser(commands: Any) -> None:
     """Describe the options of `steadyarm token`."""
-    parser = add_command(
-        commands,
-        "token",
-        None,
-        "who may use the service",
-        description="Creates, lists and removes tokens of the service. Once there has been one, "
-        "every request needs one; changes count within five seconds.",
-    )
+    about = """Manage who may use the service: create, list and remove tokens.
+
+    Once there has been one, every request needs one; changes count within five seconds.
+    """
+    parser = add_command(commands, "token", None, text=about)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    add_command(
-        actions,
-        "create",
-        run_create,
-        "a new token, shown once",
-        [
-            ("--name NAME", "to know it by, such as shop-frontend", {"required": True}),
-            (
-                "--scope read|write|admin",
-                "read results; write also assignments and rewards; admin everything",
-                {"required": True},
-            ),
-            STORAGE,
-        ],
-        "Creates a token and prints it. Only a hash of it is stored.",
-    )
-    add_command(
-        actions,
-        "list",
-        run_list,
-        "names, scopes and dates",
-        [FORMAT, STORAGE],
-        "Prints name, scope and date of every token, not the tokens.",
-    )
-    add_command(
-        actions,
-        "remove",
-        run_remove,
-        "refuse a token from now on",
-        [
-            ("name NAME", "that the token was created with"),
-            (
-                "--lock-out",
-                "remove it even if it is the last one, or the last one with the scope admin: "
-                "nobody can then get in over HTTP, or change anything, until a token is created on "
-                "this machine",
-            ),
-            STORAGE,
-        ],
-        "Removes a token and ends the sessions of people who signed in with it; the service "
-        "refuses it within five seconds.",
-    )
+    scopes = "read results; write also assignments and rewards; admin everything"
+    create: list[Option] = [
+        ("--name NAME", "to know it by, such as shop-frontend", {"required": True}),
+        ("--scope read|write|admin", scopes, {"required": True}),
+    ]
+    remove = [
+        ("name NAME", "that the token was created with"),
+        (
+            "--lock-out",
+            "remove it even if it is the last one, or the last one with the scope admin: nobody "
+            "can then get in over HTTP, or change anything, until a token is created on this "
+            "machine",
+        ),
+    ]
+    add_command(actions, "create", run_create, [*create, STORAGE])
+    add_command(actions, "list", run_list, [FORMAT, STORAGE])
+    add_command(actions, "remove", run_remove, [*remove, STORAGE])
 
 
 def run_create(args: argparse.Namespace) -> None:
-    """Print a new token."""
+    """Create a token and print it, once.
+
+    Only a hash of it is stored.
+    """
     with extra("tokens need", "service"):
         from steadyarm.service.auth import new_token
     if not NAME.fullmatch(args.name):
@@ -103,7 +88,7 @@ def run_create(args: argparse.Namespace) -> None:
 
 
 def run_list(args: argparse.Namespace) -> None:
-    """Print names, scopes and dates."""
+    """List name, scope and date of every token, not the tokens."""
     with closing(open_storage(args.storage)) as storage:
         tokens, closed = storage.tokens(), storage.closed()
     facts = [
@@ -120,7 +105,11 @@ def run_list(args: argparse.Namespace) -> None:
 
 
 def run_remove(args: argparse.Namespace) -> None:
-    """Remove a token."""
+    """Refuse a token from now on.
+
+    Removes it and ends the sessions of people who signed in with it; the service refuses it within
+    five seconds.
+    """
     with closing(open_storage(args.storage)) as storage:
         now = microseconds(time.time())
         storage.remove_token(args.name, now=now, by=typed_by(), lock_out=args.lock_out)
@@ -136,7 +125,6 @@ def add_audit_parser(commands: Any) -> None:
         commands,
         "audit",
         run_audit,
-        "who created, changed and corrected what, and when",
         [
             ("--experiment NAME", "only entries about this experiment"),
             (
@@ -151,14 +139,16 @@ def add_audit_parser(commands: Any) -> None:
             ),
             STORAGE,
         ],
-        "Prints the audit log: experiments created, started, paused, stopped, archived and "
-        "imported, corrections with their reasons, tokens created and removed. Entries are only "
-        "ever added; the database itself refuses to change or delete one.",
     )
 
 
 def run_audit(args: argparse.Namespace) -> None:
-    """Print the entries."""
+    """Print who created, changed and corrected what, and when.
+
+    The audit log has experiments created, started, paused, stopped, archived and imported,
+    corrections with their reasons, tokens created and removed. Entries are only ever added; the
+    database itself refuses to change or delete one.
+    """
     with opened(args) as storage:
         entries = list(_entries(storage, args.after, args.experiment))
     facts = [entry_facts(entry) for entry in entries]
