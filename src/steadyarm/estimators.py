@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
-from steadyarm.designs.interior_point import cholesky, cholesky_solve, information
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import symmetric_eigen
+from steadyarm.linalg import cholesky, cholesky_solve, information, symmetric_eigen
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = [

@@ -27,6 +27,7 @@ __all__ = [
     "eigh",
     "factor",
     "gram",
+    "information",
     "inverse_root",
     "matmul",
     "matrix_rank",
@@ -204,6 +205,18 @@ def add_gram(X: Numbers, lam: Numbers, out: Numbers) -> None:
             a = lam[i] * X[i, k]
             for n in range(k + 1):
                 out[k, n] += a * X[i, n]
+
+
+@kernel
+def information(X: Floats, lam: Floats, A: Floats) -> None:
+    """Lower triangle of A = sum_i lam_i x_i x_i' for X (K, r), lam (K,), into A (r, r)."""
+    A[:] = 0.0
+    for i in range(X.shape[0]):
+        if lam[i] > 0.0:
+            for k in range(X.shape[1]):
+                t = lam[i] * X[i, k]
+                for m in range(k + 1):
+                    A[k, m] += t * X[i, m]
 
 
 def sparse_times(data: Floats, columns: NDArray[Any], ends: NDArray[Any], M: Floats) -> Floats:

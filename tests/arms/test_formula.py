@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.arms.sparse import SparseRows
+from steadyarm.arms.rows import SparseRows
 
 FRAMES: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "mapping": dict,

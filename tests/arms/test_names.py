@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.arms.names import BundleNames, CountedNames, FactorialNames, LazyNames
+from steadyarm.arms.recipes import BundleNames, CountedNames, FactorialNames, LazyNames
 
 # Signs that stand between the parts of names are frequent, to make them hard to read.
 texts = st.text("ab=, +:0é", min_size=1, max_size=5).filter(lambda text: bool(text.strip()))

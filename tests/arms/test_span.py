@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
 import steadyarm as sa
-from steadyarm.arms.rows import DenseRows, Rows
+from steadyarm.arms.rows import DenseRows, Rows, SparseRows
 from steadyarm.arms.span import span_of_features, span_of_rows, twin_in
-from steadyarm.arms.sparse import SparseRows
 
 Floats = NDArray[np.float64]
 

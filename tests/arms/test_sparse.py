@@ -14,9 +14,8 @@ from scipy import sparse
 
 import steadyarm as sa
 from steadyarm.arms import arm_set
-from steadyarm.arms.rows import DenseRows
+from steadyarm.arms.rows import DenseRows, SparseRows, packed
 from steadyarm.arms.span import span_of_rows
-from steadyarm.arms.sparse import SparseRows, packed
 from steadyarm.designs import g_optimal
 
 K, D = 6000, 60

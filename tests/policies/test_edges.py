@@ -259,9 +259,10 @@ def test_noise_elimination_by_hand() -> None:
         counts = np.arange(1, len(phases) + 1)  # each phase once more than the one before
         expected = np.average([designs[i] for i in phases], axis=0, weights=counts)
         found = noise_elimination(arms, estimates, errors, "exact")
-        assert np.allclose(found[0], expected, atol=1e-6), error
+        assert np.allclose(found.weights[0], expected, atol=1e-6), error
         scaled = noise_elimination(arms, 1e-6 * estimates, 1e-6 * errors, "exact")
-        assert np.allclose(scaled, found, atol=1e-9)  # the unit of rewards does not matter
+        # the unit of rewards does not matter
+        assert np.allclose(scaled.weights, found.weights, atol=1e-9)
 
 
 def test_rage_elimination_counts_a_lasting_set_once_a_phase() -> None:
@@ -271,7 +272,7 @@ def test_rage_elimination_counts_a_lasting_set_once_a_phase() -> None:
     full, pair = sa.xy_optimal(arms).weights, sa.xy_optimal(arms, among=[0, 1]).weights
     for phases in (1, 2, 7):
         found = rage_elimination(arms, estimates, phases, first_cut=1.0, solver="exact")
-        assert np.allclose(found[0], (full + (phases - 1) * pair) / phases, atol=1e-6)
+        assert np.allclose(found.weights[0], (full + (phases - 1) * pair) / phases, atol=1e-6)
 
 
 def test_halving_keeps_the_longest_prefix_by_brute_force() -> None:
@@ -308,7 +309,7 @@ def test_peace_elimination_averages_its_phases() -> None:
             while k > 1 and sa.xy_optimal(arms, among=alive[:k]).value > design.value / 2:
                 k -= 1
             alive = alive[:k]
-        assert np.allclose(found[i], np.mean(designs, axis=0), atol=1e-5)
+        assert np.allclose(found.weights[i], np.mean(designs, axis=0), atol=1e-5)
 
 
 def test_ties_are_broken_as_told() -> None:

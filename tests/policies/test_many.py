@@ -11,16 +11,12 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.designs import forget_designs
-from steadyarm.designs.cache import large_g, nested_xy
-from steadyarm.designs.design import FewArms
-from steadyarm.designs.exact_design import whole_list_of_many, whole_lists
+from steadyarm.designs.cache import designs_for
+from steadyarm.designs.optimal import solve_pairs, whiten
 from steadyarm.estimators import ips
 from steadyarm.policies.base import FIRST, LAST, best_arm, best_of_many
-from steadyarm.policies.elimination import (
-    least_gap_error,
-    rage_elimination,
-    rage_elimination_of_many,
-)
+from steadyarm.policies.elimination import rage_elimination
+from steadyarm.policies.steady import gap_errors
 from steadyarm.segments import Segment
 
 SCALING: list[Any] = [
@@ -114,61 +110,85 @@ def test_without_noise_the_average_parameter_is_found(policy: Any) -> None:
 
 def test_scores_of_few_arms_are_unbiased() -> None:
     """Expected score of one round, enumerated over the arms of a segment."""
-    design, theta = large_g(MANY), np.random.default_rng(0).normal(size=MANY.rank)
+    design, theta = sa.GBAI().g_optimal(MANY), np.random.default_rng(0).normal(size=MANY.rank)
     X = MANY.coordinates_of(design.arms)
-    segment = Segment(design.weights[None], np.array([1]), arms=design.arms)
+    segment = Segment(design.weights, np.array([1]), arms=design.arms)
     expected = np.zeros(MANY.rank)
-    for k, weight in enumerate(design.weights):
-        one = np.zeros((1, design.arms.size))
+    for k, weight in enumerate(design.weights[0]):
+        one = np.zeros(design.weights.shape)
         one[0, k] = X[k] @ theta
         stats = sa.SegmentStats(one.astype(bool).astype(np.int64), one)
         expected += weight * ips(X, segment, stats)[0]
     np.testing.assert_allclose(expected, theta, atol=1e-10)
 
 
-def test_designs_of_subsets_are_proven(all_are_large: None) -> None:
-    """Against the exact solver of small sets."""
-    arms = slots(6)
+LEVELS = sa.ArmSet.factorial({f"f{i}": ["a", "b", "c"] for i in range(4)}, interactions=1)
+POINTS = sa.ArmSet.from_features(np.random.default_rng(5).normal(size=(90, 5)))
+
+
+@pytest.mark.parametrize("arms", [slots(6), LEVELS, POINTS], ids=["two levels", "three", "points"])
+def test_designs_of_subsets_are_proven(all_are_large: None, arms: sa.ArmSet) -> None:
+    """Value and gap against the exact solver and against a pass over all pairs."""
     values = arms.coordinates @ np.random.default_rng(4).normal(size=arms.rank)
     order = np.argsort(-values)
-    subsets = [np.sort(order[:size]) for size in (40, 12, 5, 2)]
-    found = nested_xy(arms, subsets)
-    assert found[1] is found[0]  # 40 of 64 arms keep the design of all
-    for subset, made_for, design in zip(
-        [None, *subsets], [None, None, *subsets[1:]], found, strict=True
-    ):
-        assert sa.xy_optimal(arms, subset).value * (1 - 1e-6) <= design.value
-        assert design.value <= sa.xy_optimal(arms, made_for).value * 1.25 * (1 + 1e-6)
-        X = arms.coordinates_of(design.arms)
-        Z = arms.coordinates if subset is None else arms.coordinates_of(subset)
-        inverse = np.linalg.inv((X * design.weights[:, None]).T @ X)
+    for size in (arms.size, arms.size - 5, 12, 5, 2):
+        mask = np.zeros((1, arms.size), dtype=bool)
+        mask[0, order[:size]] = True
+        found = designs_for(arms, mask)
+        made_for = None if size > arms.size // 2 else np.flatnonzero(mask[0])
+        assert exact_value(arms, np.flatnonzero(mask[0])) * (1 - 1e-6) <= found.values[0]
+        assert found.values[0] <= exact_value(arms, made_for) * 1.25 * (1 + 1e-6)
+        weights = found.allocation().everywhere(arms.size)[0]
+        inverse = np.linalg.inv((arms.coordinates * weights[:, None]).T @ arms.coordinates)
+        Z = arms.coordinates[mask[0]]
         apart = Z[:, None] - Z[None]
         worst = np.einsum("ijr,rs,ijs->ij", apart, inverse, apart).max()
-        assert worst <= design.value * (1 + 1e-9)
+        assert worst <= found.values[0] * (1 + 1e-9)
 
 
-def test_virtual_phases_are_those_of_small_sets(all_are_large: None) -> None:
+def exact_value(arms: sa.ArmSet, among: Any) -> float:
+    """Of the optimal design, by the solver for small sets."""
+    chosen = np.arange(arms.size) if among is None else among
+    return solve_pairs(whiten(arms.coordinates)[0], chosen, 1e-6).value
+
+
+def test_subsets_with_most_of_the_arms_get_the_design_of_all(all_are_large: None) -> None:
+    masks = np.ones((2, 64), dtype=bool)
+    masks[1, :20] = False
+    found = designs_for(slots(6), masks)
+    first, second = found.weights[found.index]
+    np.testing.assert_array_equal(first, second)
+
+
+def test_virtual_phases_are_those_of_small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = slots(5)
     values = arms.coordinates @ np.random.default_rng(4).normal(scale=0.2, size=arms.rank)
-    few = rage_elimination_of_many(arms, values, max_phases=16, first_cut=1.0)
-    dense = rage_elimination(arms, values[None], 16, 1.0, "exact")[0]
-    X = arms.coordinates
-    weights = np.zeros(arms.size)
-    weights[few.arms] = few.weights
+    dense = rage_elimination(arms, values[None], 16, 1.0, "exact").weights[0]
+    monkeypatch.setattr(sa.ArmSet, "large", property(lambda self: True))
+    forget_designs()
+    few = rage_elimination(arms, values[None], 16, 1.0, "exact")
+    forget_designs()
+    assert few.arms is not None
+    X, weights = arms.coordinates, few.everywhere(arms.size)[0]
     # The designs differ within their gaps; what they tell about the leaders is alike.
     lead = X[values.argmax()] - X[np.argsort(-values)[1]]
-    told = [float(lead @ np.linalg.pinv((X * w[:, None]).T @ X) @ lead) for w in (weights, dense)]
-    assert 0.7 < told[0] / told[1] < 1.4
+    variances = [
+        float(lead @ np.linalg.pinv((X * w[:, None]).T @ X) @ lead) for w in (weights, dense)
+    ]
+    assert 0.7 < variances[0] / variances[1] < 1.4
 
 
-def test_the_least_error_of_a_gap_is_that_of_all_pairs(all_are_large: None) -> None:
-    arms, rng = slots(5), np.random.default_rng(1)
-    root = rng.normal(size=(arms.rank, arms.rank))
-    covariance, values = root @ root.T, arms.coordinates @ rng.normal(size=arms.rank)
-    best = int(values.argmax())
-    apart = arms.coordinates[best] - np.delete(arms.coordinates, best, axis=0)
-    expected = np.sqrt(np.einsum("kr,rs,ks->k", apart, covariance, apart).min())
-    assert least_gap_error(arms, values, best, covariance) == pytest.approx(expected)
+@pytest.mark.parametrize("arms", [slots(5), MANY], ids=["stored", "made from the index"])
+def test_gap_errors_are_those_of_all_pairs_with_the_leader(arms: sa.ArmSet) -> None:
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(2, arms.rank, arms.rank))
+    covariance = root @ root.swapaxes(1, 2)
+    estimates = rng.normal(size=(2, arms.rank)) @ arms.coordinates.T
+    found = gap_errors(arms, estimates, covariance)
+    for i, best in enumerate(estimates.argmax(axis=1)):
+        apart = arms.coordinates[best] - arms.coordinates
+        expected = np.sqrt(np.einsum("kr,rs,ks->k", apart, covariance[i], apart))
+        np.testing.assert_allclose(found[i], expected, rtol=1e-6, atol=1e-5)
 
 
 def test_simulation_does_not_depend_on_the_jobs() -> None:
@@ -189,38 +209,6 @@ def test_ties_of_many_arms(ties: Any, code: int) -> None:
 def test_ties_broken_by_a_seed_fall_on_all() -> None:
     found = {best_of_many(np.array([1.0, 0.0, 1.0, 1.0]), seed) for seed in range(50)}
     assert found == {0, 2, 3}
-
-
-@pytest.mark.parametrize("length", [40, 60, 200])
-def test_lists_of_many_arms_are_as_good_as_those_of_few(length: int) -> None:
-    rng = np.random.default_rng(length)
-    X, weights = rng.normal(size=(60, 8)), rng.dirichlet(np.ones(60))
-    whole = whole_list_of_many(X, FewArms(np.arange(60), weights), length)
-    counts = whole.weights * length
-    np.testing.assert_allclose(counts, np.rint(counts), atol=1e-9)
-    assert counts.sum() == pytest.approx(length)
-    (dense,), (good,) = whole_lists(X, weights[None], length)
-    assert good
-    target = (X * weights[:, None]).T @ X
-
-    def efficiency(rows: Any, share: Any) -> float:
-        return 8 / float(np.trace(target @ np.linalg.inv((rows * share[:, None]).T @ rows)))
-
-    assert efficiency(X[whole.arms], whole.weights) > 0.93 * efficiency(X, dense / length)
-
-
-def test_lists_too_short_leave_the_design_alone() -> None:
-    design = FewArms(np.arange(60), np.full(60, 1 / 60))
-    X = np.random.default_rng(0).normal(size=(60, 8))
-    assert whole_list_of_many(X, design, 7) is design
-
-
-def test_a_design_stays_whole_where_few_arms_would_lose_a_direction() -> None:
-    """One light arm tells of the second direction, and the list has room for heavier ones only."""
-    X = np.repeat([[1.0, 0.0], [0.0, 1.0]], [100, 1], axis=0)
-    design = FewArms(np.arange(101), np.append(np.full(100, 0.00999), 0.001))
-    assert whole_list_of_many(X, design, 16) is design
-    assert whole_list_of_many(X, design, 26).arms.size < 101
 
 
 @pytest.mark.parametrize("policy", [sa.GBAI(), sa.Steady()], ids=["g", "steady"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.arms.names import FactorialNames
+from steadyarm.arms.recipes import FactorialNames
 from steadyarm.policies import POLICIES
 from steadyarm.storages import open_storage
 from steadyarm.wire import Allocation, CreatedExperiment, ExperimentAnswer, ExperimentList, Leases

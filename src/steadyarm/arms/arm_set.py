@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -18,26 +18,37 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import eye_array, sparray, spmatrix
 
-from steadyarm.arms.names import LARGE, CountedNames, check_names, is_large, listing, name_list
-from steadyarm.arms.recipes import Bundles, Factorial, Recipe, recipe_from_dict
-from steadyarm.arms.rows import DenseRows, Rows
-from steadyarm.arms.span import (
-    Span,
-    check_apart,
-    check_distinct,
-    frozen,
-    span_from_dict,
-    span_of,
-    span_to_dict,
+from steadyarm.arms.generated import values_of
+from steadyarm.arms.recipes import (
+    Bundles,
+    CountedNames,
+    Factorial,
+    Recipe,
+    check_names,
+    listing,
+    name_list,
+    recipe_from_dict,
 )
-from steadyarm.arms.sparse import (
+from steadyarm.arms.rows import (
+    LARGE,
+    DenseRows,
+    Rows,
     SparseRows,
+    frozen,
     given_rows,
+    is_large,
     packed,
     row_blocks,
     sparse_from_dict,
     sparse_to_dict,
-    values_of,
+)
+from steadyarm.arms.span import (
+    Span,
+    check_apart,
+    check_distinct,
+    span_from_dict,
+    span_of,
+    span_to_dict,
 )
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
@@ -312,7 +323,7 @@ class ArmSet:
         """(K,) values x'θ of all arms, for a parameter (r,) in coordinates."""
         return values_of(self.rows, np.asarray(theta, dtype=np.float64))
 
-    def blocks(self) -> Iterator[tuple[int, int]]:
+    def blocks(self) -> list[tuple[int, int]]:
         """Where blocks of arms start and stop, each of a handy size."""
         return row_blocks(*self.rows.shape)
 

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from steadyarm.arms.names import listing, name_list
-from steadyarm.arms.recipes import CONSTANT
+from steadyarm.arms.recipes import CONSTANT, listing, name_list
 from steadyarm.errors import InvalidInputError, MissingExtraError
 
 __all__ = ["read_formula"]

@@ -1,38 +1,48 @@
-"""Recipes: arm sets that a few words describe, factorial and bundles.
+"""Factorial and bundle sets as recipes: names, features and rows of arms from their index.
 
-Each knows the names, the features and the rows of its arms. Small sets are built from them in
-full; of large ones only the recipe is kept.
+Small sets are built from the recipe in full; of large ones only the recipe is kept, and names are
+made when somebody asks for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from math import comb
-from typing import Any, Protocol
+from math import comb, prod
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.names import (
-    BundleNames,
-    CountedNames,
-    FactorialNames,
-    LazyNames,
-    check_count,
-    check_factors,
-    check_names,
-    name_list,
-)
-from steadyarm.arms.rows import BundleRows, FactorialRows, Rows
+from steadyarm.arms.generated import BundleRows, FactorialRows
+from steadyarm.arms.rows import Rows
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number
 
-__all__ = ["CONSTANT", "Bundles", "Factorial", "Recipe", "names_in", "recipe_from_dict"]
+__all__ = [
+    "BETWEEN",
+    "CONSTANT",
+    "BundleNames",
+    "Bundles",
+    "CountedNames",
+    "Factorial",
+    "FactorialNames",
+    "LazyNames",
+    "Recipe",
+    "check_factors",
+    "check_names",
+    "listing",
+    "name_list",
+    "names_in",
+    "recipe_from_dict",
+]
 
 CONSTANT = "(constant)"  # name of the feature that is 1 for every arm
+BETWEEN = " + "  # between the items of a bundle
+MAX_ARMS = 2**24  # eight bytes are kept for each of them
 
 Floats = NDArray[np.float64]
 
@@ -153,7 +163,7 @@ class Bundles:
                 f"size is {size} for {n} items; a bundle has at least 1 item and not all of them."
             )
         whole_number(interactions, "interactions", least=1)
-        check_count(comb(n, size), f"bundles of {size} of {n} items")
+        _check_count(comb(n, size), f"bundles of {size} of {n} items")
         return cls(items, size, interactions)
 
     @property
@@ -236,3 +246,245 @@ def names_in(data: Mapping[str, Any]) -> Sequence[str]:
         return tuple(data["names"])
     rows = data["features"] if "features" in data else data["sparse"]["ends"]
     return CountedNames(len(rows))
+
+
+# Names made from the index
+
+
+class LazyNames(Sequence[str]):
+    """A sequence of distinct names that are not stored."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self.name(k) for k in range(*index.indices(len(self))))
+        k = int(index) + (len(self) if index < 0 else 0)
+        if not 0 <= k < len(self):
+            raise IndexError(f"there is no name {index}; there are {len(self)}")
+        return self.name(k)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def index(self, name: str, start: int = 0, stop: int | None = None) -> int:
+        """Position of a name; ValueError if there is none."""
+        found = self.find(name)
+        if found is None or not start <= found < (len(self) if stop is None else stop):
+            raise ValueError(f"there is no name {name!r}")
+        return found
+
+    def check(self) -> None:
+        """Refuse what makes names that can be read in two ways."""
+
+    @abstractmethod
+    def name(self, k: int) -> str:
+        """The name of the arm at a position."""
+
+    @abstractmethod
+    def find(self, name: str) -> int | None:
+        """The position of a name, without looking at all of them; None if there is none."""
+
+
+@dataclass(frozen=True)
+class CountedNames(LazyNames):
+    """Names such as "arm 17".
+
+    Examples
+    --------
+    >>> names = CountedNames(10**6)
+    >>> names[-1], names.index("arm 17"), "arm 017" in names
+    ('arm 999999', 17, False)
+    """
+
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def name(self, k: int) -> str:
+        """The number with a word before it."""
+        return f"arm {k}"
+
+    def find(self, name: str) -> int | None:
+        """The number in the name."""
+        digits = name.removeprefix("arm ")
+        if not digits.isdecimal() or not digits.isascii() or int(digits) >= self.size:
+            return None
+        return int(digits) if self.name(int(digits)) == name else None
+
+
+@dataclass(frozen=True)
+class FactorialNames(LazyNames):
+    """Names of `ArmSet.factorial`, the last factor varying fastest.
+
+    Examples
+    --------
+    >>> names = FactorialNames({"size": ("S", "L"), "hat": ("no", "yes")})
+    >>> names[1], names.index("size=L, hat=no")
+    ('size=S, hat=yes', 2)
+    """
+
+    levels: Mapping[str, tuple[str, ...]]
+
+    def check(self) -> None:
+        """Refuse levels that make names which can be read in two ways."""
+        for factor, values in self.levels.items():
+            for other in self.levels:
+                for level in values:
+                    if f", {other}=" in level:
+                        raise InvalidInputError(
+                            f"level {level!r} of factor {factor!r} reads like a level of "
+                            f"{other!r}, so names could not be told apart; rename it."
+                        )
+
+    def __len__(self) -> int:
+        return prod(map(len, self.levels.values()))
+
+    def name(self, k: int) -> str:
+        """Factors with their levels."""
+        parts = []
+        for factor, values in reversed(list(self.levels.items())):
+            k, level = divmod(k, len(values))
+            parts.append(f"{factor}={values[level]}")
+        return ", ".join(reversed(parts))
+
+    def find(self, name: str) -> int | None:
+        """The levels that the name says, factor by factor."""
+        k, heads = 0, list(self.levels)
+        rest = name
+        for place, factor in enumerate(heads):
+            if not rest.startswith(f"{factor}="):
+                return None
+            rest = rest.removeprefix(f"{factor}=")
+            if place + 1 < len(heads):
+                level, there, rest = rest.partition(f", {heads[place + 1]}=")
+                if not there:
+                    return None
+                rest = f"{heads[place + 1]}={rest}"
+            else:
+                level = rest
+            if level not in self.levels[factor]:
+                return None
+            k = k * len(self.levels[factor]) + self.levels[factor].index(level)
+        return k
+
+
+@dataclass(frozen=True)
+class BundleNames(LazyNames):
+    """Names of `ArmSet.bundles`, in lexicographic order of the items.
+
+    Examples
+    --------
+    >>> names = BundleNames(("news", "sport", "weather", "games"), 2)
+    >>> names[0], names.index("sport + games"), len(names)
+    ('news + sport', 4, 6)
+    """
+
+    items: tuple[str, ...]
+    size: int
+
+    def check(self) -> None:
+        """Refuse items that make names which can be read in two ways."""
+        for item in self.items:
+            if BETWEEN in f" {item} ":
+                raise InvalidInputError(
+                    f"item {item!r} has {BETWEEN!r} in it, which stands between the items of a "
+                    "bundle, so names could not be told apart; rename it."
+                )
+
+    def __len__(self) -> int:
+        return comb(len(self.items), self.size)
+
+    def name(self, k: int) -> str:
+        """The items of the bundle."""
+        chosen, item, n = [], 0, len(self.items)
+        for slot in range(self.size):
+            while k >= (ways := comb(n - item - 1, self.size - slot - 1)):
+                k -= ways
+                item += 1
+            chosen.append(self.items[item])
+            item += 1
+        return BETWEEN.join(chosen)
+
+    def find(self, name: str) -> int | None:
+        """How many bundles come before these items."""
+        chosen = name.split(BETWEEN)
+        if len(chosen) != self.size or not set(chosen) <= set(self.items):
+            return None
+        places, n, k, after = list(map(self.items.index, chosen)), len(self.items), 0, 0
+        for slot, place in enumerate(places):
+            if place < after:  # not in the order of the items, or twice
+                return None
+            k += sum(comb(n - item - 1, self.size - slot - 1) for item in range(after, place))
+            after = place + 1
+        return k
+
+
+# What names and factors must be
+
+
+def name_list(names: Any, what: str) -> tuple[str, ...]:
+    """A tuple, of what is no single text."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidInputError(f"{what} is {names!r}; expected a list of strings.")
+    return tuple(names)
+
+
+def check_names(names: tuple[str, ...], count: int, what: str, of: str) -> None:
+    """As many distinct names as there are things to name, each of them readable."""
+    if len(names) != count:
+        raise InvalidInputError(f"there are {len(names)} {what} names for {count} {of}.")
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise InvalidInputError(
+                f"{what} name {i} is {name!r}; every name must be a string that can be read, in "
+                "one line and not empty."
+            )
+        if name in seen:
+            raise InvalidInputError(
+                f"the {what} name {name!r} stands at {seen[name]} and again at {i}; "
+                "names must differ."
+            )
+        seen[name] = i
+
+
+def check_factors(
+    factors: Mapping[str, Sequence[str]], interactions: int
+) -> dict[str, tuple[str, ...]]:
+    """The levels of every factor, as texts."""
+    if not isinstance(factors, Mapping):
+        raise InvalidInputError(f"factors is {factors!r}; expected a mapping of names to levels.")
+    if not factors:
+        raise InvalidInputError("there are no factors; give at least one with its levels.")
+    check_names(tuple(factors), len(factors), "factor", "factors")
+    levels = {}
+    for name, values in factors.items():
+        levels[name] = tuple(map(str, name_list(values, f"the levels of factor {name!r}")))
+        check_names(levels[name], len(levels[name]), f"level of factor {name!r}:", "levels")
+        if len(levels[name]) < 2:
+            raise InvalidInputError(
+                f"factor {name!r} has {len(levels[name])} level; a factor needs at least 2."
+            )
+    whole_number(interactions, "interactions", least=1)
+    count = int(np.prod([len(values) for values in levels.values()], dtype=object))
+    _check_count(count, "combinations of the factors' levels")
+    return levels
+
+
+def _check_count(count: int, what: str) -> None:
+    """Not more arms than can be worked with."""
+    if count > MAX_ARMS:
+        raise InvalidInputError(
+            f"there are {count:,} {what}; at most {MAX_ARMS:,} are supported. "
+            "Leave some out or build the arms you need with from_features."
+        )
+
+
+def listing(names: Sequence[str], most: int = 8) -> str:
+    """The first few names, and how many more there are."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

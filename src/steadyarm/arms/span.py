@@ -6,24 +6,28 @@ Also whether two arms are the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm.arms.names import LARGE, is_large
-from steadyarm.arms.rows import MOST_COLUMNS, DenseRows, Indices, Rows
-from steadyarm.arms.sparse import SparseRows
+from steadyarm.arms.rows import (
+    LARGE,
+    MOST_COLUMNS,
+    DenseRows,
+    MappedRows,
+    Rows,
+    SparseRows,
+    frozen,
+    is_large,
+)
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import eigh, gram, matmul, qr, sparse_gram, svd
 
 __all__ = [
-    "MappedRows",
     "Span",
     "check_apart",
     "check_distinct",
-    "frozen",
     "span_from_dict",
     "span_of",
     "span_of_features",
@@ -53,27 +57,6 @@ class Span(NamedTuple):
     rows: Rows
     basis: Floats | None = None
     dual: Floats | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class MappedRows:
-    """Rows of another set times a matrix, made when they are asked for."""
-
-    base: Rows
-    by: Floats
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of arms and of columns."""
-        return self.base.shape[0], int(self.by.shape[1])
-
-    def block(self, start: int, stop: int) -> Floats:
-        """Rows start to stop - 1."""
-        return np.asarray(matmul(self.base.block(start, stop), self.by))
-
-    def take(self, indices: Indices) -> Floats:
-        """Rows at the given indices."""
-        return np.asarray(matmul(self.base.take(indices), self.by))
 
 
 def span_of(given: DenseRows | SparseRows) -> Span:
@@ -343,10 +326,3 @@ def _hashed(block: Floats) -> NDArray[np.uint64]:
         codes = (codes ^ column ^ (column >> np.uint64(29))) * np.uint64(1099511628211)
         codes ^= codes >> np.uint64(32)
     return codes
-
-
-def frozen(array: Floats) -> Floats:
-    """A contiguous read-only view or copy."""
-    array = np.ascontiguousarray(array).view()
-    array.setflags(write=False)
-    return array

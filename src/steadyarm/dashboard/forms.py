@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.arms import ArmSet
-from steadyarm.arms.names import check_factors
+from steadyarm.arms.recipes import check_factors
 from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError

@@ -73,8 +73,9 @@ def _design(arms: ArmSet) -> Design:
     X, _ = whiten(arms.coordinates)
     K = arms.size
     if len(pairs) == K * (K - 1) // 2:
-        return Design(*solve_saddle(X, X, True, TOLERANCE))
-    return Design(*solve_saddle(X, X[pairs[:, 0]] - X[pairs[:, 1]], False, TOLERANCE))
+        return Design.of_weights(*solve_saddle(X, X, True, TOLERANCE))
+    directions = X[pairs[:, 0]] - X[pairs[:, 1]]
+    return Design.of_weights(*solve_saddle(X, directions, False, TOLERANCE))
 
 
 def _affine_coordinates(X: Floats) -> Floats:

@@ -1,10 +1,15 @@
-"""Design: a probability vector over arms, with its value and a proof of its quality."""
+"""Design: how often to play each arm, with its value and a proof of its quality.
+
+Also `Allocation`, what policies make of designs: probabilities for a batch of trials, on all arms
+or on few of many. And the validation of what the functions of this package are given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,20 +20,22 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 
 __all__ = [
+    "Allocation",
     "Design",
-    "FewArms",
     "Status",
     "check_among",
     "check_directions",
     "check_rank",
     "check_tolerance",
     "check_weights",
-    "checked_among",
-    "checked_start",
     "mixed",
-    "on_all_arms",
-    "relative_gap",
 ]
+
+SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
+MOST_RANK = 5000  # a matrix of 200 MB, whose factors take seconds
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 class Status(StrEnum):
@@ -62,105 +69,114 @@ class Design:
 
     Attributes
     ----------
-    weights : (K,) read-only array, nonnegative, sums to one
-    value : the worst variance ‖y‖² in the inverse of A(weights), over the directions y asked for
+    size : number of arms, K
+    support : (m,) rising indices of the arms with positive weight
+    shares : (m,) their weights, which sum to one
+    value : the worst variance ‖y‖² in the inverse of A(weights), over the directions y asked for;
+        for XY designs of large sets it may be a bound above that
     lower_bound : no design has a value below this one
     status : why the solver stopped; ``status.sentence`` says it in words
-    iterations : Newton or Frank-Wolfe steps made
+    iterations : steps, sweeps or rounds that the solver made
     previous_value : for Frank-Wolfe the value of the iterate before the last, which is what the
-        paper's published runs read as the value; None for the exact solvers
+        paper's published runs read as the value; None for the other solvers
     """
 
-    weights: NDArray[np.float64]
+    size: int
+    support: Indices
+    shares: Floats
     value: float
     lower_bound: float
     status: Status
     iterations: int
     previous_value: float | None = None
 
-    def __post_init__(self) -> None:
-        self.weights.setflags(write=False)
+    @classmethod
+    def of_weights(
+        cls,
+        weights: Floats,
+        value: float,
+        lower_bound: float,
+        status: Status,
+        iterations: int,
+        previous_value: float | None = None,
+    ) -> Design:
+        """The design with weights (K,) on all arms."""
+        support = np.flatnonzero(weights)
+        proof = value, lower_bound, status, iterations, previous_value
+        return cls(weights.size, support, weights[support], *proof)
+
+    @classmethod
+    def equal(cls, size: int, support: Indices, value: float) -> Design:
+        """Equal weights on some arms, known to be optimal with this value."""
+        shares = np.full(support.size, 1.0 / support.size)
+        return cls(size, support, shares, value, value, Status.OPTIMAL, 0)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """(K,) read-only array: the weights of all arms, nonnegative, with sum one."""
+        weights = np.zeros(self.size)
+        weights[self.support] = self.shares
+        weights.setflags(write=False)
+        return weights
 
     @property
     def gap(self) -> float:
         """Relative gap ``value / lower_bound - 1``; zero when the value is zero."""
-        return relative_gap(self.value, self.lower_bound)
-
-    @property
-    def support(self) -> NDArray[np.intp]:
-        """Indices of the arms with positive weight."""
-        return np.flatnonzero(self.weights)
+        if self.value == 0.0:
+            return 0.0
+        return self.value / self.lower_bound - 1.0 if self.lower_bound > 0.0 else np.inf
 
     def __repr__(self) -> str:
         return (
             f"Design(value={self.value:.6g}, gap={max(self.gap, 0.0):.1e}, "
-            f"support={self.support.size} of {self.weights.size} arms, "
-            f"status={self.status.value!r})"
+            f"support={self.support.size} of {self.size} arms, status={self.status.value!r})"
         )
 
 
-def relative_gap(value: float, lower: float) -> float:
-    """``value / lower - 1``; zero when there is nothing to compare, infinite without a bound."""
-    if value == 0.0:
-        return 0.0
-    return value / lower - 1.0 if lower > 0.0 else np.inf
-
-
-def on_all_arms(
-    size: int, indices: NDArray[np.intp] | NDArray[np.int64], weights: NDArray[np.float64] | float
-) -> NDArray[np.float64]:
-    """(K,) weights for all arms, those at the indices as given and the others zero."""
-    everywhere = np.zeros(size)
-    everywhere[indices] = weights
-    return everywhere
-
-
-# FewArms: a design on few of many arms, as policies on large sets use and mix them.
-
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
-
-class FewArms(NamedTuple):
-    """Arms and how often to play each of them.
+class Allocation(NamedTuple):
+    """Probabilities of arms for a batch of trials.
 
     Attributes
     ----------
-    arms : (m,) rising indices
-    weights : (m,) positive, sum to one
-    value : the worst variance of what the design is for, at most
+    weights : (n, m) each row sums to one
+    arms : (m,) rising indices of the arms that the columns are; None if they are all arms
     """
 
-    arms: Indices
     weights: Floats
-    value: float = np.nan
+    arms: Indices | None = None
+
+    def everywhere(self, size: int) -> Floats:
+        """(n, K) the weights of all arms."""
+        if self.arms is None:
+            return self.weights
+        weights = np.zeros((len(self.weights), size))
+        weights[:, self.arms] = self.weights
+        return weights
 
 
-def mixed(parts: Sequence[tuple[float, FewArms]]) -> FewArms:
-    """The mixture of designs with the given shares.
+def mixed(parts: Sequence[tuple[float | Floats, Allocation]]) -> Allocation:
+    """The mixture of allocations in the given proportions: numbers, or arrays (n, 1).
+
+    Allocations have a row for each trial, or one row for all of them.
 
     Examples
     --------
-    >>> one = FewArms(np.array([0, 7]), np.array([0.5, 0.5]))
-    >>> other = FewArms(np.array([3, 7]), np.array([0.2, 0.8]))
-    >>> both = mixed([(0.5, one), (0.5, other)])
+    >>> one = Allocation(np.array([[0.5, 0.5]]), np.array([0, 7]))
+    >>> other = Allocation(np.array([[0.2, 0.8]]), np.array([3, 7]))
+    >>> both = mixed([(1.0, one), (1.0, other)])
     >>> both.arms.tolist(), both.weights.round(2).tolist()
-    ([0, 3, 7], [0.25, 0.1, 0.65])
+    ([0, 3, 7], [[0.25, 0.1, 0.65]])
     """
-    arms = np.unique(np.concatenate([part.arms for _, part in parts]))
-    weights = np.zeros(arms.size)
+    few = [part.arms for _, part in parts if part.arms is not None]
+    arms = np.unique(np.concatenate(few)) if few else np.arange(parts[0][1].weights.shape[1])
+    weights = np.zeros((max(len(part.weights) for _, part in parts), arms.size))
     for share, part in parts:
-        weights[np.searchsorted(arms, part.arms)] += share * part.weights
-    total = weights.sum()
-    return FewArms(arms, weights / total)
+        columns = slice(None) if part.arms is None else np.searchsorted(arms, part.arms)
+        weights[:, columns] += share * part.weights
+    return Allocation(weights / sum(share for share, _ in parts), arms if few else None)
 
 
-# Validation of what the design functions are given, in one place.
-
-
-SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
-MOST_RANK = 5000  # a matrix of 200 MB, whose factors take seconds
+# Validation
 
 
 def check_tolerance(tol: float) -> None:
@@ -249,42 +265,3 @@ def check_weights(weights: ArrayLike, axes: int) -> NDArray[np.float64]:
             "the weights must be finite numbers, none of them negative, and not all zero."
         )
     return given
-
-
-# Validation of what solvers for many arms are given.
-
-
-def checked_among(among: ArrayLike | None, K: int) -> Indices | None:
-    """Sorted indices of the arms to compare; None for all of them."""
-    if among is None:
-        return None
-    given = np.asarray(among)
-    if given.ndim != 1 or not given.size or not np.issubdtype(given.dtype, np.integer):
-        raise InvalidInputError(
-            f"among is an array of shape {given.shape} of {given.dtype}; expected a list of at "
-            "least one integer arm index (for a boolean mask use numpy.flatnonzero)."
-        )
-    _check_arms(given, K, "among")
-    return None if given.size == K else np.sort(given).astype(np.int64)
-
-
-def checked_start(start: tuple[ArrayLike, ArrayLike], K: int) -> tuple[Indices, Floats]:
-    """Sorted indices and weights of the arms from which to begin, without those that have none."""
-    indices, weights = np.asarray(start[0]), check_weights(start[1], axes=1)
-    if indices.shape != weights.shape or not np.issubdtype(indices.dtype, np.integer):
-        raise InvalidInputError(
-            f"start has indices of shape {indices.shape} and type {indices.dtype}, and weights of "
-            f"shape {weights.shape}; expected one integer index for each weight."
-        )
-    _check_arms(indices, K, "start")
-    carrying = np.flatnonzero(weights)
-    order = carrying[np.argsort(indices[carrying], kind="stable")]
-    return indices[order].astype(np.int64), weights[order]
-
-
-def _check_arms(indices: NDArray[np.integer], K: int, what: str) -> None:
-    if indices.min() < 0 or indices.max() >= K or np.unique(indices).size < indices.size:
-        raise InvalidInputError(
-            f"{what} names {indices.size} arms from {indices.min()} to {indices.max()}; expected "
-            f"distinct arms from 0 to {K - 1}."
-        )

@@ -1,6 +1,8 @@
-"""Efficient rounding of a design to whole numbers of rounds (Pukelsheim 2006, chapter 12).
+"""Exact designs: whole numbers of rounds that stand in for the weights of a design.
 
-For policies that play fixed numbers of rounds: Peace, OD-LinBAI, Adjacent-BAI.
+`round_designs` is efficient rounding (Pukelsheim 2006, chapter 12), for policies that play fixed
+numbers of rounds: Peace, OD-LinBAI, Adjacent-BAI. `exact_allocation` finds the counts of a short
+block by their information, for the blocks of Steady and to play few arms of a large set.
 """
 
 from __future__ import annotations
@@ -11,138 +13,59 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.compiled import kernel
-from steadyarm.designs.design import FewArms, check_weights
-from steadyarm.designs.interior_point import information, whiten_rows
+from steadyarm.designs.design import Allocation, check_weights
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import (
     cholesky,
     cholesky_solve,
     eigh,
     gram,
+    information,
     inverse_root,
     matmul,
     row_dots,
     solve_lower,
+    whiten_rows,
 )
 
 __all__ = [
-    "GOOD_ENOUGH",
     "LEAST_SHARE",
-    "RIDGE",
+    "exact_allocation",
+    "exact_counts",
     "round_design",
     "round_designs",
-    "whole_list_of_many",
-    "whole_lists",
 ]
 
-# Efficient rounding of a design to whole numbers of rounds (Pukelsheim 2006, chapter 12).
-
-
-def round_design(weights: ArrayLike, rounds: int) -> NDArray[np.int64]:
-    """Counts (K,) that sum to `rounds` and follow the weights as closely as whole numbers can.
-
-    Weights need not sum to one. Arms of weight zero get no round. With fewer rounds than arms in
-    the support the light ones get none. Ties go to the heavier arm, then to the lower index.
-
-    Examples
-    --------
-    >>> round_design([0.5, 0.3, 0.2], 7).tolist()
-    [3, 2, 2]
-    """
-    counts = round_designs(check_weights(weights, axes=1)[None], rounds)
-    return counts.reshape(-1)
-
-
-def round_designs(
-    weights: ArrayLike, rounds: ArrayLike, ties: Literal["heavier", "first"] = "heavier"
-) -> NDArray[np.int64]:
-    """`round_design` for a batch: weights (n, K) and rounds (n,), or one number, give (n, K).
-
-    Ties matter where there are fewer rounds than arms. With "first" the lower index wins, as in
-    the published runs of Peace.
-
-    Examples
-    --------
-    >>> round_designs([[0.5, 0.5], [0.9, 0.1]], 10).tolist()
-    [[5, 5], [9, 1]]
-    """
-    given = check_weights(weights, axes=2)
-    totals = np.asarray(rounds)
-    if not np.issubdtype(totals.dtype, np.integer) or (totals < 0).any():
-        raise InvalidInputError(f"rounds is {rounds!r}; expected whole numbers, 0 or more.")
-    if totals.ndim > 1 or (totals.ndim == 1 and totals.size != len(given)):
-        raise InvalidInputError(
-            f"rounds has shape {totals.shape} for {len(given)} designs; "
-            f"expected one number or one for each design, shape ({len(given)},)."
-        )
-    shares = np.ascontiguousarray(given / given.sum(axis=1, keepdims=True))
-    counts = np.zeros(shares.shape, dtype=np.int64)
-    repeated = np.ascontiguousarray(np.broadcast_to(totals, len(given)), dtype=np.int64)
-    efficient_rounding(shares, repeated, ties == "heavier", counts)
-    return counts
-
-
-@kernel
-def efficient_rounding(
-    weights: NDArray[np.float64],
-    rounds: NDArray[np.int64],
-    heavier: bool,
-    counts: NDArray[np.int64],
-) -> None:
-    """Weights (n, K) that sum to one and rounds (n,) into counts (n, K).
-
-    heavier : whether of equally placed arms the heavier gets the round, or the first
-    """
-    n, K = weights.shape
-    for row in range(n):
-        lam, count = weights[row], counts[row]
-        support = 0
-        for i in range(K):
-            support += lam[i] > 0.0
-        total = 0
-        for i in range(K):
-            count[i] = 0
-            if lam[i] > 0.0:
-                count[i] = max(int(np.ceil((rounds[row] - 0.5 * support) * lam[i])), 0)
-                total += count[i]
-        mine = theirs = 0.0
-        while total < rounds[row]:
-            best = -1
-            for i in range(K):
-                if lam[i] > 0.0:
-                    if best >= 0:
-                        mine, theirs = count[i] * lam[best], count[best] * lam[i]
-                    tied = heavier and mine == theirs and lam[i] > lam[best]
-                    if best < 0 or mine < theirs or tied:
-                        best = i
-            count[best] += 1
-            total += 1
-        while total > rounds[row]:
-            best = -1
-            for i in range(K):
-                if count[i] > 0:
-                    if best >= 0:
-                        mine, theirs = (count[i] - 1) * lam[best], (count[best] - 1) * lam[i]
-                    tied = heavier and mine == theirs and lam[i] < lam[best]
-                    if best < 0 or mine > theirs or tied:
-                        best = i
-            count[best] -= 1
-            total -= 1
-
-
-# Short lists of arms that stand in for a design: whole numbers chosen by what they tell.
-
+LEAST_SHARE = 0.25  # of the design's information, that an exact design keeps in every direction
+GOOD_ENOUGH = 0.9  # mean efficiency at which no exchange is tried
+RIDGE = 1e-3  # share of the design added to every exact one, so that missing directions can mend
+CANDIDATES = 4  # times the length: how many of many arms, those of the largest weights, may be used
+AFRESH = 64  # exchanges after which sums are computed anew
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LEAST_SHARE = 0.25  # of the design's information, that a list keeps in every direction
-GOOD_ENOUGH = 0.9  # mean efficiency at which no exchange is looked for
-RIDGE = 1e-3  # share of the design in every list, so that one that misses a direction can mend
+
+def exact_allocation(X: Floats, allocation: Allocation, length: int) -> Allocation:
+    """An allocation that plays arms X (m, r) whole numbers of times in `length` rounds.
+
+    It keeps at least a quarter of the allocation's information in every direction. Where there are
+    no such counts, because `length` is too small, a trial keeps the allocation itself.
+
+    Examples
+    --------
+    >>> X, weights = np.eye(3), np.array([[0.57, 0.33, 0.1]])
+    >>> exact_allocation(X, Allocation(weights), 10).weights.tolist()
+    [[0.6, 0.3, 0.1]]
+    """
+    if allocation.arms is not None:
+        return _few_of_many(X, allocation, length)
+    counts, good = exact_counts(X, allocation.weights, length)
+    return Allocation(np.where(good[:, None], counts / length, allocation.weights))
 
 
-def whole_lists(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDArray[np.bool_]]:
-    """Lists of `length` arms, as counts (n, K), for designs `weights` (n, K) on arms X (K, r).
+def exact_counts(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDArray[np.bool_]]:
+    """Counts (n, K) of `length` rounds for designs `weights` (n, K) on arms X (K, r).
 
     Counts start from the largest remainders. While their mean efficiency, r over the trace of
     A(weights) A(counts / length)⁻¹, is below 0.9 and an exchange of one round raises it, the one
@@ -150,19 +73,19 @@ def whole_lists(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDAr
 
     Returns
     -------
-    counts, and whether each list is good: A(counts / length) has at least a quarter of A(weights)
-    in every direction, so that the worst variance grows fourfold at most. Lists shorter than r are
-    never good.
+    counts, and whether they are good: A(counts / length) has at least a quarter of A(weights)
+    in every direction, so that the worst variance grows fourfold at most. Fewer than r
+    rounds are never good.
 
     Examples
     --------
-    >>> counts, good = whole_lists(np.eye(3), np.array([[0.57, 0.33, 0.1]]), 10)
+    >>> counts, good = exact_counts(np.eye(3), np.array([[0.57, 0.33, 0.1]]), 10)
     >>> counts.tolist(), good.tolist()
     ([[6, 3, 1]], [True])
     """
     counts = np.empty(weights.shape)
     good = np.zeros(len(weights), dtype=bool)
-    _lists_kernel(X, np.ascontiguousarray(weights), float(length), counts, good)
+    _exact_kernel(X, np.ascontiguousarray(weights), float(length), counts, good)
     return counts.astype(np.int64), good
 
 
@@ -185,10 +108,10 @@ def _largest_remainders(weight: Floats, length: float, count: Floats) -> None:
 
 
 @kernel
-def _lists_kernel(
+def _exact_kernel(
     X: Floats, weights: Floats, length: float, counts: Floats, good: NDArray[np.bool_]
 ) -> None:
-    """Fill counts (n, K); say in good (n,), False on entry, which lists will do."""
+    """Fill counts (n, K); say in good (n,), False on entry, which of them are good."""
     K, r = X.shape
     A, P, work = np.empty((r, r)), np.empty((r, r)), np.empty((r, r))
     U = np.empty((K, r))
@@ -302,52 +225,29 @@ def _times(P: Floats, u: Floats, out: Floats) -> None:
             out[a] += P[b, a] * u[b]
 
 
-# Whole numbers of rounds that stand in for a design on hundreds of arms: `lists.py` for many.
+# Few of many arms: the same for one trial, with exchanges found arm by arm instead of by pairs
 
 
-CANDIDATES = 4  # times the length: arms with the largest weights, which may be on the list
-AFRESH = 64  # exchanges after which sums are computed anew
-
-
-def whole_list_of_many(X: Floats, design: FewArms, length: int) -> FewArms:
-    """A design that plays arms X (m, r) whole numbers of times in `length` rounds.
-
-    The list keeps at least a quarter of the design's information in every direction; where there
-    is no such list, because it would be too short, the design itself is returned.
-
-    Examples
-    --------
-    >>> X = np.vstack([np.eye(3), -np.eye(3)])
-    >>> design = FewArms(np.arange(6), np.array([0.3, 0.2, 0.1, 0.1, 0.2, 0.1]))
-    >>> (whole_list_of_many(X, design, 12).weights * 12).round(6).tolist()
-    [4.0, 3.0, 1.0, 1.0, 2.0, 1.0]
-    """
-    r = X.shape[1]
+def _few_of_many(X: Floats, allocation: Allocation, length: int) -> Allocation:
+    """The allocation of one trial on the arms that its counts play; see `exact_allocation`."""
+    r, (weights,) = X.shape[1], allocation.weights
     if length < r:
-        return design
-    A = gram(X, design.weights)
+        return allocation
+    A = gram(X, weights)
     if not cholesky(A, 0.0):
-        return design
+        return allocation
     U = solve_lower(A, X)  # the design's information becomes the identity
     order = np.random.default_rng(0).permutation(len(X))  # of equal weights, any as well as others
-    most = np.sort(order[np.argsort(-design.weights[order], kind="stable")][: CANDIDATES * length])
+    most = np.sort(order[np.argsort(-weights[order], kind="stable")][: CANDIDATES * length])
+    first = np.empty(most.size)
+    _largest_remainders(weights[most], float(length), first)
     counts = np.zeros(len(X))
-    counts[most] = _exchanged(
-        U[most], _lists_of_many_largest_remainders(design.weights[most], length), length
-    )
+    counts[most] = _exchanged(U[most], first, length)
     played = counts > 0
-    share = eigh(gram(U[played], counts[played] / length))[0][0]
-    if share < LEAST_SHARE:
-        return design
-    return FewArms(design.arms[played], counts[played] / length)
-
-
-def _lists_of_many_largest_remainders(weights: Floats, length: int) -> Floats:
-    exact = weights / weights.sum() * length
-    counts = np.floor(exact + 1e-9)
-    short = round(length - counts.sum())
-    counts[np.argsort(counts - exact, kind="stable")[:short]] += 1.0
-    return np.asarray(counts)
+    if eigh(gram(U[played], counts[played] / length))[0][0] < LEAST_SHARE:
+        return allocation
+    assert allocation.arms is not None
+    return Allocation(counts[None, played] / length, allocation.arms[played])
 
 
 def _exchanged(U: Floats, counts: Floats, length: int) -> Floats:
@@ -385,3 +285,98 @@ def _updated(
     along, beside = matmul(U, v) / by, matmul(V, v)
     size = size + 2 * along * beside + along**2 * matmul(v, v)
     return V + np.outer(along, v), reach + along**2 * by, size
+
+
+# Efficient rounding
+
+
+def round_design(weights: ArrayLike, rounds: int) -> NDArray[np.int64]:
+    """Counts (K,) that sum to `rounds` and follow the weights as closely as whole numbers can.
+
+    Weights need not sum to one. Arms of weight zero get no round. With fewer rounds than arms in
+    the support the light ones get none. Ties go to the heavier arm, then to the lower index.
+
+    Examples
+    --------
+    >>> round_design([0.5, 0.3, 0.2], 7).tolist()
+    [3, 2, 2]
+    """
+    counts = round_designs(check_weights(weights, axes=1)[None], rounds)
+    return counts.reshape(-1)
+
+
+def round_designs(
+    weights: ArrayLike, rounds: ArrayLike, ties: Literal["heavier", "first"] = "heavier"
+) -> NDArray[np.int64]:
+    """`round_design` for a batch: weights (n, K) and rounds (n,), or one number, give (n, K).
+
+    Ties matter where there are fewer rounds than arms. With "first" the lower index wins, as in
+    the published runs of Peace.
+
+    Examples
+    --------
+    >>> round_designs([[0.5, 0.5], [0.9, 0.1]], 10).tolist()
+    [[5, 5], [9, 1]]
+    """
+    given = check_weights(weights, axes=2)
+    totals = np.asarray(rounds)
+    if not np.issubdtype(totals.dtype, np.integer) or (totals < 0).any():
+        raise InvalidInputError(f"rounds is {rounds!r}; expected whole numbers, 0 or more.")
+    if totals.ndim > 1 or (totals.ndim == 1 and totals.size != len(given)):
+        raise InvalidInputError(
+            f"rounds has shape {totals.shape} for {len(given)} designs; "
+            f"expected one number or one for each design, shape ({len(given)},)."
+        )
+    shares = np.ascontiguousarray(given / given.sum(axis=1, keepdims=True))
+    counts = np.zeros(shares.shape, dtype=np.int64)
+    repeated = np.ascontiguousarray(np.broadcast_to(totals, len(given)), dtype=np.int64)
+    efficient_rounding(shares, repeated, ties == "heavier", counts)
+    return counts
+
+
+@kernel
+def efficient_rounding(
+    weights: NDArray[np.float64],
+    rounds: NDArray[np.int64],
+    heavier: bool,
+    counts: NDArray[np.int64],
+) -> None:
+    """Weights (n, K) that sum to one and rounds (n,) into counts (n, K).
+
+    heavier : whether of equally placed arms the heavier gets the round, or the first
+    """
+    n, K = weights.shape
+    for row in range(n):
+        lam, count = weights[row], counts[row]
+        support = 0
+        for i in range(K):
+            support += lam[i] > 0.0
+        total = 0
+        for i in range(K):
+            count[i] = 0
+            if lam[i] > 0.0:
+                count[i] = max(int(np.ceil((rounds[row] - 0.5 * support) * lam[i])), 0)
+                total += count[i]
+        mine = theirs = 0.0
+        while total < rounds[row]:
+            best = -1
+            for i in range(K):
+                if lam[i] > 0.0:
+                    if best >= 0:
+                        mine, theirs = count[i] * lam[best], count[best] * lam[i]
+                    tied = heavier and mine == theirs and lam[i] > lam[best]
+                    if best < 0 or mine < theirs or tied:
+                        best = i
+            count[best] += 1
+            total += 1
+        while total > rounds[row]:
+            best = -1
+            for i in range(K):
+                if count[i] > 0:
+                    if best >= 0:
+                        mine, theirs = (count[i] - 1) * lam[best], (count[best] - 1) * lam[i]
+                    tied = heavier and mine == theirs and lam[i] < lam[best]
+                    if best < 0 or mine > theirs or tied:
+                        best = i
+            count[best] -= 1
+            total -= 1

@@ -7,6 +7,7 @@ is still on the uniform start, so its value ends some percent above the optimum.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,29 +15,30 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import kernel
-from steadyarm.designs.design import Design, Status, check_among, check_directions, on_all_arms
-from steadyarm.designs.interior_point import (
+from steadyarm.designs.design import Design, Status, check_among, check_directions
+from steadyarm.designs.interior_point import farthest, value_on_range
+from steadyarm.designs.optimal import own_span, whiten
+from steadyarm.errors import InvalidInputError
+from steadyarm.linalg import (
     cholesky,
-    farthest,
+    gram,
     information,
-    value_on_range,
+    inverse_root,
+    matmul,
+    row_dots,
+    solve_lower,
     whiten_rows,
 )
-from steadyarm.designs.optimal import in_coordinates, own_span, whiten
-from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import gram, inverse_root, matmul, row_dots
 
 __all__ = [
+    "PUBLISHED_STEPS",
     "frank_wolfe_g",
     "frank_wolfe_on",
-    "frank_wolfe_steps",
     "frank_wolfe_transductive",
     "frank_wolfe_xy",
 ]
 
-# The paper's Frank-Wolfe iteration, compiled, with rank-one updates of all it needs.
-
-
+PUBLISHED_STEPS = 999
 TABLE = 1024  # up to this many points the variances of all pairs are kept and updated
 
 
@@ -159,9 +161,6 @@ def frank_wolfe_steps(
     return previous
 
 
-PUBLISHED_STEPS = 999
-
-
 class Iterate(NamedTuple):
     """Weights after the last step, the value before it as published, and the gathered W."""
 
@@ -202,7 +201,7 @@ def frank_wolfe_transductive(
     """
     Y = check_directions(arms, directions)
     X, L = whiten(arms.coordinates)
-    return _run(X, in_coordinates(L, Y), False, steps)
+    return _run(X, solve_lower(L, Y), False, steps)
 
 
 def frank_wolfe_g(
@@ -221,9 +220,8 @@ def frank_wolfe_g(
     if among is not None:
         X = own_span(X[chosen])
     local = _run(X, X, False, steps)
-    weights = on_all_arms(arms.size, chosen, local.weights)
-    return Design(
-        weights, local.value, float(X.shape[1]), local.status, steps, local.previous_value
+    return replace(
+        local, size=arms.size, support=chosen[local.support], lower_bound=float(X.shape[1])
     )
 
 
@@ -244,10 +242,10 @@ def _run(X: NDArray[np.float64], B: NDArray[np.float64], pairs: bool, steps: int
         raise InvalidInputError(f"steps is {steps}; expected at least 1 (the paper makes 999).")
     weights, previous, W = frank_wolfe_on(X, B, pairs, steps)
     if previous == 0.0:
-        return Design(weights, 0.0, 0.0, Status.OPTIMAL, 0, 0.0)
+        return Design.of_weights(weights, 0.0, 0.0, Status.OPTIMAL, 0, 0.0)
     value = value_on_range(X, weights, B, pairs)
     P = gram(inverse_root(gram(X, weights)).T)
     Q = matmul(matmul(P, W), P)
     mass = 1.0 - np.prod(1.0 - 0.5 / np.arange(3, steps + 3))  # total weight of what W gathered
     bound = (W * P).sum() ** 2 / (mass * row_dots(matmul(X, Q), X).max())
-    return Design(weights, value, float(bound), Status.STEPS_DONE, steps, previous)
+    return Design.of_weights(weights, value, float(bound), Status.STEPS_DONE, steps, previous)

@@ -1,6 +1,6 @@
-"""What the kernels of designs share: information matrices, farthest pairs, values on a range.
+"""Primal-dual interior-point methods for small designs, compiled, and what other kernels share.
 
-For the kernels of this folder, the estimators and the policies; factors are in `linalg`.
+Kernels take arrays and fill arrays; `optimal.py` validates, allocates and tries again.
 """
 
 from __future__ import annotations
@@ -13,42 +13,15 @@ from steadyarm.linalg import (
     add_gram,
     cholesky,
     cholesky_solve,
+    information,
     times_into,
     times_vector_into,
     whiten_rows,
 )
 
-__all__ = [
-    "OPTIMAL",
-    "STALLED",
-    "STEP_LIMIT",
-    "cholesky",
-    "cholesky_solve",
-    "farthest",
-    "information",
-    "interior_point",
-    "largest_volume",
-    "purge",
-    "value_on_range",
-    "whiten_rows",
-]
+__all__ = ["farthest", "interior_point", "largest_volume", "purge", "value_on_range"]
 
-# What the kernels of designs share: information matrices, farthest pairs, values on a range.
-
-
-BLOCK = 64  # rows above which pairs are looked at in blocks
-
-
-@kernel
-def information(X: NDArray[np.float64], lam: NDArray[np.float64], A: NDArray[np.float64]) -> None:
-    """Lower triangle of A = sum_i lam_i x_i x_i' for X (K, r), lam (K,), into A (r, r)."""
-    A[:] = 0.0
-    for i in range(X.shape[0]):
-        if lam[i] > 0.0:
-            for k in range(X.shape[1]):
-                t = lam[i] * X[i, k]
-                for m in range(k + 1):
-                    A[k, m] += t * X[i, m]
+BLOCK = 64  # rows above which pairs are scanned in blocks
 
 
 @kernel
@@ -172,7 +145,7 @@ def value_on_range(
     return farthest(U, pairs, np.empty(m), np.empty(m, np.int64))
 
 
-# The solver for XY and transductive designs: a primal-dual interior-point method, compiled.
+# XY and transductive designs
 
 
 OPTIMAL, STEP_LIMIT, STALLED = 0, 1, 2
@@ -426,7 +399,7 @@ def purge(
     return value
 
 
-# The solver for G-optimal designs: a primal-dual interior-point method, compiled.
+# G-optimal designs
 
 
 @kernel

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from steadyarm import linalg
 from steadyarm.arms import ArmSet
-from steadyarm.arms.rows import Rows, walsh_of
-from steadyarm.designs.passes import blocks, forms, top
+from steadyarm.arms.generated import forms, walsh_of
+from steadyarm.arms.rows import Rows, row_blocks
+from steadyarm.designs.passes import top
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import LEAST_FREEDOM, LEAST_ROUNDS, Scatter, third_moments
@@ -272,7 +273,7 @@ def linear_forms(rows: Rows, theta: Floats) -> Floats:
     """(K,) values of all arms of a large set."""
     if walsh_of(rows) is not None:
         return forms(rows, np.zeros((theta.size, theta.size)), theta)
-    return np.concatenate([rows.block(*ends) @ theta for ends in blocks(*rows.shape)])
+    return np.concatenate([rows.block(*ends) @ theta for ends in row_blocks(*rows.shape)])
 
 
 def _most_skew(scatter: Scatter) -> tuple[Floats, float]:

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from steadyarm.arms.names import BETWEEN, BundleNames, FactorialNames
+from steadyarm.arms.recipes import BETWEEN, BundleNames, FactorialNames
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment
 

@@ -13,13 +13,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import Rows
 from steadyarm.compiled import kernel
-from steadyarm.designs.interior_point import cholesky, cholesky_solve, information
-from steadyarm.designs.passes import forms
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
+from steadyarm.linalg import cholesky, cholesky_solve, information
 from steadyarm.validation import checked_range
 
 Floats = NDArray[np.float64]

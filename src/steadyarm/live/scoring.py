@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.rows import walsh_of
+from steadyarm.arms.generated import walsh_of
 from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, drift_report
 from steadyarm.inference.limits import SHORT, moments

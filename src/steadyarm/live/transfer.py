@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, get_args
 
 from steadyarm.arms import ArmSet
-from steadyarm.arms.names import LazyNames
-from steadyarm.arms.recipes import names_in
+from steadyarm.arms.recipes import LazyNames, names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.files import csv_cell, csv_text

@@ -166,6 +166,10 @@ class Policy(ABC, Generic[StateT]):
         """The configuration of the paper's published runs; the defaults follow its text."""
         return cls()
 
+    def plays_few(self, arms: ArmSet) -> bool:
+        """Whether the policy plays few of these arms at a time, in a state that does not grow."""
+        return self.scales and isinstance(arms, ArmSet) and arms.large
+
     @abstractmethod
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> StateT:
         """The state before the first round; all randomness of the policy comes from the seed."""

@@ -1,9 +1,8 @@
 """Virtual elimination: what RAGE and Peace would sample in a full run, given an estimate.
 
-Called by P1-RAGE, P1-Peace, Peace, Mixed-Peace and Steady.
-
-No sample is collected here. Both average the XY-optimal designs of nested sets of arms
-(Algorithms 3 and 5 of the paper) and work on a batch of trials; equal sets are solved once.
+No sample is collected here. Each elimination averages the XY-optimal designs of nested sets of
+arms (Algorithms 3 and 5 of the paper) for a batch of trials; equal sets are solved once. Steady,
+P1-RAGE and P1-Peace play that average; Peace and Mixed-Peace eliminate arms for real with `halve`.
 """
 
 from __future__ import annotations
@@ -12,22 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import TOLERANCE, designs_for, nested_xy
-from steadyarm.designs.design import FewArms, mixed
-from steadyarm.designs.passes import forms
-from steadyarm.linalg import matmul
+from steadyarm.designs.cache import TOLERANCE, designs_for
+from steadyarm.designs.design import Allocation
 from steadyarm.policies.base import Solver, rank_arms
 
-__all__ = [
-    "MOST_CUTS",
-    "halve",
-    "least_gap_error",
-    "noise_elimination",
-    "noise_elimination_of_many",
-    "peace_elimination",
-    "rage_elimination",
-    "rage_elimination_of_many",
-]
+__all__ = ["MOST_CUTS", "halve", "noise_elimination", "peace_elimination", "rage_elimination"]
 
 Floats = NDArray[np.float64]
 MOST_CUTS = 12  # halvings of the largest gap
@@ -36,8 +24,8 @@ Mask = NDArray[np.bool_]
 
 def rage_elimination(
     arms: ArmSet, estimates: Floats, max_phases: int, first_cut: float, solver: Solver
-) -> Floats:
-    """Average design λ̄ (n, K) over the virtual phases of RAGE-Elimination.
+) -> Allocation:
+    """Average design λ̄ over the virtual phases of RAGE-Elimination.
 
     Phase 0 has all arms; phase i keeps those within first_cut · 2^(1-i) of the leader. Phases
     end after `max_phases` or with a single arm left.
@@ -49,8 +37,10 @@ def rage_elimination(
     return _average_design(arms, phases, solver)
 
 
-def noise_elimination(arms: ArmSet, estimates: Floats, errors: Floats, solver: Solver) -> Floats:
-    """Average design λ̄ (n, K) over cuts from half the largest gap down to the noise.
+def noise_elimination(
+    arms: ArmSet, estimates: Floats, errors: Floats, solver: Solver
+) -> Allocation:
+    """Average design λ̄ over cuts from half the largest gap down to the noise.
 
     Phase 0 has all arms; phase i keeps those within 2^-i of the largest estimated gap. Cuts end
     where they fall below half the smallest standard error of a gap: the arms then left cannot
@@ -75,8 +65,8 @@ def noise_elimination(arms: ArmSet, estimates: Floats, errors: Floats, solver: S
 
 def peace_elimination(
     arms: ArmSet, estimates: Floats, ties: NDArray[np.int64], solver: Solver
-) -> Floats:
-    """Average design λ̄ (n, K) over the virtual phases of Peace-Elimination.
+) -> Allocation:
+    """Average design λ̄ over the virtual phases of Peace-Elimination.
 
     Each phase keeps the longest prefix, by estimate, whose optimal ρ is at most half of the
     last; phases end with a single arm left.
@@ -118,68 +108,18 @@ def halve(arms: ArmSet, survivors: Mask, order: NDArray[np.int64], solver: Solve
     return position < low[:, None]
 
 
-def _average_design(arms: ArmSet, phases: Mask, solver: Solver, rising: bool = False) -> Floats:
+def _average_design(arms: ArmSet, phases: Mask, solver: Solver, rising: bool = False) -> Allocation:
     """Mean over the phases (n, p, K) with more than one arm of their XY-optimal designs.
 
     rising : phase i counts i + 1 times instead of once
     """
-    n, p, K = phases.shape
+    n, p, _ = phases.shape
     counted = phases.sum(axis=2) > 1
     designs = designs_for(arms, phases[counted], kind="xy", solver=solver)
     index = np.zeros((n, p), dtype=np.int64)
     index[counted] = designs.index
     shares = counted * (np.arange(1.0, p + 1) if rising else 1.0)
-    total = np.zeros((n, K))
+    total = np.zeros((n, designs.weights.shape[1]))
     for phase in range(p):
         total += shares[:, phase, None] * designs.weights[index[:, phase]]
-    return np.asarray(total / shares.sum(axis=1)[:, None])
-
-
-# Virtual elimination on a large arm set: what `elimination.py` does, for one trial and few arms.
-
-
-def rage_elimination_of_many(
-    arms: ArmSet, values: Floats, max_phases: int, first_cut: float
-) -> FewArms:
-    """Average design over the virtual phases of RAGE-Elimination, from estimates (K,)."""
-    cuts = np.ldexp(first_cut, -np.arange(max_phases - 1))
-    return _average(arms, values.max() - values, cuts, rising=False)
-
-
-def noise_elimination_of_many(arms: ArmSet, values: Floats, noise: float) -> FewArms:
-    """Average design over cuts from half the largest gap down to the noise.
-
-    noise : the smallest standard error of a gap
-    """
-    gaps = values.max() - values
-    cuts = np.ldexp(gaps.max(), -np.arange(1, MOST_CUTS + 1))
-    used = cuts >= noise / 2
-    used[0] = True
-    return _average(arms, gaps, cuts[used], rising=True)
-
-
-def least_gap_error(arms: ArmSet, values: Floats, best: int, covariance: Floats) -> float:
-    """The smallest standard error of the gap between the best arm and one that is estimated lower.
-
-    covariance : (r, r) of the estimated parameter
-    """
-    x = arms.coordinates_of(np.array([best]))[0]
-    pull = matmul(covariance, x)
-    variances = forms(arms.rows, covariance, -2 * pull) + matmul(x, pull)
-    rivals = variances[values < values[best]]
-    return float(np.sqrt(max(rivals.min(initial=np.inf), 0.0)))
-
-
-def _average(arms: ArmSet, gaps: Floats, cuts: Floats, rising: bool) -> FewArms:
-    """Mean of the designs of all arms and of those within each cut, while several are left.
-
-    rising : phase i counts i + 1 times instead of once
-    """
-    subsets, inside = [], np.arange(arms.size)
-    for cut in cuts:
-        inside = inside[gaps[inside] <= cut]
-        if inside.size < 2:
-            break
-        subsets.append(inside)
-    designs = nested_xy(arms, subsets)
-    return mixed([(i + 1.0 if rising else 1.0, design) for i, design in enumerate(designs)])
+    return Allocation(total / shares.sum(axis=1)[:, None], designs.arms)

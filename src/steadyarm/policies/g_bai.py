@@ -8,9 +8,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.cache import large_g
-from steadyarm.designs.design import FewArms
-from steadyarm.policies.ips import IPSPolicy, IPSState, g_weights
+from steadyarm.designs.design import Allocation
+from steadyarm.policies.ips import IPSPolicy, IPSState
 
 __all__ = ["GBAI"]
 
@@ -39,13 +38,9 @@ class GBAI(IPSPolicy[IPSState]):
         """Frank-Wolfe designs, ties to the higher index."""
         return cls(solver="frank-wolfe", ties="last")
 
-    def allocation(self, state: IPSState) -> NDArray[np.float64]:
+    def allocation(self, state: IPSState) -> Allocation:
         """λ* for every trial."""
-        return np.tile(g_weights(state.arms, self.solver), (state.trials, 1))
-
-    def few_arms(self, state: IPSState) -> FewArms:
-        """λ* of a large set."""
-        return large_g(state.arms)
+        return self.g_optimal(state.arms)
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """The whole budget is one segment."""

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import log2
-from steadyarm.designs.cache import TOLERANCE, designs_for, large_g, nested_xy
-from steadyarm.designs.design import FewArms
-from steadyarm.designs.exact_design import whole_list_of_many
-from steadyarm.designs.interior_point import information
+from steadyarm.designs.cache import TOLERANCE, Kind, SubsetDesigns, designs_for
+from steadyarm.designs.design import Allocation
+from steadyarm.designs.exact_design import exact_allocation
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
+from steadyarm.linalg import information
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
@@ -41,7 +41,6 @@ __all__ = [
     "automatic_block",
     "epoch_count",
     "epoch_end",
-    "g_weights",
 ]
 
 IN_PLAY = 8  # times the rank: arms of a large set, above which an allocation is thinned out
@@ -121,12 +120,8 @@ class IPSPolicy(Policy[IPSStateT]):
         whole_number(self.block, "block")
 
     @abstractmethod
-    def allocation(self, state: IPSStateT) -> NDArray[np.float64]:
-        """(n, K) probabilities for the next segment."""
-
-    def few_arms(self, state: IPSStateT) -> FewArms:
-        """The same for a large set, on few arms; for policies that scale."""
-        raise NotImplementedError
+    def allocation(self, state: IPSStateT) -> Allocation | NDArray[np.float64]:
+        """Probabilities for the next segment: (n, K), or on few arms of a large set."""
 
     @abstractmethod
     def segment_end(self, state: IPSStateT) -> NDArray[np.int64]:
@@ -150,7 +145,7 @@ class IPSPolicy(Policy[IPSStateT]):
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> IPSStateT:
         """No round played, no score."""
-        few = self.scales and isinstance(arms, ArmSet) and arms.large
+        few = self.plays_few(arms)
         if few and self.solver != "exact":
             raise InvalidInputError(
                 f"there are {arms.size:,} variants, which solver={self.solver!r} is not made for; "
@@ -222,21 +217,28 @@ class IPSPolicy(Policy[IPSStateT]):
 
     def _redesigned(self, state: IPSStateT, ended: NDArray[np.bool_]) -> dict[str, Any]:
         """The allocation of the state's fields, chosen anew where a trial's old one has ended."""
+        chosen = self.allocation(state)
+        if not isinstance(chosen, Allocation):
+            chosen = Allocation(chosen)
         if state.support is None:
-            return {"weights": np.where(ended[:, None], self.allocation(state), state.weights)}
-        design = self.few_arms(state)
-        length = IN_PLAY * state.arms.rank
-        if design.arms.size > length:  # stays whole where so few arms would lose a direction
-            X = state.arms.coordinates_of(design.arms)
-            design = whole_list_of_many(X, design, length)
-        return {"weights": design.weights[None], "support": design.arms[None]}
+            weights = chosen.everywhere(state.arms.size)
+            return {"weights": np.where(ended[:, None], weights, state.weights)}
+        arms, length = chosen.arms, IN_PLAY * state.arms.rank
+        assert arms is not None
+        if arms.size > length:  # stays whole where so few arms would lose a direction
+            chosen = exact_allocation(state.arms.coordinates_of(arms), chosen, length)
+        return {"weights": chosen.weights, "support": np.array([chosen.arms])}
+
+    def g_optimal(self, arms: ArmSet) -> Allocation:
+        """The G-optimal design λ* of all arms, in one row."""
+        return _design_of_all(arms, "g", self.solver).allocation()
 
     def _prior(self, arms: ArmSet) -> NDArray[np.float64]:
         """(r, r) information of a round of the design that references are first fitted with."""
-        if self.scales and arms.large:
-            design = large_g(arms)
-            return _information(arms.coordinates_of(design.arms), design.weights)
-        return _information(self.features(arms), g_weights(arms, self.solver))
+        design = self.g_optimal(arms)
+        A = np.empty((arms.rank, arms.rank))
+        information(self.features(arms, design.arms), design.weights[0], A)
+        return A
 
     def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
         """(n, K) estimated time-averaged value of every arm."""
@@ -257,12 +259,6 @@ class IPSPolicy(Policy[IPSStateT]):
         return Recommendations(best_arm(estimates, state.ties), estimates, errors)
 
 
-def _information(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    A = np.empty((X.shape[1], X.shape[1]))
-    information(X, weights, A)
-    return A
-
-
 def _check_parameters(r: int, trials: int) -> None:
     if trials * r * r > MOST_NUMBERS:
         raise InvalidInputError(
@@ -276,11 +272,8 @@ def automatic_block(arms: ArmSet, budget: int) -> int:
     return max(8, min(3 * arms.rank, 32), 2 * arms.rank, budget // 320)
 
 
-def g_weights(arms: ArmSet, solver: Solver) -> NDArray[np.float64]:
-    """(K,) the G-optimal design λ* of all arms."""
-    everything = np.ones((1, arms.size), dtype=bool)
-    weights: NDArray[np.float64] = designs_for(arms, everything, "g", solver).weights[0]
-    return weights
+def _design_of_all(arms: ArmSet, kind: Kind, solver: Solver) -> SubsetDesigns:
+    return designs_for(arms, np.ones((1, arms.size), dtype=bool), kind, solver)
 
 
 def _log2_rho(arms: ArmSet, solver: Solver) -> float:
@@ -288,10 +281,7 @@ def _log2_rho(arms: ArmSet, solver: Solver) -> float:
 
     At least 1/2, so that ρ ≤ 1, undefined in the paper, is one epoch.
     """
-    if arms.large:
-        return max(log2(nested_xy(arms, [])[0].value), 0.5)
-    everything = np.ones((1, arms.size), dtype=bool)
-    logarithm = log2(designs_for(arms, everything, kind="xy", solver=solver).values[0])
+    logarithm = log2(_design_of_all(arms, "xy", solver).values[0])
     if solver == "exact" and abs(logarithm - round(logarithm)) < SLACK:
         logarithm = round(logarithm)
     return max(logarithm, 0.5)

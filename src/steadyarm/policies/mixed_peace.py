@@ -12,7 +12,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.cache import designs_for
 from steadyarm.policies.base import State, rank_arms
 from steadyarm.policies.elimination import halve
-from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_count, g_weights
+from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_count
 
 __all__ = ["MixedPeace"]
 
@@ -64,11 +64,12 @@ class MixedPeace(IPSPolicy[MixedPeaceState]):
 
     def allocation(self, state: MixedPeaceState) -> NDArray[np.float64]:
         """Mean of the survivors' XY-optimal design and λ*."""
-        g = g_weights(state.arms, self.solver)
+        K = state.arms.size
+        g = self.g_optimal(state.arms).everywhere(K)
         designs = designs_for(state.arms, state.survivors, kind="xy", solver=self.solver)
-        inner = designs.weights[designs.index]
+        inner = designs.allocation().everywhere(K)
         single = state.survivors.sum(axis=1) == 1
-        inner[single] = g if self.alone == "g" else 1.0 / state.arms.size
+        inner[single] = g if self.alone == "g" else 1.0 / K
         return (inner + g) / 2
 
     def segment_end(self, state: MixedPeaceState) -> NDArray[np.int64]:

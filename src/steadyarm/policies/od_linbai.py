@@ -57,8 +57,8 @@ class ODLinBAI(PhasedPolicy):
             return np.zeros((state.trials, state.arms.size), dtype=np.int64)
         designs = designs_for(state.arms, state.survivors, kind="g", solver=self.solver)
         # 1e-9: a product that is whole up to rounding errors is not rounded up to the next number.
-        counts: NDArray[np.int64] = np.ceil(designs.weights * m - 1e-9).astype(np.int64)
-        counts = counts[designs.index]
+        weights = designs.allocation().everywhere(state.arms.size)
+        counts: NDArray[np.int64] = np.ceil(weights * m - 1e-9).astype(np.int64)
         ended = state.epoch >= _halvings(state.arms.rank)
         counts[ended | (state.survivors.sum(axis=1) == 1)] = 0
         return counts
@@ -79,7 +79,7 @@ def _halvings(d: int) -> int:
 
 def _plays_per_round(arms: ArmSet, budget: int) -> float:
     """The m of the algorithm: an equal share of the budget less the room for rounding up."""
-    K, d = arms.coordinates.shape
+    K, d = arms.size, arms.rank
     halvings = _halvings(d)
     spare = sum(ceil(d / 2**r) for r in range(1, halvings))
     return float(budget - min(K, d * (d + 1) // 2) - spare) / halvings

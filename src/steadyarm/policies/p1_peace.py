@@ -8,8 +8,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.designs.design import Allocation, mixed
 from steadyarm.policies.elimination import peace_elimination
-from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end, g_weights
+from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end
 
 __all__ = ["P1Peace"]
 
@@ -43,14 +44,13 @@ class P1Peace(IPSPolicy[IPSState]):
         """⌈log2 ρ⌉ epochs, Frank-Wolfe designs, ties to the higher index."""
         return cls(solver="frank-wolfe", ties="last", epoch_length="published")
 
-    def allocation(self, state: IPSState) -> NDArray[np.float64]:
+    def allocation(self, state: IPSState) -> Allocation:
         """λ* at first, then (λ̄ + λ*)/2."""
-        g = np.tile(g_weights(state.arms, self.solver), (state.trials, 1))
+        g = self.g_optimal(state.arms)
         if not state.played.any():
             return g
-        return (
-            peace_elimination(state.arms, self.estimates(state), state.ties, self.solver) + g
-        ) / 2
+        virtual = peace_elimination(state.arms, self.estimates(state), state.ties, self.solver)
+        return mixed([(0.5, virtual), (0.5, g)])
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """The next round of redesign."""

@@ -8,11 +8,10 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.cache import large_g
-from steadyarm.designs.design import FewArms, mixed
+from steadyarm.designs.design import Allocation, mixed
 from steadyarm.errors import InvalidInputError
-from steadyarm.policies.elimination import rage_elimination, rage_elimination_of_many
-from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end, g_weights
+from steadyarm.policies.elimination import rage_elimination
+from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end
 from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["P1RAGE"]
@@ -68,23 +67,14 @@ class P1RAGE(IPSPolicy[IPSState]):
             epoch_length="published",
         )
 
-    def allocation(self, state: IPSState) -> NDArray[np.float64]:
+    def allocation(self, state: IPSState) -> Allocation:
         """λ* at first, then (λ̄ + λ*)/2."""
-        g = np.tile(g_weights(state.arms, self.solver), (state.trials, 1))
+        g = self.g_optimal(state.arms)
         if not state.played.any():
             return g
         virtual = rage_elimination(
             state.arms, self.estimates(state), self.max_phases, self.first_cut, self.solver
         )
-        return (virtual + g) / 2
-
-    def few_arms(self, state: IPSState) -> FewArms:
-        """The same for a large set."""
-        g = large_g(state.arms)
-        if not state.played.any():
-            return g
-        values = self.estimates(state)[0]
-        virtual = rage_elimination_of_many(state.arms, values, self.max_phases, self.first_cut)
         return mixed([(0.5, virtual), (0.5, g)])
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:

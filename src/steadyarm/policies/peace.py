@@ -61,7 +61,8 @@ class Peace(PhasedPolicy):
         ended = (state.epoch >= epochs) | (state.survivors.sum(axis=1) == 1)
         rounds = np.where(ended, 0, np.minimum(length, left))
         designs = designs_for(state.arms, state.survivors, kind="xy", solver=self.solver)
-        return round_designs(designs.weights[designs.index], rounds, self.rounding_ties)
+        weights = designs.allocation().everywhere(state.arms.size)
+        return round_designs(weights, rounds, self.rounding_ties)
 
     def keep(self, state: PhasedState, order: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The longest prefix whose optimal ρ is at most half."""

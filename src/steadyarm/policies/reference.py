@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.compiled import exponentials, kernel
-from steadyarm.designs.interior_point import cholesky, cholesky_solve, information
+from steadyarm.linalg import cholesky, cholesky_solve, information
 from steadyarm.segments import SegmentStats
 
 __all__ = ["LOOK", "MEMORIES", "best_reference", "new_memory", "remember"]

@@ -9,22 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.arms.generated import forms
+from steadyarm.arms.rows import DenseRows
 from steadyarm.compiled import kernel
-from steadyarm.designs.cache import large_g
-from steadyarm.designs.design import FewArms, mixed
-from steadyarm.designs.exact_design import whole_list_of_many, whole_lists
+from steadyarm.designs.design import Allocation, mixed
+from steadyarm.designs.exact_design import exact_allocation
 from steadyarm.errors import InvalidInputError
-from steadyarm.policies.base import State, best_of_many
-from steadyarm.policies.elimination import (
-    least_gap_error,
-    noise_elimination,
-    noise_elimination_of_many,
-)
-from steadyarm.policies.ips import IPSPolicy, IPSState, g_weights
+from steadyarm.linalg import matmul
+from steadyarm.policies.base import State
+from steadyarm.policies.elimination import noise_elimination
+from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.policies.reference import LOOK
 from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["Steady"]
+
+Floats = NDArray[np.float64]
 
 LOOKS = 48  # segments in a test, about: their differences tell the noise
 
@@ -97,35 +97,21 @@ class Steady(IPSPolicy[SteadyState]):
         _add_squares(after.scores - before.scores, 1.0 / rounds, spread)
         return replace(after, spread=spread, pieces=before.pieces + (after.played > before.played))
 
-    def allocation(self, state: SteadyState) -> NDArray[np.float64]:
+    def allocation(self, state: SteadyState) -> Allocation:
         """λ* at first, then mixed with what virtual elimination would sample; in whole blocks."""
-        weights = np.tile(g_weights(state.arms, self.solver), (state.trials, 1))
+        g = self.g_optimal(state.arms)
+        chosen = Allocation(np.tile(g.weights, (state.trials, 1)), g.arms)
         known = state.pieces >= 2
         if self.robustness < 1 and known.any():
-            virtual = noise_elimination(
-                state.arms, self.estimates(state), self._gap_errors(state), self.solver
-            )
-            mixed = self.robustness * weights + (1 - self.robustness) * virtual
-            weights = np.where(known[:, None], mixed, weights)
+            estimates = self.estimates(state)
+            errors = gap_errors(state.arms, estimates, self._covariance(state))
+            virtual = noise_elimination(state.arms, estimates, errors, self.solver)
+            share = np.where(known, self.robustness, 1.0)[:, None]
+            chosen = mixed([(share, g), (1 - share, virtual)])
         if self.order == "iid":
-            return weights
+            return chosen
         block = self.block_length(state.arms, state.budget)
-        counts, good = whole_lists(self.features(state.arms), weights, block)
-        return np.where(good[:, None], counts / block, weights)
-
-    def few_arms(self, state: SteadyState) -> FewArms:
-        """The same for a large set."""
-        design = large_g(state.arms)
-        if self.robustness < 1 and state.pieces[0] >= 2:
-            values = self.estimates(state)[0]
-            best = best_of_many(values, int(state.ties[0, 0]))
-            noise = least_gap_error(state.arms, values, best, self._covariance(state)[0])
-            virtual = noise_elimination_of_many(state.arms, values, noise)
-            design = mixed([(self.robustness, design), (1 - self.robustness, virtual)])
-        if self.order == "iid":
-            return design
-        block = self.block_length(state.arms, state.budget)
-        return whole_list_of_many(state.arms.coordinates_of(design.arms), design, block)
+        return exact_allocation(state.arms.coordinates_of(chosen.arms), chosen, block)
 
     def segment_end(self, state: SteadyState) -> NDArray[np.int64]:
         """The next of `updates` equal parts of the budget, rounded to whole blocks."""
@@ -143,13 +129,6 @@ class Steady(IPSPolicy[SteadyState]):
         """The estimate so far, unless references are fitted."""
         fitted = super().reference(state)
         return state.theta if fitted is None else fitted
-
-    def _gap_errors(self, state: SteadyState) -> NDArray[np.float64]:
-        """(n, K) standard errors of each arm's gap to the leader, from the spread of segments."""
-        X = self.features(state.arms)
-        errors = np.empty((state.trials, len(X)))
-        _gap_errors_kernel(X, state.theta, self._covariance(state), errors)
-        return errors
 
     def _covariance(self, state: SteadyState) -> NDArray[np.float64]:
         """(n, r, r) of the estimated parameter, from the spread of segments."""
@@ -175,28 +154,33 @@ def _add_squares(
                 spread[i, a, b] += scaled * score[i, b]
 
 
+def gap_errors(arms: ArmSet, estimates: Floats, covariance: Floats) -> Floats:
+    """(n, K) standard errors of each arm's gap to the leader, the first with the highest estimate.
+
+    covariance : (n, r, r) of each trial's estimated parameter
+    """
+    leaders = arms.coordinates_of(estimates.argmax(axis=1))
+    errors = np.empty(estimates.shape)
+    if isinstance(arms.rows, DenseRows):
+        _gap_errors(arms.coordinates, leaders, covariance, errors)
+        return errors
+    for x, C, row in zip(leaders, covariance, errors, strict=True):
+        pull = matmul(C, x)
+        variances = forms(arms.rows, C, -2 * pull) + matmul(x, pull)
+        row[:] = np.sqrt(np.maximum(variances, 0.0))
+    return errors
+
+
 @kernel
-def _gap_errors_kernel(
-    X: NDArray[np.float64],
-    theta: NDArray[np.float64],
-    covariance: NDArray[np.float64],
-    errors: NDArray[np.float64],
-) -> None:
-    """Standard errors (n, K) of x_k'θ against the largest x'θ, from covariances (n, r, r)."""
+def _gap_errors(X: Floats, leaders: Floats, covariance: Floats, errors: Floats) -> None:
+    """Standard errors (n, K) of x_k'θ against the leaders (n, r), from covariances (n, r, r)."""
     K, r = X.shape
     y = np.empty(r)
-    for i in range(theta.shape[0]):
-        best, most = 0, -np.inf
-        for k in range(K):
-            value = 0.0
-            for a in range(r):
-                value += X[k, a] * theta[i, a]
-            if value > most:
-                best, most = k, value
+    for i in range(leaders.shape[0]):
         for k in range(K):
             variance = 0.0
             for a in range(r):
-                y[a] = X[best, a] - X[k, a]
+                y[a] = leaders[i, a] - X[k, a]
                 row = 0.5 * covariance[i, a, a] * y[a]
                 for b in range(a):
                     row += covariance[i, a, b] * y[b]

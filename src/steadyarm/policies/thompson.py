@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import exp, kernel, log, log_upper_tail
-from steadyarm.designs.interior_point import cholesky, cholesky_solve, information, whiten_rows
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, least_squares
+from steadyarm.linalg import cholesky, cholesky_solve, information, whiten_rows
 from steadyarm.policies.base import (
     Policy,
     Recommendations,

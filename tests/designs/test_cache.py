@@ -1,7 +1,8 @@
-"""Remembered designs equal direct ones, whatever was asked before, from any thread."""
+"""Cached designs equal direct ones, whatever was asked before, from any thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from steadyarm.designs import (
     g_optimal,
     xy_optimal,
 )
-from steadyarm.designs.cache import Kind, Solver, large_g
+from steadyarm.designs.cache import Kind, Solver
+from steadyarm.designs.optimal import solve_subsets
 
 COMBINATIONS: list[tuple[Kind, Solver]] = [
     ("xy", "exact"),
@@ -82,21 +84,31 @@ def test_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         forget = designs_for(arms, masks)
         again = designs_for(arms, masks)
         np.testing.assert_array_equal(forget.weights, again.weights)
-        assert sum(shelf.weights.size for shelf in cache._shelves.values()) <= 400
+        assert sum(shelf.floats for shelf in cache._shelves.values()) <= 400
     arms, masks = problem(9, 200)  # too many for the memory: solved and not kept
     assert len(designs_for(arms, masks).values) * 9 > 400
-    assert sum(shelf.weights.size for shelf in cache._shelves.values()) <= 400
+    assert sum(shelf.floats for shelf in cache._shelves.values()) <= 400
     forget_designs()
 
 
-def test_designs_of_large_sets_are_forgotten_with_the_others() -> None:
+def test_designs_of_large_sets_are_cached_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = ArmSet.factorial({f"slot {i}": ["off", "on"] for i in range(13)})
-    first = large_g(arms)
-    assert large_g(arms) is first
+    everything = np.ones((1, arms.size), dtype=bool)
+    solved: list[str] = []
+
+    def solve(arms: ArmSet, kind: Kind, *given: Any) -> Iterator[Design]:
+        solved.append(kind)
+        return solve_subsets(arms, kind, *given)
+
+    monkeypatch.setattr(cache, "solve_subsets", solve)
     forget_designs()
-    again = large_g(arms)
-    assert again is not first
-    np.testing.assert_array_equal(again.arms, first.arms)
+    first, again = (designs_for(arms, everything, "g") for _ in range(2))
+    assert len(solved) == 1
+    assert first.arms is not None
+    np.testing.assert_array_equal(first.arms, again.arms)
+    forget_designs()
+    designs_for(arms, everything, "g")
+    assert len(solved) == 2
 
 
 def test_answers_are_the_callers_own() -> None:

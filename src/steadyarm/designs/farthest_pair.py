@@ -1,6 +1,4 @@
-"""The farthest pair of many points, without looking at every pair.
-
-The proof of every XY design of many arms: `large_xy`, `pair_game` and `nested` call it.
+"""The farthest pair of many points, without comparing every pair: the proof of large XY designs.
 
 With a centre and the distances of all points from it, a pair can only be farther apart than the
 best one known if its two distances add up to more. Points are put in blocks by that distance (in
@@ -9,8 +7,8 @@ ends when the next bound is below the best pair. Where all points are about equa
 centre, as on a sphere in many dimensions, nothing can be left out: the search then ends with its
 allowance of work, and the bound of the next pair of blocks is what is proven.
 
-Factorial sets do not get a short cut here: for a general A the farthest pair of them is a
-quadratic problem in binary unknowns, also with main effects only.
+Factorial sets have no shortcut here: for a general A their farthest pair is a quadratic problem
+in binary unknowns, also with main effects only.
 """
 
 from __future__ import annotations
@@ -21,32 +19,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.rows import Rows
-from steadyarm.designs.passes import blocks, radii
-from steadyarm.linalg import matmul, row_dots, solve_lower, svd
+from steadyarm.arms.rows import Rows, row_blocks
+from steadyarm.designs.passes import radii
+from steadyarm.linalg import matmul, row_dots
 
-__all__ = [
-    "FarthestPair",
-    "Remembered",
-    "best_of_rows",
-    "farthest_pair",
-    "in_blocks",
-    "mean_row",
-    "partners",
-    "remember",
-    "upper_bounds",
-]
-
-# Blocks of points for the farthest pair, bounds between blocks, and the look at two of them.
-
+__all__ = ["FarthestPair", "farthest_pair", "mean_row", "partners"]
 
 BLOCK = 1024  # points in a block
 LEAF = 128  # points in a block in few dimensions, where place tells more than distance
 MOST_BLOCKS = 2048  # bounds between all blocks are kept
 FEW_DIMENSIONS = 10
 CACHE_FLOATS = 2**25  # single-precision numbers of blocks that are kept: 128 MB
-NEAR_BAR = 1e-9  # of the bar: squared distances this close are computed again without rounding
 UNIT = 2.0**-24  # relative rounding error in single precision
+EFFORT = 1100.0  # passes: enough for every pair of 10^5 points in 50 dimensions
+LEAST_WORK = 1e10  # multiplications, a second or less: in few dimensions passes are cheap
+FEW_POINTS = 2048  # up to which the exact pair is as quick as a proof that none is above a goal
+STARTS = 16  # points from which to alternate
+ROUNDING = 1e-12  # relative: bounds this close to the best pair are not searched
+SAMPLE = 1000  # outermost points that are enclosed to find a better centre
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -101,7 +91,7 @@ class Blocks:
         return float(self.members[i].size * self.members[j].size * self.to.shape[1])
 
 
-def in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: float) -> Blocks:
+def _in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: float) -> Blocks:
     """The points that can be in a pair of squared distance above `value`, in blocks."""
     order = np.argsort(-radius, kind="stable")
     descending = radius[order]
@@ -125,7 +115,7 @@ def in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: flo
     return Blocks(rows, to, middle, members, outermost, low, high, pairs_left)
 
 
-def upper_bounds(rest: Blocks, value: float) -> tuple[Indices, Indices, Floats]:
+def _upper_bounds(rest: Blocks, value: float) -> tuple[Indices, Indices, Floats]:
     """Pairs of blocks that can hold a pair above `value`, and their bounds, the largest first."""
     count = len(rest.members)
     firsts, seconds, bounds = [], [], []
@@ -143,12 +133,8 @@ def upper_bounds(rest: Blocks, value: float) -> tuple[Indices, Indices, Floats]:
     return first[order], second[order], bound[order]
 
 
-def best_of_rows(
-    rest: Blocks, i: int, j: int, bar: float, every: bool = False
-) -> list[tuple[float, int, int]]:
+def _best_of_rows(rest: Blocks, i: int, j: int, bar: float) -> list[tuple[float, int, int]]:
     """For each point of block i that has one, its farthest partner in block j above the bar.
-
-    With `every`, all of its partners above the bar.
 
     With |y| at most one and r + 1 products added up, what single precision makes of
     |y|² + |z|² - 2yz differs by less than 8 (r + 8) units: 4 in sum of the terms, times two.
@@ -161,8 +147,8 @@ def best_of_rows(
     left[:, :-2], left[:, -2], left[:, -1] = -2.0 * A[:, :-1], 1.0, A[:, -1]
     right = np.empty((len(B), B.shape[1] + 1), dtype=np.float32)
     right[:, :-1], right[:, -1] = B, 1.0
-    # BLAS: its last bits decide how many rows are looked at again and, as the bar is met in
-    # double precision below, not what is found.
+    # BLAS: its last bits decide how many rows are computed again and, as the bar is met in double
+    # precision below, not what is found.
     rough = (left @ right.T).max(axis=1)
     slack = 8.0 * (rest.to.shape[1] + 8) * UNIT
     near = np.flatnonzero(rough > bar / scale - slack)
@@ -172,13 +158,10 @@ def best_of_rows(
     D = matmul(Y, -2.0 * Z.T)
     D += row_dots(Z, Z)
     D += row_dots(Y, Y)[:, None]
-    if every:
-        row, where = np.nonzero(bar * (1 - NEAR_BAR) < D)
-    else:
-        row, where = np.arange(len(D)), D.argmax(axis=1)
-    gaps = Y[row] - Z[where]
+    where = D.argmax(axis=1)
+    gaps = Y - Z[where]
     found = row_dots(gaps, gaps)
-    first, second = rest.members[i][near[row]], rest.members[j][where]
+    first, second = rest.members[i][near], rest.members[j][where]
     answers = zip(found.tolist(), first.tolist(), second.tolist(), strict=True)
     return [(v, min(a, b), max(a, b)) for v, a, b in answers if v > bar]
 
@@ -198,14 +181,6 @@ def _split(Y: Floats, most: int) -> list[Indices]:
     return groups
 
 
-EFFORT = 1100.0  # passes: enough for every pair of 10^5 points in 50 dimensions
-LEAST_WORK = 1e10  # multiplications, a second or less: in few dimensions passes are cheap
-FEW_POINTS = 2048
-STARTS = 16  # points from which to alternate
-ROUNDING = 1e-12  # bounds this close to the best pair are not worth a look
-SAMPLE = 1000  # outermost points that are enclosed to find a better centre
-
-
 class FarthestPair(NamedTuple):
     """Two points far apart, and a proof of how much farther apart two others can be.
 
@@ -215,8 +190,7 @@ class FarthestPair(NamedTuple):
     value : its squared distance
     upper_bound : no pair has a larger squared distance; the value itself if exact, to rounding
     exact : whether no pair is farther apart
-    passes : multiplications made, in passes: as many as it takes to map all rows once
-    others : (m, 2) further pairs found above the level asked for, the farthest first
+    others : (m, 2) pairs found above the goal, if some were to be collected, the farthest first
     """
 
     first: int
@@ -224,7 +198,6 @@ class FarthestPair(NamedTuple):
     value: float
     upper_bound: float
     exact: bool
-    passes: float
     others: Indices
 
 
@@ -236,10 +209,8 @@ def farthest_pair(
     radius: Floats | None = None,
     known: tuple[int, int] | None = None,
     effort: float | None = None,
-    above: float = np.inf,
-    enough: int = 0,
     goal: float = 0.0,
-    every: bool = False,
+    enough: int = 0,
 ) -> FarthestPair:
     """Farthest pair of the points x @ to for the rows x.
 
@@ -250,14 +221,12 @@ def farthest_pair(
     centre : (columns,) a row to measure distances from; the mean by default
     radius : (K,) distances of the points from the centre, if known
     known : a pair known to be far apart; by default alternating steps look for one
-    effort : passes after which to stop with an upper bound; by default 1,100, and more where
-        they take less than a second
-    above : collect pairs with a squared distance above this level
-    enough : stop, without a proof, when so many pairs were collected; 0 for never
-    goal : leave pairs alone that are proven not to be above this level. If no pair is, the upper
-        bound is at most the goal, and `exact` may be False
-    every : collect every pair above the level; otherwise at least the farthest of each point.
-        Pairs below the level are then left alone
+    effort : passes after which to stop with an upper bound; a pass is as many multiplications as
+        it takes to map all rows once. By default 1,100, and more where they take less than a second
+    goal : skip pairs that are proven not to be above this level. If no pair is, the upper bound
+        is at most the goal, and `exact` may be False
+    enough : collect pairs above the goal, at least the farthest of each point, and stop without a
+        proof when there are so many; 0 for none
 
     Examples
     --------
@@ -279,51 +248,45 @@ def farthest_pair(
         work += extra
     first, second = sorted(known)
     value = _apart(rows, to, first, second)
-    goal = goal if K > FEW_POINTS else 0.0  # the exact pair is as quick
-    floor = min(max(value, goal), above) if every else max(value, goal)
-    rest, bound = in_blocks(rows, to, middle, radius, floor), 0.0
+    above = goal if enough else np.inf
+    goal = goal if K > FEW_POINTS else 0.0
+    floor = max(value, goal)
+    rest, bound = _in_blocks(rows, to, middle, radius, floor), 0.0
     if allowed > rest.pairs_left * to.shape[1] > 4 * one:  # a second centre may pay
         outermost = np.argsort(-radius, kind="stable")[:SAMPLE]
         moved = _enclosing_centre(matmul(rows.take(outermost), to), middle)
         radius = radii(rows, to, moved)
         work += one
-        other = in_blocks(rows, to, moved, radius, floor)
+        other = _in_blocks(rows, to, moved, radius, floor)
         rest = other if other.pairs_left < rest.pairs_left else rest
     best = (value, first, second)
     collected: dict[tuple[int, int], float] = {}
-    a, b, bounds = upper_bounds(rest, floor)
+    a, b, bounds = _upper_bounds(rest, floor)
     for i, j, limit in zip(a.tolist(), b.tolist(), bounds.tolist(), strict=True):
-        if limit <= min(max(best[0] * (1 + ROUNDING), goal), above if every else np.inf):
+        if limit <= max(best[0] * (1 + ROUNDING), goal):
             bound = min(limit, goal)
             break
         if work > allowed or (enough and len(collected) >= enough):
             bound = limit
             break
         work += rest.work(i, j)
-        for pair in best_of_rows(rest, i, j, min(best[0], above), every):
+        for pair in _best_of_rows(rest, i, j, min(best[0], above)):
             best = max(best, pair)
             if pair[0] > above:
                 collected[pair[1:]] = pair[0]
     value, first, second = best
     if a.size < len(rest.members) * (len(rest.members) + 1) // 2 or rest.size < K or bound:
-        bound = max(bound, goal)  # something was left alone
+        bound = max(bound, goal)  # some pairs were skipped
     exact = bound <= value * (1 + ROUNDING)
     others = np.array(sorted(collected, key=lambda pair: -collected[pair]), dtype=np.int64)
-    return FarthestPair(
-        first,
-        second,
-        value,
-        value if exact else bound,
-        exact,
-        work / one,
-        others.reshape(-1, 2),
-    )
+    upper = value if exact else bound
+    return FarthestPair(first, second, value, upper, exact, others.reshape(-1, 2))
 
 
 def mean_row(rows: Rows) -> Floats:
     """Mean of the rows: one reading."""
     total = np.zeros(rows.shape[1])
-    for start, stop in blocks(*rows.shape):
+    for start, stop in row_blocks(*rows.shape):
         total += rows.block(start, stop).sum(axis=0)
     return total / rows.shape[0]
 
@@ -333,7 +296,7 @@ def partners(rows: Rows, to: Floats, starts: Indices) -> tuple[Indices, Floats]:
     S = matmul(rows.take(starts), to)
     best, where = np.full(starts.size, -1.0), np.zeros(starts.size, dtype=np.int64)
     columns = np.arange(starts.size)
-    for start, stop in blocks(*rows.shape):
+    for start, stop in row_blocks(*rows.shape):
         Y = matmul(rows.block(start, stop), to)
         part = matmul(Y, -2.0 * S.T)
         part += row_dots(Y, Y)[:, None]
@@ -374,62 +337,3 @@ def _enclosing_centre(Y: Floats, middle: Floats) -> Floats:
         far = int(row_dots(D, D).argmax())
         centre += D[far] / (step + 1)
     return centre
-
-
-# A farthest-pair search carried over to the next design, so that one search can prove several.
-
-
-REMEMBERED_ROUNDING = 1e-9  # of ρ
-
-
-@dataclass(frozen=True, eq=False)
-class Remembered:
-    """What a search has proven.
-
-    Attributes
-    ----------
-    inverse : (r, r) inverse of the root of A of that design, see `remember`
-    level : squared distance that no pair exceeds but those listed
-    pairs : (n, 2) pairs listed
-    Z : (n, r) their differences
-    """
-
-    inverse: Floats
-    level: float
-    pairs: Indices
-    Z: Floats
-
-    def carried(self, root: Floats, known: FarthestPair, goal: float) -> FarthestPair | None:
-        """The farthest pair under the design of `root`, with all listed pairs above the goal.
-
-        None if neither a listed pair is above the goal nor one is proven to be the farthest;
-        `known` is a pair far apart under that design.
-        """
-        spread = float(svd(matmul(self.inverse, root)).singular[0]) ** 2 * (1 + REMEMBERED_ROUNDING)
-        bound = spread * self.level
-        U = matmul(self.Z, root)
-        apart = row_dots(U, U)
-        first, second, value = known.first, known.second, known.value
-        if apart.size and apart.max() > value:
-            value = float(apart.max())
-            first, second = self.pairs[int(apart.argmax())].tolist()
-        above = np.flatnonzero(apart > goal)
-        others = self.pairs[above[np.argsort(-apart[above], kind="stable")]]
-        exact = bound <= value
-        if value <= goal and not exact:
-            return None
-        upper = value if exact else np.inf
-        return FarthestPair(first, second, value, upper, exact, 0.0, others)
-
-
-def remember(
-    compared: Rows, to: Floats, root: Floats, far: FarthestPair, level: float
-) -> Remembered | None:
-    """What a finished search that collected every pair above `level` has proven; or None."""
-    if not far.exact:
-        return None
-    pairs = far.others
-    Z = matmul(compared.take(pairs[:, 0]) - compared.take(pairs[:, 1]), to)
-    # root is upper triangular, so that its inverse is a solution of lower triangular systems
-    inverse = solve_lower(np.ascontiguousarray(root.T), np.eye(len(root)))
-    return Remembered(inverse, level, pairs, Z)
