@@ -9,11 +9,9 @@ __all__ = ["LONGEST", "longest_first"]
 
 # A worker that began one of these near the end would keep the others waiting.
 LONGEST = (
-    "tests/test_fingerprint.py::test_code_for_the_oldest_processor_gives_the_same_bits",
+    "tests/test_fingerprint.py::test_other_processors_give_the_same_bits",
     "tests/test_fingerprint.py::test_whole_tests_come_out_as_stored",
     "tests/paper/test_run.py::test_a_killed_run_goes_on_where_it_was",
-    "tests/test_fingerprint.py::test_another_blas_gives_the_same_bits",
-    "tests/test_fingerprint.py::test_numpy_and_the_c_library_without_vectors_give_the_same_bits",
     "tests/e2e/test_disasters.py",
     "tests/e2e/browser/test_screenshots.py",
     "tests/e2e/browser/test_story.py",

@@ -1,4 +1,4 @@
-"""The same bits on every processor: whole tests under other code, other BLAS, other NumPy.
+"""The same bits on every processor: whole tests with other machine code, BLAS, NumPy and libc.
 
 A hash in `fingerprint.json` that is out of date because numbers were meant to change is written
 anew with ``python tests/fingerprint.py --write``.
@@ -13,11 +13,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.fingerprint import first_difference, stored
 
-BLAS = {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "2"}
-SLOW_LIBM = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX512F"}
-SOME = "session"  # the part of the whole tests that variants run
+SOME = "session"  # the part of the whole tests that other processors run
 
 
 def _fingerprints(folder: Path, only: str, **variables: str) -> dict[str, dict[str, str]]:
@@ -50,23 +50,28 @@ def test_whole_tests_come_out_as_stored(tmp_path: Path) -> None:
     assert set(found) == set(stored())
 
 
-def test_code_for_the_oldest_processor_gives_the_same_bits(tmp_path: Path) -> None:
-    cache = str(tmp_path / "cache")
-    found = _fingerprints(tmp_path, SOME, NUMBA_CPU_NAME="generic", NUMBA_CACHE_DIR=cache)
-    assert first_difference(found, stored()) is None
-
-
-def test_another_blas_gives_the_same_bits(tmp_path: Path) -> None:
-    found = _fingerprints(tmp_path, SOME, **BLAS)
-    assert first_difference(found, stored()) is None
-
-
-def test_numpy_and_the_c_library_without_vectors_give_the_same_bits(tmp_path: Path) -> None:
-    variables = dict(SLOW_LIBM)
-    if features := _dispatched():  # NumPy refuses to start with an empty list
-        variables["NPY_DISABLE_CPU_FEATURES"] = features
-    found = _fingerprints(tmp_path, SOME, **variables)
-    assert first_difference(found, stored()) is None
+def test_other_processors_give_the_same_bits(tmp_path: Path) -> None:
+    """All that depends on the processor is exchanged at once; if bits differ, each alone."""
+    vectors = _dispatched()  # NumPy refuses to start with an empty list
+    variants = {
+        "kernels for the oldest processor": {
+            "NUMBA_CPU_NAME": "generic",
+            "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        },
+        "another BLAS": {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "2"},
+        "NumPy without vectors": {"NPY_DISABLE_CPU_FEATURES": vectors} if vectors else {},
+        "a C library without vectors": {
+            "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX512F"
+        },
+    }
+    together = {name: value for one in variants.values() for name, value in one.items()}
+    if first_difference(_fingerprints(tmp_path, SOME, **together), stored()) is None:
+        return
+    alone = {
+        variant: first_difference(_fingerprints(tmp_path, SOME, **variables), stored())
+        for variant, variables in variants.items()
+    }
+    pytest.fail(f"together they differ; alone: {alone}")
 
 
 def test_the_place_of_a_difference_is_named() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -32,29 +34,42 @@ def facts(run: Run, *words: str, stdin: str = "") -> Any:
     return json.loads(run(*words, "--format", "json", stdin=stdin))
 
 
+def run_verb(*words: str, stdin: str = "", status: int = 0) -> str:
+    """What a verb prints, on standard error if it fails."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("sys.stdin", io.StringIO(stdin))
+        assert main(["experiment", *words]) == status
+    return (err if status else out).getvalue()
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a verb in an empty folder; gives what was printed, on standard error if it failed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STEADYARM_STORAGE", f"sqlite:///{tmp_path}/tests.db")
     (tmp_path / "test.toml").write_text(TOML)
+    return run_verb
 
-    def run(*words: str, stdin: str = "", status: int = 0) -> str:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        assert main(["experiment", *words]) == status
-        printed = capsys.readouterr()
-        return printed.err if status else printed.out
 
-    return run
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of an experiment that has used its budget: 600 visitors, short is the best."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "test.toml").write_text(TOML)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEADYARM_STORAGE", f"sqlite:///{folder}/tests.db")
+        run_verb("create", str(folder / "test.toml"))
+        visitors = "\n".join(f"v{i}" for i in range(600))
+        asked = facts(run_verb, "ask", "shop", "-", stdin=visitors)["assignments"]
+        good = {"now": 3, "short": 1, "long": 6}
+        rewards = [f"{a['id']},{int(i % good[a['arm']] == 0)}" for i, a in enumerate(asked)]
+        run_verb("tell", "shop", "-", stdin="\n".join(rewards))
+    return folder / "tests.db"
 
 
 @pytest.fixture
-def shop(run: Run) -> Run:
-    """The same with an experiment that is through: 600 visitors, short is the best."""
-    run("create", "test.toml")
-    visitors = "\n".join(f"v{i}" for i in range(600))
-    asked = json.loads(run("ask", "shop", "-", "--format", "json", stdin=visitors))["assignments"]
-    good = {"now": 3, "short": 1, "long": 6}
-    rewards = [f"{a['id']},{int(i % good[a['arm']] == 0)}" for i, a in enumerate(asked)]
-    run("tell", "shop", "-", stdin="\n".join(rewards))
+def shop(run: Run, finished: Path) -> Run:
+    """The same with the finished experiment, called shop."""
+    shutil.copy(finished, "tests.db")
     return run

@@ -137,9 +137,9 @@ def test_recommend_says_which_intervals_are_for_a_look_on_the_way(shop: Run, run
     run("ask", "early", "v1")
     run("tell", "early", "v1", "1")
     assert "a verdict needs the first 9 visits" in run("recommend", "early", status=1)
-    for i in range(2, 40):
-        run("ask", "early", f"v{i}")
-        run("tell", "early", f"v{i}", "1")
+    units = [f"v{i}" for i in range(2, 40)]
+    run("ask", "early", "-", stdin="\n".join(units))
+    run("tell", "early", "-", stdin="\n".join(f"{unit},1" for unit in units))
     assert "before the end they hold only if" in run("recommend", "early", "--once")
     assert "before the end" not in run("recommend", "early")
     assert facts(run, "recommend", "early")["anytime"]
