@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -22,12 +23,13 @@ Line = Answer | Literal["drop"] | float | Callable[[str, Any], Answer]
 
 @contextmanager
 def serving(folder: Path, *more: str) -> Iterator[str]:
-    """`steadyarm serve` in a process of its own."""
+    """`steadyarm serve` in a process of its own, which compiles nothing ahead."""
     command = [sys.executable, "-m", "steadyarm.cli.main", "serve"]
     command += ["--storage", f"sqlite:///{folder}/service.db", "--port", "0", "--no-access-log"]
     command += more
     log = (folder / "service.log").open("wb")
-    with log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
+    cold = os.environ | {"STEADYARM_WARM": "false"}
+    with log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=cold) as process:
         try:
             for _ in range(600):
                 if found := re.search(r"serves (http://\S+)", (folder / "service.log").read_text()):

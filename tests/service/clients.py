@@ -100,21 +100,22 @@ class Server:
 
 
 def command(*words: str, new_session: bool = False, **variables: str) -> subprocess.Popen[str]:
-    """Start a command of steadyarm; what it writes comes in one stream."""
+    """Start a command of steadyarm, which compiles nothing ahead; its output is one stream."""
     return subprocess.Popen(
         [sys.executable, "-m", "steadyarm.cli.main", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | variables,
+        env=os.environ | {"STEADYARM_WARM": "false"} | variables,
         start_new_session=new_session,
     )
 
 
 @contextmanager
-def served(folder: Path, *words: str) -> Iterator[Server]:
+def served(folder: Path, *words: str, **variables: str) -> Iterator[Server]:
     """The real server on a free port and an SQLite file in the folder."""
-    process = command("serve", "--port", "0", "--storage", f"sqlite:///{folder}/tests.db", *words)
+    at = ("--port", "0", "--storage", f"sqlite:///{folder}/tests.db")
+    process = command("serve", *at, *words, **variables)
     try:
         assert process.stdout is not None
         greeting = [process.stdout.readline() for _ in range(3)]

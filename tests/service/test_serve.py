@@ -22,7 +22,7 @@ from tests.service.clients import SHOP, command, served
 
 
 def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
-    with served(tmp_path, "--log-format", "json") as server:
+    with served(tmp_path, "--log-format", "json", STEADYARM_WARM="true") as server:
         assert server.greeting[1] == f"  storage: SQLite, {tmp_path}/tests.db\n"
         assert "no tokens" in server.greeting[2]
         with httpx.Client(base_url=server.url) as client:
@@ -127,7 +127,7 @@ def test_two_workers_and_tokens_by_the_command_line(
 def test_an_interruption_during_the_start_shows_no_traceback(tmp_path: Path, workers: str) -> None:
     at = f"sqlite:///{tmp_path}/tests.db"
     words = ("serve", "--port", "0", "--storage", at, "--workers", workers)
-    process = command(*words, new_session=True)
+    process = command(*words, new_session=True, STEADYARM_WARM="true")
     assert process.stdout is not None
     assert process.stdout.readline().startswith("SteadyArm serves")
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, workers and all

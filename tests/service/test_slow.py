@@ -329,7 +329,7 @@ def answers(url: str) -> bool:
 
 def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
     words = ("--port", "0", "--storage", f"sqlite:///{tmp_path}/t.db", "--workers", "2")
-    process = command("serve", *words, STEADYARM_WARM="false")
+    process = command("serve", *words)
     assert process.stdout is not None
     found = re.search(r"http://\S+:\d+", process.stdout.readline())
     assert found
