@@ -13,8 +13,6 @@ LONGEST = (
     "tests/test_fingerprint.py::test_whole_tests_come_out_as_stored",
     "tests/paper/test_run.py::test_a_killed_run_goes_on_where_it_was",
     "tests/e2e/test_disasters.py",
-    "tests/e2e/browser/test_screenshots.py",
-    "tests/e2e/browser/test_story.py",
 )
 
 

@@ -1,6 +1,12 @@
-"""All pages in all sizes and shades: nothing cut off, nothing that screen readers stumble over."""
+"""All pages in all sizes and shades: nothing cut off, nothing that screen readers stumble over.
+
+Pictures of those that matter most are written on the way, for people to look at.
+"""
 
 from __future__ import annotations
+
+import struct
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -9,7 +15,7 @@ from tests.e2e.browser.accessibility import faults
 from tests.e2e.browser.chromium import SIZES
 from tests.e2e.browser.conftest import Visitor
 from tests.e2e.browser.reading import draw_all
-from tests.e2e.browser.screenshots import PAGES
+from tests.e2e.browser.screenshots import PAGES, warm
 from tests.e2e.browser.sites import Site
 
 # Not what the window says of itself: on phones it grows with what sticks out.
@@ -26,26 +32,42 @@ FRAMES = """() => new Promise((done) => setTimeout(
   () => requestAnimationFrame(() => requestAnimationFrame(done)), 300))"""
 
 
+# Pages ask for news every four seconds; these are looked at as they came.
+STILL = """{
+  const any = window.setTimeout;
+  window.setTimeout = (work, wait, ...rest) => wait === 4000 ? 0 : any(work, wait, ...rest);
+}"""
+
 # One page of each layout: between phone and laptop it is the layout that differs.
 LAYOUTS = {"overview", "new", "landing-page", "confirmation", "numbers"}
+FOLDER = Path(__file__).parents[3] / "steadyarm-screenshots"
+SHOWN = {"overview", "landing-page"}
 
 
-def looked_at(page: Page, both: bool = True) -> list[str]:
+def faults_of(page: Page, both: bool = True, picture: str | None = None) -> list[str]:
     """Whatever is wrong with a page, in every size and shade.
 
     both : whether screen readers are also asked about the laptop's page
+    picture : name of the pictures that are written, if any are
     """
+
+    def take(width: int, shade: str) -> None:
+        if picture is not None:
+            page.screenshot(path=FOLDER / f"{picture}-{width}-{shade}.png", full_page=True)
+
     found: list[str] = []
     draw_all(page)
     for width, height in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme="light")
         page.evaluate(FRAMES)
+        take(width, "light")
         found += [f"{width}: {one}" for one in page.evaluate(WIDE, width)]
         if width == min(SIZES) or (both and width == 1280):
             found += [f"{width} light: {fault}" for fault in faults(page)]
         if width == min(SIZES):  # shades are the same in every size
             page.emulate_media(color_scheme="dark")
+            take(width, "dark")
             found += [f"{width} dark: {fault}" for fault in faults(page, shades_only=True)]
     return found
 
@@ -54,21 +76,30 @@ def looked_at(page: Page, both: bool = True) -> list[str]:
 def test_nothing_is_wrong_with(visitor: Visitor, shop: Site, name: str) -> None:
     page, watch = visitor(shop, 390)
     watch.allow("status of 404")
+    page.add_init_script(STILL)
+    if name == "overview":
+        warm(shop)
     page.goto(PAGES[name])
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    found = looked_at(page, name in LAYOUTS)
+    found = faults_of(page, name in LAYOUTS, name if name in SHOWN else None)
     assert not found, "\n".join(found)
+    if name in SHOWN:
+        pictures = {path.name: path.read_bytes() for path in FOLDER.glob(f"{name}-*.png")}
+        shown = [f"{name}-{width}-light.png" for width in SIZES] + [f"{name}-390-dark.png"]
+        assert set(shown) <= set(pictures)
+        for width, file in zip((*SIZES, 390), shown, strict=True):
+            assert struct.unpack(">I", pictures[file][16:20])[0] == width
 
 
 def test_nothing_is_wrong_where_one_signs_in(visitor: Visitor, guarded: Site) -> None:
     page, watch = visitor(guarded, 390)
     watch.allow("status of 403")
     page.goto("/")
-    found = looked_at(page)
+    found = faults_of(page)
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_be_visible()
-    found += looked_at(page)
+    found += faults_of(page)
     assert not found, "\n".join(found)
 
 
@@ -76,7 +107,7 @@ def test_nothing_is_wrong_before_the_first_experiment(empty: Site, visitor: Visi
     page, _ = visitor(empty, 390)
     page.goto("/")
     expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
-    found = looked_at(page)
+    found = faults_of(page)
     assert not found, "\n".join(found)
-    page.get_by_role("link", name="Create the first one").click()
+    page.get_by_role("link", name="Make the first one").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("New experiment")
