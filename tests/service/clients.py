@@ -112,10 +112,10 @@ def command(*words: str, new_session: bool = False, **variables: str) -> subproc
 
 
 @contextmanager
-def served(folder: Path, *words: str, **variables: str) -> Iterator[Server]:
+def served(folder: Path, *words: str, warm: bool = False) -> Iterator[Server]:
     """The real server on a free port and an SQLite file in the folder."""
     at = ("--port", "0", "--storage", f"sqlite:///{folder}/tests.db")
-    process = command("serve", *at, *words, **variables)
+    process = command("serve", *at, *words, STEADYARM_WARM=str(warm).lower())
     try:
         assert process.stdout is not None
         greeting = [process.stdout.readline() for _ in range(3)]

@@ -22,7 +22,7 @@ from tests.service.clients import SHOP, command, served
 
 
 def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
-    with served(tmp_path, "--log-format", "json", STEADYARM_WARM="true") as server:
+    with served(tmp_path, "--log-format", "json", warm=True) as server:
         assert server.greeting[1] == f"  storage: SQLite, {tmp_path}/tests.db\n"
         assert "no tokens" in server.greeting[2]
         with httpx.Client(base_url=server.url) as client:
