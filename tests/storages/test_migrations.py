@@ -21,15 +21,14 @@ from steadyarm.storages import open_storage, storage_status, upgrade_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import LogRow, Tally, Target, place_of
+from steadyarm.storages.sql.base import dump, segment_row
 from steadyarm.storages.sql.schema import (
     REVISIONS,
     VERSION_TABLE,
     assignments,
-    dump,
     experiments,
     metadata,
     rewards,
-    segment_row,
     segments,
     tokens,
 )

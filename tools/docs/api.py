@@ -29,6 +29,7 @@ FURTHER = (
     "steadyarm.policies",
     "steadyarm.policies.base",
     "steadyarm.testing.policies",
+    "steadyarm.testing.environments",
     "steadyarm.policies.ips",
     "steadyarm.policies.phased",
     "steadyarm.inference",

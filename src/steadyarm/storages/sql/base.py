@@ -26,17 +26,25 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import UnknownExperimentError
+from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.draws import Draws
-from steadyarm.storages.records import ExperimentState, LogRow, SegmentRecord, Target, is_of
+from steadyarm.storages.records import (
+    ExperimentRecord,
+    ExperimentState,
+    LogRow,
+    SegmentRecord,
+    Target,
+    is_of,
+)
 from steadyarm.storages.sql.engine import Database
 from steadyarm.storages.sql.schema import (
+    AnyRow,
     assignments,
     experiments,
     lookup,
     marks,
     rewards,
-    segment_of,
     segments,
 )
 
@@ -112,6 +120,48 @@ class SQLBase(Storage):
         if key not in self._known:
             self._database.read(lambda connection: self._facts(connection, key))
         return self._known[key]
+
+
+# Rows
+
+
+def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    """JSON; floats are read back bit for bit."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def experiment_of(row: AnyRow) -> ExperimentRecord:
+    """A whole row of `experiments`."""
+    return ExperimentRecord(
+        key=row.key,
+        name=row.name,
+        tag=row.tag,
+        state=row.state,
+        config=json.loads(row.config),
+        created=row.created,
+        version=row.version,
+        policy_state=json.loads(row.policy_state),
+        observed=row.observed,
+    )
+
+
+LISTS = ("weights", "reference", "arms")  # columns of a segment that hold JSON
+
+
+def segment_of(row: AnyRow) -> SegmentRecord:
+    """A whole row of `segments`."""
+    stored = dict(row._mapping)
+    lists = {name: json.loads(stored[name]) for name in LISTS if stored[name] is not None}
+    # A row has a method `index`; columns 7 to 13 are fields of the record, in their order.
+    return SegmentRecord(row[1], Segment.from_dict(stored | lists), *row[7:14])
+
+
+def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
+    """The row that `segment_of` reads."""
+    fields = {name: value for name, value in vars(record).items() if name != "segment"}
+    stored = record.segment.to_dict()
+    lists = {name: dump(stored[name]) for name in LISTS if stored[name] is not None}
+    return fields | stored | lists | {"key": key}
 
 
 # Lookups

@@ -57,14 +57,13 @@ from steadyarm.storages.records import (
     pseudonym,
     waited_between,
 )
-from steadyarm.storages.sql.base import SQLBase, by_targets, known, reads, writes
+from steadyarm.storages.sql.base import SQLBase, by_targets, dump, known, reads, writes
 from steadyarm.storages.sql.rewards import Place, add
 from steadyarm.storages.sql.schema import (
     CLOSED,
     assignments,
     audit,
     corrections,
-    dump,
     experiments,
     if_free,
     marks,

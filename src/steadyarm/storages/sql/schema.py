@@ -1,4 +1,4 @@
-"""The tables, and how their rows become records.
+"""The tables, and statements for inserting and finding many rows.
 
 JSON is kept as text: Python writes floats so that they are read back bit for bit. No foreign keys:
 they would take locks. What a release adds to the tables is a revision in `migrations` too.
@@ -6,8 +6,6 @@ they would take locks. What a release adds to the tables is a revision in `migra
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
@@ -31,9 +29,6 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-
-from steadyarm.segments import Segment
-from steadyarm.storages.records import ExperimentRecord, SegmentRecord
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -236,45 +231,6 @@ corrections = Table(
 # The tables of an experiment, in the order in which its rows are deleted: what an interrupted
 # deletion has left is found by the segments.
 OWNED = (rewards, assignments, corrections, leases, tallies, segments)
-
-
-def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
-    """JSON, with floats that are read back bit for bit."""
-    return json.dumps(value, separators=(",", ":"))
-
-
-def experiment_of(row: AnyRow) -> ExperimentRecord:
-    """A whole row of `experiments`."""
-    return ExperimentRecord(
-        key=row.key,
-        name=row.name,
-        tag=row.tag,
-        state=row.state,
-        config=json.loads(row.config),
-        created=row.created,
-        version=row.version,
-        policy_state=json.loads(row.policy_state),
-        observed=row.observed,
-    )
-
-
-LISTS = ("weights", "reference", "arms")  # columns of a segment that hold JSON
-
-
-def segment_of(row: AnyRow) -> SegmentRecord:
-    """A whole row of `segments`."""
-    stored = dict(row._mapping)
-    lists = {name: json.loads(stored[name]) for name in LISTS if stored[name] is not None}
-    # A row has a method `index`; columns 7 to 13 are fields of the record, in their order.
-    return SegmentRecord(row[1], Segment.from_dict(stored | lists), *row[7:14])
-
-
-def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
-    """The row that `segment_of` reads."""
-    fields = {name: value for name, value in vars(record).items() if name != "segment"}
-    stored = record.segment.to_dict()
-    lists = {name: dump(stored[name]) for name in LISTS if stored[name] is not None}
-    return fields | stored | lists | {"key": key}
 
 
 # Inserts that stop at what is there; and many rows in one statement of PostgreSQL, as JSON.

@@ -16,7 +16,6 @@ from steadyarm.testing.storages import (
     assignments,
     concurrency,
     corrections,
-    decisions,
     experiments,
     rewards,
 )
@@ -26,7 +25,7 @@ __all__ = ["CHECKS", "Open", "run_check", "run_checks"]
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for topic in (experiments, assignments, rewards, decisions, corrections, concurrency)
+    for topic in (experiments, assignments, rewards, corrections, concurrency)
     for name, check in vars(topic).items()
     if name.startswith("check_") and check.__module__ == topic.__name__
 )

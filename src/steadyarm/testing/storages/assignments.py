@@ -47,7 +47,7 @@ def check_arms_of_places(open_storage: OpenBench) -> None:
                 units = [f"u{len(given) + i}" for i in range(size)]
                 given += every(storage.assign(key, units))
             for position, a in enumerate(given):
-                assert a.number == number_of(index, position), "places are not given in order"
+                assert a.number == number_of(index, position), "positions are not given in order"
                 assert a.unit == f"u{position}", "an assignment is not for its unit"
                 assert (a.new, a.created) == (True, NOW), "not new, or of another time"
             has_arms_of(given, segment, index, seed)
@@ -66,7 +66,9 @@ def check_sticky_units(open_storage: OpenBench) -> None:
     assert later[0] == replace(first[3], new=False), "an old assignment came back changed"
     assert (later[1].new, later[1].created) == (True, NOW + 5), "not new, or of another time"
     storage.open_segment(key, new_segment(5))
-    assert every(storage.assign(key, ["a"]))[0].number == 0, "a new segment took a unit's place"
+    assert every(storage.assign(key, ["a"]))[0].number == 0, (
+        "a new segment took a unit's assignment"
+    )
     for unit in (*NAMES, "A", ""):
         one, two = (every(storage.assign(key, [unit]))[0] for _ in range(2))
         assert one.new, f"the unit {unit!r} is taken for another"
@@ -82,7 +84,7 @@ def check_units_that_do_not_stick(open_storage: OpenBench) -> None:
     storage = open_storage()
     key = storage.running(8, sticky=False)
     given = every(storage.assign(key, ["a", "a", "b"])) + every(storage.assign(key, ["a"]))
-    assert [a.number for a in given] == [0, 1, 2, 3], "a request was not given a new place"
+    assert [a.number for a in given] == [0, 1, 2, 3], "a request got no new position"
     assert all(a.new for a in given), "an assignment is not new"
     assert storage.find_assignments(key, ["a"]) == [None], "such units do not name assignments"
     outcome = storage.reward(key, [("a", 1.0)], None, NOW)
@@ -101,7 +103,7 @@ def check_positions_run_out(open_storage: OpenBench) -> None:
     assert numbers == [0, 1, 2, None, 0, None], f"places {numbers} of three"
     assert handed.leases == (), "leased positions that are not there"
     assert storage.lease(key, 3) == (), "leased beyond the end"
-    assert storage.find_assignments(key, ["d"]) == [None], "a unit without a place was stored"
+    assert storage.find_assignments(key, ["d"]) == [None], "a unit without a position was stored"
     storage.open_segment(key, new_segment(3))
     assert every(storage.assign(key, ["d", "a"]))[0].number == number_of(1, 0)
     storage.accounted(key)
@@ -168,7 +170,7 @@ def check_leases_ahead(open_storage: OpenBench) -> None:
     assert [*numbers_of(two), *places_of(two.leases)] == [6, 7, 8], "leased to two callers"
     assert {x.id for x in one.leases}.isdisjoint(x.id for x in two.leases), "two leases, one id"
     old = storage.assign(key, ["a", "c"], one.leases, ahead=4)
-    assert places_of(old.leases) == [2, 3, 4, 5], "leases changed where no new place was taken"
+    assert places_of(old.leases) == [2, 3, 4, 5], "leases changed where no new position was taken"
     more = open_storage().assign(key, ["d", "a", "e"], one.leases, ahead=4)
     assert numbers_of(more) == [2, 0, 3], "held leases are not used first"
     assert places_of(more.leases) == [4, 5], "a caller whose leases suffice was given other ones"
@@ -187,7 +189,7 @@ def check_leases_ahead(open_storage: OpenBench) -> None:
 
 
 def check_arms_of_leased_places(open_storage: OpenBench) -> None:
-    """Arm and probability are those of the place, whichever way it was handed out."""
+    """Arm and probability are those of the position, however it was assigned."""
     storage = open_storage()
     key = storage.new_experiment().key
     segment = new_segment(40, "blocks", 8)
@@ -210,14 +212,14 @@ def check_held_is_what_the_caller_has_left(open_storage: OpenBench) -> None:
     (lease,) = storage.lease(key, 6)
     handed = storage.assign(key, ["a"], [replace(lease, start=2)])
     assert numbers_of(handed) == [2], "a position that the caller no longer holds was used"
-    assert places_of(handed.leases) == [3, 4, 5], "the caller is told to hold other positions"
+    assert places_of(handed.leases) == [3, 4, 5], "the caller is said to hold other positions"
     first = storage.report(key, lease.id, [(0, "x", NOW), (1, "y", NOW)], NOW)
     assert numbers_of(first) == [0, 1], "positions in local use were lost"
     stale = storage.assign(key, ["b"], [lease])
     assert numbers_of(stale) == [3], "used positions of a lease are not passed over"
     assert places_of(stale.leases) == [4, 5], "used positions are held again"
     beyond = storage.assign(key, ["c", "d", "e"], [replace(lease, stop=9)])
-    assert sorted(numbers_given(beyond)) == [4, 5, 6], "positions beyond a lease were handed out"
+    assert sorted(numbers_given(beyond)) == [4, 5, 6], "positions beyond a lease were assigned"
     other = storage.running(20, name="other")
     foreign = storage.assign(other, ["a"], [replace(lease, start=2), replace(lease, id=10**9)])
     assert numbers_of(foreign) == [0], "a lease of another experiment was used"
@@ -289,7 +291,7 @@ def check_expired_leases(open_storage: OpenBench) -> None:
     assert numbers_of(storage.assign(key, ["x"], now=NOW + 50)) == [None], "taken before its time"
     assert places_of(storage.leases(key)) == [2, 4, 5, 6, 7], "leases() is not what is left"
     got = storage.assign(key, ["d"], now=NOW + 200)
-    assert numbers_given(got)[0] in (2, 4, 5), "an expired lease's position was not handed out"
+    assert numbers_given(got)[0] in (2, 4, 5), "an expired lease's position was not assigned"
     assert places_of(storage.leases(key)) == [6, 7], "an expired lease is still out, or another not"
     stale = storage.assign(key, ["e"], [replace(lease, start=2)], now=NOW + 201)
     assert lease.id not in {x.id for x in stale.leases}, "the old holder still holds its lease"
@@ -331,7 +333,7 @@ def check_holder_may_go_on(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-# Checks of reports: what was handed out from a lease, told afterwards.
+# Checks of reports: what was assigned from a lease, reported afterwards.
 
 
 def check_report(open_storage: OpenBench) -> None:
@@ -355,7 +357,7 @@ def check_report(open_storage: OpenBench) -> None:
         rest = [(2, "c", NOW), (3, "d", NOW), (4, "e", NOW)]
         storage.move(key, "stopped")
         full = storage.report(key, lease.id, rest, NOW)
-        assert None not in full, "what was handed out before the stop cannot be reported"
+        assert None not in full, "what was assigned before the stop cannot be reported"
         assert storage.leases(key) == (), "a used-up lease is still out"
         once_more = open_storage().report(key, lease.id, rest, NOW)
         assert numbers_of(once_more) == [2, 3, 4], "a used-up lease is forgotten"
@@ -406,7 +408,7 @@ def check_report_of_known_units(open_storage: OpenBench) -> None:
     said = storage.report(key, lease.id, [(held[0], "a", NOW)], NOW)
     assert said == (replace(old, new=False),), "the assignment that counts was not given"
     given = numbers_given(storage.assign(key, ["e", "f", "g"]))
-    assert sorted(given) == sorted([*held, 6]), "gaps of a released lease are not handed out"
+    assert sorted(given) == sorted([*held, 6]), "gaps of a released lease are not assigned"
     storage.accounted(key)
 
 

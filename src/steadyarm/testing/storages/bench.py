@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from threading import Barrier
 from typing import Any, TypeVar
@@ -154,6 +154,28 @@ class Bench:
     ) -> Corrected:
         """`Storage.correct`, with a reason."""
         return self.storage.correct(key, Change(kind, reason=WHY, **more), now=now, by=by)
+
+    def restored(self, key: int, name: str = "copy") -> ExperimentRecord:
+        """Restore an experiment under another name, and compare all that can be read of it."""
+        snapshot, rows = self.storage.snapshot(key, everything=True), self.whole_log(key)
+        # The tallies in the snapshot must not be read.
+        blank = tuple((r, Tally.empty(r.segment.columns)) for r, _ in snapshot.segments)
+        pages = [rows[start : start + 4] for start in range(0, len(rows), 4)]
+        made = self.storage.restore(name, replace(snapshot, segments=blank), iter(pages))
+        assert made.key != key, "the key is not new"
+        expected = replace(snapshot.experiment, key=made.key, name=name)
+        assert same(made, expected), "another record"
+        for part, here, there in zip(
+            ("segments", "tallies", "rows"),
+            self.everything(made.key)[1:4],
+            self.everything(key)[1:4],
+            strict=True,
+        ):
+            assert here == there, f"the {part} are not as they stood"
+        days = [replace(sums, late=(0,) * len(sums.late)) for sums in self.storage.days(key)]
+        assert [*self.dayed(made.key)] == days, "the days are not as they stood"
+        assert self.storage.leases(made.key) == (), "leases were restored"
+        return made
 
     # What a storage has of an experiment, compared in several ways
 

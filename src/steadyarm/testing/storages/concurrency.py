@@ -52,7 +52,7 @@ def check_threads_create(open_storage: OpenBench) -> None:
 
 
 def check_threads_sticky(open_storage: OpenBench) -> None:
-    """However requests race, a unit has one assignment and a place one unit."""
+    """However requests race, a unit has one assignment and a position one unit."""
     storages = [open_storage() for _ in range(3)]
     key = storages[0].running(100)
     units = [f"u{i}" for i in range(60)]
@@ -231,7 +231,7 @@ def check_many_at_once(open_storage: OpenBench) -> None:
     key = storage.running(5000)
     units = [f"unit {i}" for i in range(3000)]
     given = every(storage.assign(key, units))
-    assert [a.number for a in given] == [*range(3000)], "not one place each, in order"
+    assert [a.number for a in given] == [*range(3000)], "not one position each, in order"
     again = every(storage.assign(key, units[::-1]))
     assert [a.number for a in again] == [*range(2999, -1, -1)], "units were not recognised"
     assert not any(a.new for a in again)
@@ -245,7 +245,7 @@ def check_many_at_once(open_storage: OpenBench) -> None:
 
 
 def check_reopened(open_storage: OpenBench) -> None:
-    """Whoever opens the storage sees the same, at once."""
+    """Everybody who opens the storage sees the same, at once."""
     storage = open_storage()
     key = storage.busy("e")
     other = open_storage()
@@ -260,14 +260,16 @@ def check_experiments_apart(open_storage: OpenBench) -> None:
     """Experiments do not touch each other."""
     storage = open_storage()
     one, two = storage.busy("one"), storage.busy("two")
-    before = storage.everything(one)
+    before, days = storage.everything(one), storage.days(one)
     assert before[1:] == storage.everything(two)[1:], "the same steps gave another experiment"
+    assert days == storage.days(two), "the same steps gave other days"
     storage.assign(two, ["x"], ahead=3)
     storage.reward(two, [("x", 3.0)], None, NOW)
     storage.release(two, [lease.id for lease in storage.leases(two)])
     assert storage.decided(two, Decision({"other": 1})), "decide refused"
     storage.move(two, "stopped")
     assert storage.everything(one) == before, "work on one experiment changed another"
+    assert storage.days(one) == days, "work on one experiment changed the days of another"
 
 
 def check_pruned(open_storage: OpenBench) -> None:

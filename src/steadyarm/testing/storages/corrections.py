@@ -1,4 +1,4 @@
-"""Checks of who may come in and who did what: tokens, sessions, the audit log."""
+"""Checks of operators: tokens, sessions, the audit log, corrections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from steadyarm.testing.storages.bench import (
     together,
 )
 
-# Checks of who may come in and who did what: tokens, sessions, the audit log.
+# Checks of operators: tokens, sessions, the audit log, corrections.
 
 
 def check_tokens(open_storage: OpenBench) -> None:
@@ -162,11 +162,11 @@ def check_audit(open_storage: OpenBench) -> None:
     assert [replace(e, id=0) for e in log] == wanted, "the audit log is not what was done"
     assert storage.audit(log[1].id, 3) == log[2:5], "not the next entries after an id"
     assert storage.audit(log[-1].id) == [], "entries after the last"
-    assert all(hash_ not in repr(log) for hash_ in hashes), "the audit log tells hashes"
+    assert all(hash_ not in repr(log) for hash_ in hashes), "the audit log shows hashes"
 
 
 def check_threads_audit(open_storage: OpenBench) -> None:
-    """Whoever reads on after the last entry seen misses none, while others write."""
+    """A reader who goes on after the last entry seen misses none, while others write."""
     storages = [open_storage() for _ in range(3)]
 
     def work(i: int) -> list[AuditEntry]:
@@ -189,7 +189,7 @@ def check_threads_audit(open_storage: OpenBench) -> None:
 
 
 def check_rewards_corrected(open_storage: OpenBench) -> None:
-    """A reward is voided, told again, and corrected; sums follow exactly."""
+    """A reward is voided, recorded again, and corrected; sums follow exactly."""
     storage = open_storage()
     key = storage.running(9)
     storage.assign(key, ["a", "b", NAMES[2]])
@@ -307,7 +307,7 @@ def check_excluded(open_storage: OpenBench) -> None:
 
 
 def check_corrected_after_closing(open_storage: OpenBench) -> None:
-    """Of a closed segment sums follow, too; the trace tells what the policy was handed."""
+    """The sums of a closed segment follow, too; corrections say what the policy has observed."""
     storage = open_storage()
     key = storage.running(4)
     storage.assign(key, list("abcd"), now=NOW)
@@ -331,19 +331,19 @@ def check_corrected_after_closing(open_storage: OpenBench) -> None:
     now, _ = storage.tallied(key)
     assert (now.told, now.left_out, sum(now.sums)) == (1, 2, 5), f"{now}"
     made = storage.corrections(key)
-    assert [c.closed for c in made] == [False, *[True] * 6, False], "closed is not told"
+    assert [c.closed for c in made] == [False, *[True] * 6, False], "closed is not recorded"
     then = [
         as_handed(row, [c for c in made if c.number == row.number])
         for row in storage.whole_log(key)
         if place_of(row.number)[0] == 0
     ]
-    assert [r.reward for r in then] == [1.0, 2.0, 3.0, None], "rewards that were handed over"
+    assert [r.reward for r in then] == [1.0, 2.0, 3.0, None], "not the rewards it observed"
     assert [r.excluded is not None for r in then] == [False, False, False, True]
     assert handed.told == 3
 
 
 def check_erased(open_storage: OpenBench) -> None:
-    """An erased unit is nowhere; rewards told by the ids it had count, and it may come anew."""
+    """An erased unit is nowhere; rewards that name the ids it had count, and it may come anew."""
     storage = open_storage()
     key = storage.running(9)
     who = NAMES[5]

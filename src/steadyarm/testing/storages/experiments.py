@@ -1,15 +1,21 @@
-"""Checks of experiments: created, found, listed, moved through their states."""
+"""Checks of experiments: their states, segments, overviews, restoring and decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, get_args
 
 import numpy as np
 
-from steadyarm.errors import ExperimentExistsError, UnknownExperimentError, WrongStateError
-from steadyarm.segments import Segment
+from steadyarm.errors import (
+    ExperimentExistsError,
+    InvalidInputError,
+    UnknownExperimentError,
+    WrongStateError,
+)
+from steadyarm.segments import Order, Segment
 from steadyarm.storages.records import (
     MOVES,
     Decision,
@@ -34,6 +40,8 @@ from steadyarm.testing.storages.bench import (
     every,
     has_arms_of,
     new_segment,
+    numbers_given,
+    numbers_of,
     refused,
     same,
     shape_of,
@@ -41,7 +49,7 @@ from steadyarm.testing.storages.bench import (
     those_given,
 )
 
-# Checks of experiments: created, found, listed, moved through their states.
+# Created, found, listed, moved through their states
 
 
 STATES: tuple[ExperimentState, ...] = get_args(ExperimentState)
@@ -289,7 +297,7 @@ def check_summaries(open_storage: OpenBench) -> None:
 
 
 def check_summaries_follow(open_storage: OpenBench) -> None:
-    """Summaries say at once what has changed, whoever did it."""
+    """Summaries say at once what has changed, whichever process did it."""
     storage, other = open_storage(), open_storage()
     key = storage.running(4)
     _compared(other)
@@ -306,7 +314,7 @@ def check_summaries_follow(open_storage: OpenBench) -> None:
     found = replace(found, late=1)
     assert _compared(other) == [found], "a reward that came too late counts, or is not noticed"
     storage.reward(key, [("0.1", 1.0), ("1.1", 1.0)], None, NOW + 6 * DAY)
-    assert _compared(other)[0].late == 3, "not every telling that came too late is noticed"
+    assert _compared(other)[0].late == 3, "not every reward that came too late is noticed"
     for state in ("paused", "stopped", "archived"):
         storage.move(key, state)
         assert _compared(other)[0].state == state, f"it is {state}, and not called so"
@@ -346,58 +354,40 @@ def _compared(storage: Bench) -> list[Summary]:
 
 
 def check_restore(open_storage: OpenBench) -> None:
-    """A restored experiment is as it stood, with tallies counted from its rows."""
+    """A restored experiment is as it stood, and goes on."""
     storage = open_storage()
     key = storage.busy("e")
-    snapshot = storage.snapshot(key, everything=True)
-    rows = storage.log(key)
-    # What the snapshot says of tallies is not read.
-    blank = tuple((r, Tally.empty(3)) for r, _ in snapshot.segments)
-    pages = [rows[start : start + 4] for start in range(0, len(rows), 4)]
-    made = storage.restore("copy", replace(snapshot, segments=blank), iter(pages))
-    assert made.key != key, "the key is not new"
-    assert same(made, replace(snapshot.experiment, key=made.key, name="copy")), "another record"
-    for again in (storage, open_storage()):
-        assert same(again.find("copy"), made), "find gives another record"
-        copy = again.snapshot(made.key, everything=True)
-        for (a, x), (b, y) in zip(copy.segments, snapshot.segments, strict=True):
-            assert shape_of(a) == shape_of(b), "a segment is not as it stood"
-            assert x == y, "a tally is not that of the rows"
-        assert again.log(made.key) == rows, "the log is not as it stood"
-        assert again.leases(made.key) == (), "leases of elsewhere are out"
+    made = storage.restored(key)
+    again = open_storage()
+    assert same(again.find("copy"), made), "find gives another record"
+    assert again.everything(made.key) == storage.everything(made.key), "opened again, it differs"
+    snapshot, rows = storage.snapshot(key, everything=True), storage.log(key)
     used = {r.number for r in rows}
-    free = [
-        number_of(r.index, p)
-        for r, _ in snapshot.segments
-        for p in range(r.handed)
-        if number_of(r.index, p) not in used
-    ]
+    below = (number_of(r.index, p) for r, _ in snapshot.segments for p in range(r.handed))
+    free = [number for number in below if number not in used]
     assert free, "the check is not worth much"
     given = every(storage.assign(made.key, [rows[0].unit, *(f"n{i}" for i in range(len(free)))]))
     assert (given[0].number, given[0].new) == (rows[0].number, False), "a unit was forgotten"
     numbers = sorted(a.number for a in given[1:])
-    assert numbers == free, "positions that no row uses are not handed out first"
-    reward = next(r for r in rows if r.reward is not None)
-    assert reward.reward is not None
-    (outcome,) = storage.reward(made.key, [(reward.unit, reward.reward)], None, NOW)
+    assert numbers == free, "positions that no row uses are not assigned first"
+    rewarded = next(r for r in rows if r.reward is not None)
+    (outcome,) = storage.reward(made.key, [(rewarded.unit, rewarded.reward)], None, NOW)
     assert outcome.status == "repeated", "a restored reward was forgotten"
     version = snapshot.experiment.version
     assert storage.decide(made.key, version, Decision({}), NOW), "the version is not as it stood"
     storage.accounted(made.key)
-    storage.tallied(made.key)
     empty = storage.restore("empty", Snapshot(replace(made, state="draft"), ()), [])
     assert storage.snapshot(empty.key).segments == (), "restored segments out of nothing"
 
 
 def check_restored_places(open_storage: OpenBench) -> None:
-    """What is handed out after restoring has the arms of its places."""
+    """Assignments after restoring have the arms of their positions."""
     storage = open_storage()
     key = storage.new_experiment(sticky=False).key
     segment = new_segment(50, "blocks", 9)
     storage.open_segment(key, segment)
     storage.assign(key, ["u"] * 3, ahead=4)
-    snapshot = storage.snapshot(key, everything=True)
-    made = storage.restore("copy", snapshot, [storage.log(key)])
+    made = storage.restored(key)
     given = those_given(open_storage().assign(made.key, ["u"] * 50))
     assert sorted(a.number for a in given) == [*range(3, 50)], "positions were lost or twice given"
     has_arms_of(given, segment)
@@ -421,3 +411,151 @@ def check_restore_refused(open_storage: OpenBench) -> None:
     assert [e.name for e in open_storage().experiments()] == ["e"], "something was left behind"
     assert storage.everything(key) == before, "a refused restore changed the experiment"
     assert storage.restore("b", snapshot, [rows]).name == "b", "the name is not free any more"
+
+
+# Decisions: stored as a whole, or not at all
+
+
+def check_decide(open_storage: OpenBench) -> None:
+    """A decision is stored as a whole: state, version, closed and opened segments."""
+    storage = open_storage()
+    key = storage.new_experiment().key
+    state = {"theta": list(FLOATS)}
+    opened = SegmentRecord(0, new_segment(2), False, False, 0, NOW + 1)
+    assert storage.decide(key, 0, Decision(state, opened=opened), NOW + 1), "a first decision"
+    now = storage.snapshot(key).experiment
+    assert (now.version, now.observed) == (1, 0), "version or observed is not counted right"
+    assert text_of(now.policy_state) == text_of(state), "the policy's state is not kept exactly"
+    storage.assign(key, ["a", "b"])
+    opened = SegmentRecord(1, new_segment(2), True, False, 0, NOW + 2)
+    assert storage.decide(key, 1, Decision({"n": 1}, opened=opened), NOW + 2)
+    storage.assign(key, ["c", "d"])
+    storage.reward(key, [(u, 0.5) for u in "abcd"], None, NOW)
+    tallies = storage.tallied(key)
+    # Whichever order the policy has seen them in is the order of their closing.
+    closed = ((1, tallies[1]), (0, tallies[0]))
+    opened = SegmentRecord(2, new_segment(4), False, False, 2, NOW + 3)
+    assert storage.decide(key, 2, Decision({"n": 2}, closed, None, opened), NOW + 4)
+    for again in (storage, open_storage()):
+        whole = again.snapshot(key, everything=True)
+        assert (whole.experiment.version, whole.experiment.observed) == (3, 2), "not counted right"
+        assert whole.experiment.policy_state == {"n": 2}, "not the new state"
+        assert [r.closed for r, _ in whole.segments] == [2, 1, None], "not closed in that order"
+        assert [r.closed_at for r, _ in whole.segments] == [NOW + 4, NOW + 4, None], "closed when?"
+        assert [t for _, t in whole.segments[:2]] == tallies, "closing changed a tally"
+        assert shape_of(whole.segments[2][0]) == shape_of(opened), "not the segment that was opened"
+        assert same(again.find("e"), whole.experiment), "find and snapshot differ"
+    assert storage.decided(key, Decision({"n": 3})), "a decision of nothing but a state"
+    found = storage.find("e")
+    assert (found.version, found.observed, found.policy_state) == (4, 2, {"n": 3})
+
+
+def check_decisions_on_what_changed(open_storage: OpenBench) -> None:
+    """If anything a decision rests on has changed, it is refused and nothing is stored."""
+    storage = open_storage()
+    key = storage.running(2)
+    storage.assign(key, ["a", "b"])
+    storage.open_segment(key, new_segment(2))
+    storage.assign(key, ["c", "d"])
+    storage.reward(key, [("a", 1.0)], None, NOW)
+    storage.open_segment(key, new_segment(6), closed=[1])
+    storage.assign(key, ["e"], ahead=2)
+    first, second, third = storage.tallied(key)
+    version = storage.find("e").version
+    opened = SegmentRecord(3, new_segment(5), False, False, 2, NOW)
+    wrong: dict[str, tuple[int, Decision]] = {
+        "of an older version": (version - 1, Decision({}, opened=opened)),
+        "of a later version": (version + 1, Decision({}, opened=opened)),
+        "that closes what is closed": (version, Decision({}, ((1, second),), None, opened)),
+        "with one closed, one fine": (version, Decision({}, ((0, first), (1, second)))),
+        "that closes what is not assigned": (version, Decision({}, ((2, third),))),
+        "on another number of rewards": (
+            version,
+            Decision({}, ((0, replace(first, rewarded=(9, *first.rewarded[1:]))),)),
+        ),
+        "on other sums": (version, Decision({}, ((0, replace(first, sums=(Fraction(9),) * 3)),))),
+        "on other squares": (
+            version,
+            Decision({}, ((0, replace(first, squares=(Fraction(9),) * 3)),), None, opened),
+        ),
+        "that supersedes what is not last": (version, Decision({}, (), 1)),
+        "that supersedes what is to come": (version, Decision({}, (), 3)),
+        "that opens a segment again": (version, Decision({}, opened=replace(opened, index=2))),
+        "that leaves out a segment": (version, Decision({}, opened=replace(opened, index=4))),
+        "that closes one and opens a wrong one": (
+            version,
+            Decision({}, ((0, first),), None, replace(opened, index=5)),
+        ),
+    }
+    before = storage.everything(key)
+    for what, (made_on, decision) in wrong.items():
+        assert storage.decide(key, made_on, decision, NOW) is False, f"a decision {what} is stored"
+        assert storage.everything(key) == before, f"a decision {what} left something behind"
+    right = Decision({}, ((0, first),), 2)
+    storage.reward(key, [("b", 0.0)], None, NOW)
+    assert not storage.decide(key, version, right, NOW), "a reward came, but it is stored"
+    right = replace(right, closed=((0, storage.tallied(key)[0]),))
+    assert storage.decide(key, version, right, NOW), "a decision that rests on facts is refused"
+    assert not storage.decide(key, version, right, NOW), "stored twice"
+
+
+def check_leased_positions_keep_a_segment_open(open_storage: OpenBench) -> None:
+    """A segment with leased or released positions is not closed."""
+    storage = open_storage()
+    key = storage.running(4)
+    storage.assign(key, ["a", "b"])
+    leases = storage.lease(key, 2)
+
+    def close() -> bool:
+        return storage.decided(key, Decision({}, ((0, storage.tallied(key)[0]),)))
+
+    assert not close(), "a segment was closed although positions are leased"
+    storage.report(key, leases[0].id, [(2, "c", NOW)], NOW)
+    storage.release(key, [x.id for x in leases])
+    assert not close(), "a segment was closed although a position is released"
+    storage.assign(key, ["d"])
+    assert close(), "a segment whose positions are all assigned is not closed"
+
+
+def check_supersede(open_storage: OpenBench) -> None:
+    """A superseded segment ends with its block, there the counter stops; arms stay."""
+    storage = open_storage()
+    ends: dict[Order, int] = {"blocks": 10, "iid": 7}
+    for order, rounds in ends.items():
+        key = storage.new_experiment(order, sticky=False).key
+        segment = new_segment(100, order, 5)
+        storage.open_segment(key, segment)
+        given = every(storage.assign(key, ["u"] * 6))
+        (lease,) = storage.lease(key, 1)
+        assert storage.decided(key, Decision({}, supersede=0)), "decide refused"
+        record = storage.segments(key, [0])[0]
+        assert (record.superseded, record.rounds) == (True, rounds), "not cut at its block's end"
+        assert (record.handed, record.closed) == (7, None), "superseding changed something else"
+        handed = open_storage().assign(key, ["u"] * 9)
+        assert len(numbers_given(handed)) == rounds - 7, (
+            "the counter does not stop at the block's end"
+        )
+        reported = storage.report(key, lease.id, [(6, "u", NOW)], NOW)
+        assert reported[0] is not None, "a superseded segment's lease was lost"
+        has_arms_of([*given, *those_given(handed), reported[0]], segment)
+        storage.open_segment(key, new_segment(5), closed=[0])
+        assert numbers_of(storage.assign(key, ["u"])) == [number_of(1, 0)]
+        storage.accounted(key)
+
+
+def check_supersede_refused(open_storage: OpenBench) -> None:
+    """Superseding is refused together with opening, and for a shuffled segment."""
+    storage = open_storage()
+    for order in get_args(Order):
+        key = storage.new_experiment(order).key
+        storage.open_segment(key, new_segment(40, order, 5))
+        storage.assign(key, ["a", "b"])
+        before = storage.everything(key)
+        opened = SegmentRecord(1, new_segment(5), False, False, 0, NOW)
+        wrong = {"that supersedes and opens": Decision({"n": 1}, supersede=0, opened=opened)}
+        if order == "shuffled":
+            wrong["that supersedes a shuffled segment"] = Decision({"n": 1}, supersede=0)
+        for what, decision in wrong.items():
+            refused(InvalidInputError, f"a decision {what}", storage.decided, key, decision)
+            assert storage.everything(key) == before, f"a decision {what} left something behind"
+        storage.open_segment(key, new_segment(5))
