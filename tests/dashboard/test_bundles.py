@@ -30,7 +30,7 @@ def test_the_page_of_bundles_shows_what_each_item_brings() -> None:
         ]
     assert "6 bundles of 2 of 4 items: news, sport, <b>food</b> and games." in page.text
     assert "What each item brings" in page.text
-    assert "What each choice does" not in page.text
+    assert "What each level does" not in page.text
     assert f"The best item is {effects.main[0].level}" in page.text
     assert drawn.status_code == 200
     assert [row[0] for row in rows[1:]] == [effect.level for effect in effects.main]

@@ -77,13 +77,13 @@
       else window.Plotly.relayout(target, {autosize: true});
     }
   });
-  function look() {
+  function observe() {
     for (const place of document.querySelectorAll("[data-chart]")) {
       watch.observe(place);
       widths.observe(place);
     }
   }
-  look();
+  observe();
 
   document.addEventListener("steadyarm:fresh", (event) => {
     for (const place of seen) {
@@ -93,7 +93,7 @@
       widths.unobserve(place);
       window.Plotly?.purge(place);
     }
-    look();
+    observe();
     if (event.detail.changed) {
       for (const place of seen) due.add(place);
       for (const part of document.querySelectorAll("details[data-table][open]")) due.add(part);

@@ -18,19 +18,19 @@
       if (error.name === "AbortError") throw error;
       throw new Error("The service does not answer; try again.");
     }
-    let told = {};
+    let result = {};
     try {
-      told = await answer.json();
+      result = await answer.json();
     } catch {
       // not JSON: the status has to do
     }
     if (answer.status === 401) {
       throw new Error("You are not signed in any more. Open the overview in another tab to sign in.");
     }
-    if (!answer.ok && !told.errors) {
-      throw new Error(told.detail || `The service answered with status ${answer.status}.`);
+    if (!answer.ok && !result.errors) {
+      throw new Error(result.detail || `The service answered with status ${answer.status}.`);
     }
-    return told;
+    return result;
   };
 
   // Errors at their fields
@@ -132,29 +132,29 @@
     );
   };
 
-  const counted = (told) => {
+  const counted = (result) => {
     const kind = form.elements.kind.value === "factorial" ? "combination" : "variant";
-    if (!told.variants) return "";
-    return `${told.variants.toLocaleString("en")} ${kind}${told.variants === 1 ? "" : "s"}.`;
+    if (!result.variants) return "";
+    return `${result.variants.toLocaleString("en")} ${kind}${result.variants === 1 ? "" : "s"}.`;
   };
 
-  const showPreview = (told) => {
-    for (const key of touched) showError(key, told.errors[key] || "");
-    for (const key of Object.keys(told.errors)) found.add(key);
+  const showPreview = (result) => {
+    for (const key of touched) showError(key, result.errors[key] || "");
+    for (const key of Object.keys(result.errors)) found.add(key);
     for (const shown of form.querySelectorAll("[data-error]:not([hidden])")) {
       const key = shown.dataset.error; // a name that is taken is beyond the preview
-      if (!told.errors[key] && (edited.has(key) || found.has(key))) showError(key, "");
+      if (!result.errors[key] && (edited.has(key) || found.has(key))) showError(key, "");
     }
-    byId("count").textContent = counted(told);
-    list(byId("variant-names"), told.names, "option");
-    list(byId("cautions"), told.cautions.map((text) => `Caution: ${text}`), "li");
-    byId("cautions").hidden = told.cautions.length === 0;
+    byId("count").textContent = counted(result);
+    list(byId("variant-names"), result.names, "option");
+    list(byId("cautions"), result.cautions.map((text) => `Caution: ${text}`), "li");
+    byId("cautions").hidden = result.cautions.length === 0;
     byId("file-empty").textContent =
-      told.errors.form || "The file appears here when the form is complete.";
-    byId("file-empty").hidden = told.toml !== null;
-    byId("file-full").hidden = told.toml === null;
-    byId("toml").textContent = told.toml || "";
-    byId("command").textContent = told.command || "";
+      result.errors.form || "The file appears here when the form is complete.";
+    byId("file-empty").hidden = result.toml !== null;
+    byId("file-full").hidden = result.toml === null;
+    byId("toml").textContent = result.toml || "";
+    byId("command").textContent = result.command || "";
     byId("copied").textContent = "";
   };
 
@@ -216,17 +216,17 @@
     body.replaceChildren(...table.rows.map((cells) => line(cells, "th", "td")));
   };
 
-  const showPlan = async (told) => {
-    plan = told;
-    byId("plan-sentence").textContent = told.sentence;
-    byId("plan-caption").textContent = told.summary;
-    byId("plan-note").textContent = told.note;
+  const showPlan = async (result) => {
+    plan = result;
+    byId("plan-sentence").textContent = result.sentence;
+    byId("plan-caption").textContent = result.summary;
+    byId("plan-note").textContent = result.note;
     const use = byId("use-budget");
-    use.hidden = told.budget === null;
-    if (told.budget !== null) {
-      use.textContent = `Use ${told.budget.toLocaleString("en")} visitors`;
+    use.hidden = result.budget === null;
+    if (result.budget !== null) {
+      use.textContent = `Use ${result.budget.toLocaleString("en")} visitors`;
     }
-    fillTable(told.table);
+    fillTable(result.table);
     byId("plan-answer").hidden = false;
     byId("plan-answer").focus();
     try {
@@ -257,11 +257,11 @@
     const body = new URLSearchParams(new FormData(form));
     for (const [key, value] of new FormData(planner)) body.append(key, value);
     try {
-      const told = await send(planner.getAttribute("action"), body);
-      status.textContent = planErrors(told.errors || {});
-      if (told.errors) return;
+      const result = await send(planner.getAttribute("action"), body);
+      status.textContent = planErrors(result.errors || {});
+      if (result.errors) return;
       status.textContent = "The plan is ready.";
-      await showPlan(told);
+      await showPlan(result);
     } catch (error) {
       status.textContent = error.message;
     } finally {
