@@ -162,7 +162,7 @@ def factors_in(arms: _Arms) -> dict[str, tuple[str, ...]] | None:
 
 
 def factors_of(names: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
-    """The factors that `ArmSet.factorial` made variants of, told from their names; else None.
+    """The factors that `ArmSet.factorial` made variants of, read from their names; else None.
 
     Levels may have commas and signs of equality in them, as long as there is one way to read all
     names with the most factors, and their combinations are exactly the names again.

@@ -70,8 +70,8 @@ def test_reports_hold_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "| ok | assignments | The rows per variant fit",
         "| 2026-03-01 | 120 | ",
         f"| plain means | {found.counterfactuals.raw.leader} | ",
-        "| a look after 40 % of the rewards | ",
-        "| elimination by halves | ",
+        "| estimates after 40 % of the rewards | ",
+        "| successive halving | ",
         found.intervals.assumption,
         f"steadyarm analyze {log} --report {markdown}",
     ):

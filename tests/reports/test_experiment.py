@@ -87,7 +87,7 @@ def test_everything_is_there_in_its_order(running: sa.Experiment) -> None:
         "Who can still win",
         "Did the world move?",
         "Is the test healthy?",
-        "What would have been concluded otherwise?",
+        "What would other methods have concluded?",
         "Appendix: method, assumptions, checks",
     ]
     assert pictures(document) == [
@@ -185,7 +185,7 @@ def test_a_finished_test_with_missing_rewards() -> None:
     assert "Expected end" not in dict(facts.pairs)
     told = sum(live.status().rewarded)
     assert f"{told:,} of 600 rewards came, none of them too late." in texts(document)
-    assert "It stays the same as long as no reward is told any more." in texts(document)
+    assert "It stays the same as long as no further reward is recorded." in texts(document)
 
 
 def test_policies_of_epochs_have_no_course() -> None:
@@ -285,7 +285,7 @@ def test_factorial_tests_have_effects() -> None:
     names = {" + ".join(row) for row in product(*FACTORS.values())}
     for caption in ("Variants from", "Visits by"):
         assert {row[0] for row in table(document, caption).rows} == names
-    for caption in ("Who led", "Estimates in every"):
+    for caption in ("The leader over", "Estimates in every"):
         assert {row[2] for row in table(document, caption).rows} <= names
     assert {row[1] for row in table(document, "The same rewards").rows} <= names
 

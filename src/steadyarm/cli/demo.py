@@ -49,7 +49,7 @@ class Stored:
     ----------
     late : rewards that came hours after their visitor
     repeated : that were reported twice
-    overtaken : that came after the reward of a later visitor
+    overtaken : rewards that came after the reward of a later visitor
     """
 
     verdict: sa.Verdict

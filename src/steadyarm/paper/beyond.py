@@ -21,7 +21,7 @@ BASELINE = "P1-RAGE"
 _OTHERS = ("G-BAI blocks", "P1-RAGE blocks", "Steady fixed", "Steady")  # if none are asked for
 EASY = 0.002  # where the baseline errs no more often than this, ratios tell little
 _SIGNIFICANT = 0.001
-_FAR = 1e12  # ratios beyond this, and below its inverse, are not looked for
+_FAR = 1e12  # ratios beyond this, and below its inverse, are not searched for
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def oracle_floor(world: FigureWorld) -> float:
     """Φ(-√(T / (σ²ρ*))): how often the best fixed design takes its likeliest wrong arm for best.
 
     The design is made for the time-averaged means, which no policy knows, and noise is the only
-    luck; `theory.rho_star` says what ρ* is.
+    randomness; `theory.rho_star` says what ρ* is.
 
     Examples
     --------

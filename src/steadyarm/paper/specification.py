@@ -55,7 +55,7 @@ def entrant_named(name: str) -> str:
 
 
 class FigureWorld(RewardSource, Protocol):
-    """A world that says how hard it is and can be told from others."""
+    """A world that knows how hard it is and has a fingerprint."""
 
     @property
     def gap(self) -> float:

@@ -1,4 +1,4 @@
-"""From the log's sums to principal components and daily ridge regressions.
+"""The paper's Yahoo! world: principal components and daily ridge regressions of the click log.
 
 Memberships add up to one, so a user's six features span five dimensions and an article's too;
 their outer products span 25, and 24 once the mean is taken off. The paper's 24 components hence
@@ -201,7 +201,7 @@ def yahoo_instance(
     seed : another seed draws other arms
     per_day_basis : write each day's parameter in its own day's components, as in the published
         runs; arms are then in those of the first day, and the average means little
-    visits_per_day : how often each parameter repeats unless `yahoo_world` is told otherwise
+    visits_per_day : how often each parameter repeats unless `yahoo_world` gets another number
     """
     if not log:
         raise InvalidInputError("the log has no days; read at least one with read_yahoo.")

@@ -1,8 +1,8 @@
 """Pictures of a test: each function returns a figure of Plotly.
 
-`test` is an experiment, a look at one, a session or an analysis. The twins with the same names in
+`test` is an experiment, its scorecard, a session or an analysis. Functions of the same names in
 `steadyarm.plot.matplotlib` return figures of matplotlib, to print. Neither library is imported
-before something is drawn. What is drawn is found in `plot/charts`, as plain numbers.
+before something is drawn. `steadyarm.plot.charts` finds what is drawn, as plain numbers.
 
 Examples
 --------

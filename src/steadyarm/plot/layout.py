@@ -101,7 +101,7 @@ HOUR = 3600.0
 MARGIN = 0.04  # of what a short clock shows, at each end
 LEAST, MOMENT = 1.0, 60.0  # seconds that a clock shows, and around a single moment
 LETTER = 6.0  # pixels
-CROWD = 1500  # points of the quiet rest from which on it is drawn fainter
+CROWD = 1500  # points of the grey series from which on it is drawn fainter
 
 
 def places(panel: Panel, series: Series, shift: float = 0.0) -> Floats:
@@ -118,7 +118,7 @@ def places(panel: Panel, series: Series, shift: float = 0.0) -> Floats:
 
 
 def label_names(panel: Panel) -> tuple[Any, ...]:
-    """The labels of x in their order; the quiet rest repeats them for each of its variants."""
+    """The labels of x in their order; the grey series repeats them for each of its variants."""
     longest = max(_leading(panel), key=lambda series: len(series.x), default=None)
     if longest is None:
         return ()
@@ -134,14 +134,14 @@ def _label_places(names: tuple[Any, ...], x: tuple[Any, ...]) -> Floats:
 
 
 def seconds(moment: Any) -> float:
-    """A time, in UTC unless it says otherwise, since 1970."""
+    """Seconds since 1970; a time without a zone is in UTC."""
     assert isinstance(moment, datetime)
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return aware.timestamp()
 
 
 def _leading(panel: Panel) -> list[Series]:
-    """The series in colour, if there are any: the quiet rest stands at the same places."""
+    """The series in colour, if there are any: the grey one stands at the same places."""
     return [s for s in panel.series if s.color is not None] or list(panel.series)
 
 

@@ -1,4 +1,4 @@
-"""Charts of matplotlib, to print: the twins of the functions of `steadyarm.plot`.
+"""Figures of matplotlib, to print: the functions of `steadyarm.plot` under the same names.
 
 Matplotlib itself is imported when something is drawn.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocation",
+    "check_installed",
     "daily",
     "draw",
     "drift",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from steadyarm import __version__
 from steadyarm.analysis import Analysis
 from steadyarm.plot import charts
@@ -18,12 +20,10 @@ from steadyarm.reports.document import (
     Table,
 )
 from steadyarm.reports.sections import (
-    MOST_ROWS,
-    best_first,
+    counterfactual_section,
+    cut_table,
+    drift_section,
     health_table,
-    otherwise_blocks,
-    period_table,
-    rest_note,
 )
 from steadyarm.wording import number, percent, reach
 
@@ -31,8 +31,10 @@ from steadyarm.wording import number, percent, reach
 def analysis_report(found: Analysis, command: str = "") -> Document:
     """The report on what `analyze` found; `command` is what was typed."""
     direction = found.evidence.direction
-    order = best_first(found.estimates, direction)
-    good = "large" if direction == "maximize" else "small"
+    sign, good = (1, "large") if direction == "maximize" else (-1, "small")
+    order = np.argsort(-sign * found.estimates, kind="stable").tolist()  # unknown ones come last
+    # the drift report's short list may be another one
+    drifting = charts.matched(order, found.intervals.arms.names, found.drift.names) or [0]
     blocks: list[Block] = [
         Lead(found.verdict),
         Paragraph(f"{found.log}: {found.size}. A good reward is {good}."),
@@ -40,16 +42,11 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
         Picture(charts.leaderboard(verdict_on(found), found.arms.names, direction)),
         _estimates(found, order),
         Heading(f"Can the log be trusted? {found.health.status}"),
-        health_table(found.health, "What was checked"),
+        health_table(found.health),
         Heading("Did the world move?"),
-        Paragraph(found.drift.verdict),
-    ]
-    if len(found.drift.periods) > 1:
-        blocks.append(Picture(charts.drift(found.drift)))
-    blocks += [
-        period_table(found.drift, _drifting(found, order), "rewards"),
-        Heading("What would have been concluded otherwise?"),
-        *otherwise_blocks(found.counterfactuals),
+        *drift_section(found.drift, drifting, "rewards"),
+        Heading("What would other methods have concluded?"),
+        *counterfactual_section(found.counterfactuals),
         Heading("What this rests on"),
         Items(_assumptions(found)),
     ]
@@ -58,15 +55,10 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
     return Document("What the log says", tuple(blocks), f"Written by SteadyArm {__version__}.")
 
 
-def _drifting(found: Analysis, order: list[int]) -> list[int]:
-    """The same order in the drift report, whose short list may be another one."""
-    return charts.matched(order, found.intervals.arms.names, found.drift.names) or [0]
-
-
 def _estimates(found: Analysis, order: list[int]) -> Table:
     i, shown = found.intervals, found.shown
     rows = []
-    for k in order[:MOST_ROWS]:
+    for k in order:
         best = k == i.recommended[0]
         rows.append(
             (
@@ -80,14 +72,15 @@ def _estimates(found: Analysis, order: list[int]) -> Table:
                 number(found.means[shown[k]]),
             )
         )
-    header = ("variant", "rewards", "estimate", "interval", "behind by", "interval of that")
+    header = (
+        "variant", "rewards", "estimate", "interval", "behind by", "interval of that",
+        "may be the best", "plain mean",
+    )  # fmt: skip  # a table reads better so
     caption = (
         "Time-averaged reward of every variant. Intervals hold for all variants at once with "
-        f"probability {percent(i.level)}, so does the list of those that may be the best."
+        f"probability {percent(i.level)}; so does the list of those that may be the best."
     )
-    note = rest_note(MOST_ROWS, found.arms.size)
-    more = ("may be the best", "plain mean")
-    return Table(caption, (*header, *more), "lrrrrrlr", tuple(rows), note)
+    return cut_table(caption, header, "lrrrrrlr", rows, total=found.arms.size)
 
 
 def _assumptions(found: Analysis) -> tuple[str, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
-from steadyarm.inference import Counterfactuals, DriftReport
+from steadyarm.inference import Counterfactuals
 from steadyarm.live.assignments import to_datetime
 from steadyarm.live.description import description_of, toml_of
 from steadyarm.live.experiment import Experiment
@@ -16,7 +16,6 @@ from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Scorecard, order_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.transfer import csv_lines
-from steadyarm.live.verdict import Verdict
 from steadyarm.plot import charts
 from steadyarm.reports.document import (
     Block,
@@ -40,13 +39,13 @@ from steadyarm.reports.method import (
     rewards_in_words,
 )
 from steadyarm.reports.sections import (
-    course_blocks,
-    effect_blocks,
+    allocation_section,
+    counterfactual_section,
+    course_section,
+    drift_section,
+    effect_section,
     health_table,
-    leaderboard_blocks,
-    otherwise_blocks,
-    period_table,
-    share_blocks,
+    leaderboard_section,
 )
 from steadyarm.wording import counted, percent, when
 
@@ -54,22 +53,40 @@ from steadyarm.wording import counted, percent, when
 
 
 def labelled(card: Scorecard) -> Scorecard:
-    """The same look with the short names of its variants; the settings keep the whole ones."""
+    """The same scorecard with short names of its variants; the settings keep the whole ones."""
     labels = card.labels
     if card.settings.arms.large or labels == card.names:
         return card
     short = dict(zip(card.names, labels, strict=True))
+    verdict, drift = card.verdict, card.drift
+    if verdict is not None:
+        verdict = replace(
+            verdict,
+            name=short[verdict.name],
+            names=_all(short, verdict.names),
+            plausible=_all(short, verdict.plausible),
+        )
+    if drift is not None:
+        drift = replace(
+            drift,
+            names=_all(short, drift.names),
+            best=short[drift.best],
+            leaders=_all(short, drift.leaders),
+        )
     return replace(
         card,
-        verdict=None if card.verdict is None else _verdict(card.verdict, short),
+        verdict=verdict,
         course=None if card.course is None else replace(card.course, names=labels),
         shares=None if card.shares is None else replace(card.shares, names=labels),
-        drift=None if card.drift is None else _drift(card.drift, short),
+        drift=drift,
     )
 
 
-def labelled_otherwise(other: Counterfactuals, card: Scorecard) -> Counterfactuals:
-    """What would have been concluded otherwise, with the same names."""
+def _all(short: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(short[name] for name in names)
+
+
+def _labelled_counterfactuals(other: Counterfactuals, card: Scorecard) -> Counterfactuals:
     if card.settings.arms.large:
         return other
     short = dict(zip(card.names, card.labels, strict=True))
@@ -79,25 +96,8 @@ def labelled_otherwise(other: Counterfactuals, card: Scorecard) -> Counterfactua
         best=short[other.best],
         raw=None if other.raw is None else replace(other.raw, leader=short[other.raw.leader]),
         early=tuple(replace(early, leader=short[early.leader]) for early in other.early),
-        dropped=tuple(
-            replace(drop, names=tuple(short[name] for name in drop.names)) for drop in other.dropped
-        ),
+        dropped=tuple(replace(drop, names=_all(short, drop.names)) for drop in other.dropped),
         winner=short[other.winner],
-    )
-
-
-def _verdict(verdict: Verdict, short: Mapping[str, str]) -> Verdict:
-    plausible = tuple(short[name] for name in verdict.plausible)
-    names = tuple(short[name] for name in verdict.names)
-    return replace(verdict, name=short[verdict.name], names=names, plausible=plausible)
-
-
-def _drift(drift: DriftReport, short: Mapping[str, str]) -> DriftReport:
-    return replace(
-        drift,
-        names=tuple(short[name] for name in drift.names),
-        best=short[drift.best],
-        leaders=tuple(short[name] for name in drift.leaders),
     )
 
 
@@ -130,82 +130,72 @@ def fingerprint_of(lines: Iterable[str]) -> Fingerprint:
     return Fingerprint(digest.hexdigest(), ends - 1)
 
 
-def appendix(
+def _appendix(
     card: Scorecard, fingerprint: Fingerprint | None, replayed: Replay | None
-) -> list[Block]:
-    """Everything that somebody needs who wants to check the report."""
-    return [
-        Heading("Appendix: method, assumptions, checks", appendix=True),
-        *_method(card),
-        *_settings(card),
-        *_fingerprint(card, fingerprint),
-        *_replay(card, replayed),
-    ]
-
-
-def _method(card: Scorecard) -> list[Block]:
+) -> Iterator[Block]:
+    """What somebody needs who wants to check the report."""
     settings = card.settings
-    blocks: list[Block] = [
-        Heading("How variants were chosen", 3),
-        Items(policy_in_words(settings)),
-        Heading("Which rewards count", 3),
-        Items(rewards_in_words(settings)),
-        Heading("Estimates and intervals", 3),
-    ]
+    yield Heading("Appendix: method, assumptions, checks", appendix=True)
+    yield Heading("How variants were chosen", 3)
+    yield Items(policy_in_words(settings))
+    yield Heading("Which rewards count", 3)
+    yield Items(rewards_in_words(settings))
+    yield Heading("Estimates and intervals", 3)
     if card.verdict is None:
-        return [*blocks, Paragraph(f"There are none yet: {card.obstacle}")]
-    estimates = estimates_in_words(settings.policy)
-    return [*blocks, Items((estimates, *intervals_in_words(card.verdict)))]
-
-
-def _settings(card: Scorecard) -> list[Block]:
-    text = toml_of(card.name, description_of(card.settings)).strip()
-    head = Heading("Settings", 3)
+        yield Paragraph(f"There are none yet: {card.obstacle}")
+    else:
+        yield Items((estimates_in_words(settings.policy), *intervals_in_words(card.verdict)))
+    yield Heading("Settings", 3)
+    text = toml_of(card.name, description_of(settings)).strip()
     if len(text) > LONGEST:
-        says = (
-            f"They take {counted(len(text), 'character')} and are not printed; the file "
-            "that an export writes beside the log has them."
+        yield Paragraph(
+            f"They take {counted(len(text), 'character')} and are not printed; the file that an "
+            "export writes beside the log has them."
         )
-        return [head, Paragraph(says)]
-    says = (
-        f"With this file steadyarm experiment create makes the same test again. "
-        f"SteadyArm {__version__}; times are in UTC."
-    )
-    return [head, Paragraph(says), Code(text, "toml")]
+    else:
+        yield Paragraph(
+            "With this file steadyarm experiment create makes the same test again. "
+            f"SteadyArm {__version__}; times are in UTC."
+        )
+        yield Code(text, "toml")
+    yield from _fingerprint(card, fingerprint)
+    yield from _replay(card, replayed)
 
 
-def _fingerprint(card: Scorecard, found: Fingerprint | None) -> list[Block]:
-    head = Heading("The log's fingerprint", 3)
+def _fingerprint(card: Scorecard, found: Fingerprint | None) -> Iterator[Block]:
+    yield Heading("The log's fingerprint", 3)
+    if found is None:
+        yield Paragraph("It was left out of this report. These commands give it:")
+    else:
+        ends = (
+            "It stays the same as long as no further reward is recorded."
+            if card.ended
+            else "The test has not ended, so it changes with every further visit and reward."
+        )
+        yield Paragraph(
+            f"SHA-256 of the log as a CSV file, {counted(found.rows, 'row')}. Anybody with access "
+            f"to the storage can check it with the commands below. {ends}"
+        )
+        yield Code(found.sha256, "text")
     file = f"{card.name}.csv"
-    commands = Code(f"steadyarm experiment export {card.name} {file}\nsha256sum {file}")
-    if found is None:
-        says = "It was left out of this report. These commands give it:"
-        return [head, Paragraph(says), commands]
-    ends = (
-        "It stays the same as long as no reward is told any more."
-        if card.ended
-        else "The test has not ended, so it changes with every further visit and reward."
-    )
-    says = (
-        f"SHA-256 of the log as a CSV file, {counted(found.rows, 'row')}. Anybody with access to "
-        f"the storage can check it with the commands below. {ends}"
-    )
-    return [head, Paragraph(says), Code(found.sha256, "text"), commands]
+    yield Code(f"steadyarm experiment export {card.name} {file}\nsha256sum {file}")
 
 
-def _replay(card: Scorecard, found: Replay | None) -> list[Block]:
-    head = Heading("The replay check", 3)
-    command = Code(f"steadyarm experiment replay {card.name}")
+def _replay(card: Scorecard, found: Replay | None) -> Iterator[Block]:
+    yield Heading("The replay check", 3)
     if found is None:
-        return [head, Paragraph("It was left out of this report. This command makes it:"), command]
-    what = (
-        f"{counted(found.assignments, 'assignment')}, {counted(found.rewards, 'reward')} and "
-        f"{counted(found.segments, 'segment')} were computed anew from the log"
-    )
-    if found.agrees:
-        return [head, Note(f"{what}; all agree to the bit.", "ok"), command]
-    says = f"{what}, and they do not agree with what is stored:"
-    return [head, Note(says, "fail"), Items(found.differences), command]
+        yield Paragraph("It was left out of this report. This command makes it:")
+    else:
+        what = (
+            f"{counted(found.assignments, 'assignment')}, {counted(found.rewards, 'reward')} and "
+            f"{counted(found.segments, 'segment')} were computed anew from the log"
+        )
+        if found.agrees:
+            yield Note(f"{what}; all agree to the bit.", "ok")
+        else:
+            yield Note(f"{what}, and they do not agree with what is stored:", "fail")
+            yield Items(found.differences)
+    yield Code(f"steadyarm experiment replay {card.name}")
 
 
 HEALTH = {
@@ -215,7 +205,7 @@ HEALTH = {
 }
 
 MEANWHILE = (
-    " What would have been concluded otherwise, the log's fingerprint and the replay check were "
+    " What other methods would have concluded, the log's fingerprint and the replay check were "
     "read just after that, and may include visits and rewards that came in between."
 )
 
@@ -230,7 +220,7 @@ def experiment_report(
 
     Parameters
     ----------
-    look : if one was taken already
+    card : the scorecard, if there is one already
     replay : whether the whole test is computed anew and compared; reads the whole log
     fingerprint : whether the log's fingerprint is taken; reads the whole log, too
     """
@@ -240,42 +230,34 @@ def experiment_report(
         other = experiment.counterfactuals()
     except (InvalidInputError, RewardsPendingError) as error:
         other = str(error)
-    return document_of(
-        seen,
-        other,
-        fingerprint_of(csv_lines(experiment)) if fingerprint else None,
-        experiment.replay() if replay else None,
-    )
+    digest = fingerprint_of(csv_lines(experiment)) if fingerprint else None
+    return document_of(seen, other, digest, experiment.replay() if replay else None)
 
 
 def document_of(
     card: Scorecard,
-    otherwise: Counterfactuals | str,
+    other: Counterfactuals | str,
     fingerprint: Fingerprint | None = None,
     replayed: Replay | None = None,
 ) -> Document:
-    """The report on what was seen; `otherwise` may be the reason why there is none."""
-    if isinstance(otherwise, Counterfactuals):
-        otherwise = labelled_otherwise(otherwise, card)
+    """The report on a scorecard; `other` may be the reason why there are no counterfactuals."""
+    if isinstance(other, Counterfactuals):
+        other = _labelled_counterfactuals(other, card)
     card = labelled(card)
-    blocks: list[Block] = [
-        Lead(card.headline),
-        Facts(_facts(card)),
-        *leaderboard_blocks(card),
-    ]
+    blocks: list[Block] = [Lead(card.headline), Facts(_facts(card)), *leaderboard_section(card)]
     if card.status.total_assigned:
         blocks += [
-            *course_blocks(card),
-            *share_blocks(card),
-            *effect_blocks(card),
-            *_experiment_drift(card),
+            *course_section(card),
+            *allocation_section(card),
+            *effect_section(card.effects),
+            *_drift(card),
             *_health(card),
             *_corrections(card),
-            *_otherwise(otherwise, card),
+            *_counterfactuals(other, card),
         ]
-    blocks += appendix(card, fingerprint, replayed)
+    blocks += _appendix(card, fingerprint, replayed)
     foot = f"Written by SteadyArm {__version__} from what was stored at {when(card.seen)}."
-    if not card.settled and (fingerprint or replayed or isinstance(otherwise, Counterfactuals)):
+    if not card.settled and (fingerprint or replayed or isinstance(other, Counterfactuals)):
         foot += MEANWHILE
     return Document(f"Test report: {card.name}", tuple(blocks), foot)
 
@@ -297,42 +279,36 @@ def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:
 
 def _state(card: Scorecard) -> str:
     spent = card.status.total_assigned >= card.status.budget and card.status.state == "running"
-    return "finished: all visits are handed out" if spent else card.status.state
+    return "finished: all visits are assigned" if spent else card.status.state
 
 
-def _experiment_drift(card: Scorecard) -> list[Block]:
-    head = Heading("Did the world move?")
-    if card.drift is None:
-        why = (
-            "There is nothing to compare yet."
-            if card.settings.policy.unbiased
-            else f"{in_the_way(card.settings.policy)}, so drift cannot be seen in what it measured."
-        )
-        return [head, Paragraph(why)]
-    blocks: list[Block] = [head, Paragraph(card.drift.verdict)]
-    if len(card.drift.periods) > 1:
-        blocks.append(Picture(charts.drift(card.drift)))
-    order = charts.matched(order_of(card), card.labels, card.drift.names) or [0]
-    return [*blocks, period_table(card.drift, order, "visits")]
+def _drift(card: Scorecard) -> Iterator[Block]:
+    yield Heading("Did the world move?")
+    if card.drift is not None:
+        order = charts.matched(order_of(card), card.labels, card.drift.names) or [0]
+        yield from drift_section(card.drift, order, "visits")
+    elif card.settings.policy.unbiased:
+        yield Paragraph("There is nothing to compare yet.")
+    else:
+        why = in_the_way(card.settings.policy)
+        yield Paragraph(f"{why}, so drift cannot be seen in what it measured.")
 
 
-def _health(card: Scorecard) -> list[Block]:
-    head = Heading("Is the test healthy?")
+def _health(card: Scorecard) -> Iterator[Block]:
+    yield Heading("Is the test healthy?")
     if card.health is None:
-        return [head, Paragraph("Nothing was handed out yet, so there is nothing to check.")]
-    status = card.health.status
-    blocks: list[Block] = [head, Note(HEALTH[status], status)]
-    blocks.append(health_table(card.health, "What was checked"))
-    waiting = card.waiting
-    if waiting is not None:
-        assigned, told, late = (
+        yield Paragraph("Nothing was assigned yet, so there is nothing to check.")
+        return
+    yield Note(HEALTH[card.health.status], card.health.status)
+    yield health_table(card.health)
+    if (waiting := card.waiting) is not None:
+        assigned, came, late = (
             int(each.sum()) for each in (waiting.assigned, waiting.told, waiting.late)
         )
         refused = counted(late, "reward that came too late was", "rewards that came too late were")
-        says = f"{told:,} of {counted(assigned, 'reward')} came"
-        says += f"; {refused} refused." if late else ", none of them too late."
-        blocks += [Paragraph(says), Picture(charts.waiting(waiting))]
-    return blocks
+        says = f"{came:,} of {counted(assigned, 'reward')} came"
+        yield Paragraph(says + (f"; {refused} refused." if late else ", none of them too late."))
+        yield Picture(charts.waiting(waiting))
 
 
 def _corrections(card: Scorecard) -> list[Block]:
@@ -354,12 +330,15 @@ def _corrections(card: Scorecard) -> list[Block]:
     return [Heading("What was corrected?"), Paragraph(says), table]
 
 
-def _otherwise(other: Counterfactuals | str, card: Scorecard) -> list[Block]:
-    head = Heading("What would have been concluded otherwise?")
-    if isinstance(other, Counterfactuals):
-        return [head, *otherwise_blocks(other)]
-    if not card.status.total_rewarded:
-        return [head, Paragraph("No reward has been told yet.")]
+def _counterfactuals(other: Counterfactuals | str, card: Scorecard) -> Iterator[Block]:
+    yield Heading("What would other methods have concluded?")
     policy = card.settings.policy
-    biased = f"{in_the_way(policy)}, so its rewards cannot be read in other ways without bias."
-    return [head, Paragraph(other if policy.unbiased else biased)]
+    if isinstance(other, Counterfactuals):
+        yield from counterfactual_section(other)
+    elif not card.status.total_rewarded:
+        yield Paragraph("No reward was recorded yet.")
+    elif policy.unbiased:
+        yield Paragraph(other)
+    else:
+        why = in_the_way(policy)
+        yield Paragraph(f"{why}, so its rewards cannot be read in other ways without bias.")

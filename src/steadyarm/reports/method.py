@@ -10,47 +10,71 @@ from steadyarm.policies import Policy
 from steadyarm.wording import number, percent
 
 WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
-SHORT = {
-    "Steady": "more visits where it counts, some for all",
-    "Uniform": "equal shares throughout",
-    "G-BAI": "fixed shares, the best against any drift",
-    "P1-RAGE": "half fixed shares, half for variants that may win",
-    "P1-Peace": "half fixed shares, half for variants that may win",
-    "Mixed-Peace": "half fixed shares, half for those not given up",
-    "Peace": "gives variants up from time to time",
-    "OD-LinBAI": "gives up about half of the variants each time",
-    "Sequential-Halving": "gives up half of the variants each time",
-    "P1": "more visits for better ranks",
-    "Adjacent-BAI": "fixed numbers of visits, for comparing neighbours",
-    "Linear-Thompson": "visits by the chance to be the best",
-    "Top-Two-Thompson": "visits for the leader and its challengers",
-}
-LONG = {
-    "Steady": "Variants are handed out in shuffled blocks that hold each of them in fixed numbers. "
-    "A part of the visits is always spread so that every variant can be compared whatever happens; "
-    "the rest goes where the comparison for the first place is still open. No variant is ever "
-    "given up for good.",
-    "Uniform": "Every variant gets the same share from the first visit to the last.",
-    "G-BAI": "Shares are fixed before the first visit so that the worst-known variant is known as "
-    "well as possible. Rewards do not change them.",
-    "P1-RAGE": "One half of the visits follows fixed shares; the other half goes to the variants "
-    "that would matter in a run of RAGE on what is known so far.",
-    "P1-Peace": "One half of the visits follows fixed shares; the other half goes to the variants "
-    "that would matter in a run of Peace on what is known so far.",
-    "Mixed-Peace": "One half of the visits follows fixed shares; the other half goes to the "
-    "variants that were not given up yet. Those given up can still win.",
-    "Peace": "The test runs in epochs. After each, those that seem behind are given up for good.",
-    "OD-LinBAI": "The test runs in epochs. After each, about half of the variants are given up for "
-    "good.",
-    "Sequential-Halving": "The test runs in epochs of equal shares. After each, the worse half is "
-    "given up for good.",
-    "P1": "Variants are ranked by what is known so far; that of rank k gets a share proportional "
-    "to 1/k.",
-    "Adjacent-BAI": "Numbers of visits are fixed beforehand, for comparing variants that differ in "
-    "little, and handed out in one random order.",
-    "Linear-Thompson": "Every variant is handed out with the probability that it is the best, as "
-    "far as is known. Those behind are hardly measured any more.",
-    "Top-Two-Thompson": "Visits are shared between the likely best variant and its challengers.",
+# Each policy in a few words, and in a paragraph.
+POLICIES = {
+    "Steady": (
+        "more visits where it counts, some for all",
+        "Variants are assigned in shuffled blocks that hold each of them in fixed numbers. A "
+        "part of the visits is always spread so that every variant can be compared whatever "
+        "happens; the rest goes where the comparison for the first place is still open. No "
+        "variant is ever dropped for good.",
+    ),
+    "Uniform": (
+        "equal shares throughout",
+        "Every variant gets the same share from the first visit to the last.",
+    ),
+    "G-BAI": (
+        "fixed shares, the best against any drift",
+        "Shares are fixed before the first visit so that the worst-known variant is known as "
+        "well as possible. Rewards do not change them.",
+    ),
+    "P1-RAGE": (
+        "half fixed shares, half for variants that may win",
+        "One half of the visits follows fixed shares; the other half goes to the variants that "
+        "would matter in a run of RAGE on what is known so far.",
+    ),
+    "P1-Peace": (
+        "half fixed shares, half for variants that may win",
+        "One half of the visits follows fixed shares; the other half goes to the variants that "
+        "would matter in a run of Peace on what is known so far.",
+    ),
+    "Mixed-Peace": (
+        "half fixed shares, half for those not dropped",
+        "One half of the visits follows fixed shares; the other half goes to the variants that "
+        "were not dropped yet. Dropped ones can still win.",
+    ),
+    "Peace": (
+        "drops variants from time to time",
+        "The test runs in epochs. After each, variants that seem to be behind are dropped for "
+        "good.",
+    ),
+    "OD-LinBAI": (
+        "drops about half of the variants each time",
+        "The test runs in epochs. After each, about half of the variants are dropped for good.",
+    ),
+    "Sequential-Halving": (
+        "drops half of the variants each time",
+        "The test runs in epochs of equal shares. After each, the worse half is dropped for good.",
+    ),
+    "P1": (
+        "more visits for better ranks",
+        "Variants are ranked by what is known so far; the one of rank k gets a share "
+        "proportional to 1/k.",
+    ),
+    "Adjacent-BAI": (
+        "fixed numbers of visits, for comparing neighbours",
+        "Numbers of visits are fixed beforehand, for comparing variants that differ in little, "
+        "and assigned in one random order.",
+    ),
+    "Linear-Thompson": (
+        "visits by the chance to be the best",
+        "Every variant is assigned with the probability that it is the best, as far as is "
+        "known. Variants that are behind are hardly measured any more.",
+    ),
+    "Top-Two-Thompson": (
+        "visits for the leader and its challengers",
+        "Visits are shared between the likely best variant and its challengers.",
+    ),
 }
 OWN = "a policy of your own"
 UNBIASED = (
@@ -87,13 +111,15 @@ MISSING = {
 
 def in_short(policy: Policy[Any]) -> str:
     """The policy in a few words."""
-    return f"{policy.name} ({SHORT.get(policy.name, OWN)})"
+    short, _ = POLICIES.get(policy.name, (OWN, ""))
+    return f"{policy.name} ({short})"
 
 
 def policy_in_words(settings: Settings) -> tuple[str, ...]:
     """How variants were chosen."""
     policy = settings.policy
-    said = [LONG.get(policy.name, f"Variants are chosen by {OWN}, {policy.name}.")]
+    _, long = POLICIES.get(policy.name, ("", f"Variants are chosen by {OWN}, {policy.name}."))
+    said = [long]
     said.append(UNBIASED if policy.unbiased else EPOCHS if policy.waits else TRUSTING)
     for name, share in settings.control.items():
         said.append(f"{name} is the control and always gets {percent(share)}.")
@@ -163,9 +189,9 @@ def rewards_in_words(settings: Settings) -> tuple[str, ...]:
 def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
     """What intervals promise, and what must be true for it."""
     looks = (
-        "They hold at all looks at once, so the test may be watched and stopped at any time."
+        "They hold at all times at once, so the test may be watched and stopped at any time."
         if verdict.anytime
-        else "They hold for the look at the end of the test, together with all looks before it."
+        else "They hold at the end of the test, together with all verdicts before it."
     )
     method = verdict.method.removeprefix("asymptotic, ").removeprefix("empirical Bernstein, ")
     kind = {

@@ -1,4 +1,4 @@
-"""Names cut short so that different ones stay different."""
+"""What charts share: names cut short, colours, thinning, and periods."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def apart(names: Sequence[str], most: int = 28) -> tuple[str, ...]:
 
 
 def _cut(lines: Sequence[str], most: int) -> dict[str, str]:
-    """The usual cut; of those that then look alike, what differs."""
+    """The usual cut; of names that it makes equal, what differs."""
     return {
         line: text
         for text, alike in _groups(lines, [shown(line, most) for line in lines]).items()
@@ -80,7 +80,7 @@ def _groups(lines: Sequence[str], texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _numbered(names: Sequence[str], texts: dict[str, str]) -> tuple[str, ...]:
-    """Names that differ only in signs that cannot be seen get numbers."""
+    """Names that differ only in invisible characters get numbers."""
     same, taken = Counter(texts.values()), set(texts.values())
     found = {}
     for name, text in texts.items():
@@ -91,7 +91,7 @@ def _numbered(names: Sequence[str], texts: dict[str, str]) -> tuple[str, ...]:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Such as A, B and 4 more.
+    """Names in a sentence, each cut short: A, B and 4 more.
 
     Examples
     --------
@@ -108,7 +108,7 @@ TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200
 
 
 def one_line(name: str) -> str:
-    """A name without line breaks and without signs that turn the direction of writing."""
+    """A name without line breaks and without characters that change the direction of text."""
     kept = "".join(
         " " if unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") else sign
         for sign in name
@@ -154,7 +154,7 @@ def nearest(distances: ArrayLike, first: int, may_win: ArrayLike, most: int = MO
 
 
 def wanted(picked: Sequence[int] | None, own: Sequence[int]) -> list[int]:
-    """Those that the caller picked, else the chart's own choice; at most as many as colours."""
+    """Variants that the caller picked, else the chart's own choice; at most as many as colours."""
     return list(own if picked is None else picked)[:MOST]
 
 
@@ -193,7 +193,7 @@ def others(
     name: str,
     weak: NDArray[np.bool_],
 ) -> tuple[Series, ...]:
-    """All that is not picked out as one quiet series (with gaps between variants), or none."""
+    """All variants without a colour as one grey series, with gaps between them; or none."""
     if not left:
         return ()
     rows = thinned(len(x), 80)

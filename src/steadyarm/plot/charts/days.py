@@ -135,7 +135,7 @@ def drift(report: DriftReport) -> Chart:
 
 
 def _gap_errors(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Infinite where a period has too little to tell."""
+    """Standard errors of gaps; infinite where a period has too little data."""
     unknown = ~np.isfinite(report.errors) | ~np.isfinite(report.gap_errors)
     return np.where(unknown, np.inf, report.gap_errors)
 
@@ -173,7 +173,7 @@ def _drift_table(
     )
 
 
-# How many rewards have come for what was handed out, and how long they took.
+# How many rewards have come, and how long they took.
 
 
 NEWEST = 2  # days that count as new
@@ -182,11 +182,11 @@ SHORT = 0.1 / 3600  # hours below which no number is worth reading
 
 
 def waiting(waiting: Waiting) -> Chart:
-    """Rewards by the day on which their variants were handed out."""
+    """Rewards by the day on which their variants were assigned."""
     x = tuple(datetime.combine(day, time()) for day in waiting.days)
-    clock = Axis("day handed out (UTC)", "time")
+    clock = Axis("day of assignment (UTC)", "time")
     counts = [
-        Series("handed out", x, waiting.assigned.astype(float), kind="bars", color=None),
+        Series("assigned", x, waiting.assigned.astype(float), kind="bars", color=None),
         Series("reward came", x, waiting.told.astype(float), kind="bars", color=0),
     ]
     if waiting.late.any():
@@ -200,7 +200,7 @@ def waiting(waiting: Waiting) -> Chart:
         "Have the rewards come?",
         _waiting_summary(waiting),
         (
-            Panel(clock, Axis("visits"), tuple(counts), "Handed out, and rewards that came"),
+            Panel(clock, Axis("visits"), tuple(counts), "Assigned, and rewards that came"),
             Panel(
                 clock,
                 Axis(unit),
@@ -218,7 +218,7 @@ def _note(waiting: Waiting) -> str:
     missing = waiting.assigned - waiting.told - waiting.late
     if not (missing[-NEWEST:] > 0).any():
         return ""
-    return "The newest days may look worse than they are: rewards of theirs may still come."
+    return "The newest days may seem worse than they are: some of their rewards may still come."
 
 
 def _unit(hours: float) -> tuple[str, float]:
@@ -245,8 +245,8 @@ def _lasting(hours: float) -> str:
 
 
 def _waiting_summary(waiting: Waiting) -> str:
-    handed, told, late = (int(v.sum()) for v in (waiting.assigned, waiting.told, waiting.late))
-    share = percent(told / handed) if handed else "none"
+    assigned, came, late = (int(v.sum()) for v in (waiting.assigned, waiting.told, waiting.late))
+    share = percent(came / assigned) if assigned else "none"
     seen = np.isfinite(waiting.hours) & (waiting.told > 0)
     slow = ""
     if seen.any():
@@ -254,7 +254,7 @@ def _waiting_summary(waiting: Waiting) -> str:
         slow = f" A reward took {_lasting(float(mean))} on average."
     refused = f" {counted(late, 'reward')} came too late." if late else ""
     return (
-        f"Rewards have come for {told:,} of {counted(handed, 'visit')} ({share}) on "
+        f"Rewards have come for {came:,} of {counted(assigned, 'visit')} ({share}) on "
         f"{counted(len(waiting.days), 'day')}.{slow}{refused}"
     )
 
@@ -263,7 +263,7 @@ def _waiting_table(waiting: Waiting) -> Table:
     return Table.of(
         {
             "day": [day.isoformat() for day in waiting.days],
-            "handed out": waiting.assigned,
+            "assigned": waiting.assigned,
             "reward came": waiting.told,
             "came too late": waiting.late,
             "mean hours until the reward": waiting.hours,

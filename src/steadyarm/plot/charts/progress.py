@@ -83,7 +83,7 @@ def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _given(shares: Shares) -> Floats:
-    """How often each was handed out; as planned where nothing was yet."""
+    """How often each was assigned; the planned shares where nothing was assigned yet."""
     empty = shares.given.sum(axis=1, keepdims=True) == 0
     return np.where(empty, shares.planned * 1e-12, shares.given)
 
@@ -251,7 +251,7 @@ def likely(course: Course) -> list[int]:
 
 
 def clock_axis(course: Course) -> tuple[tuple[Any, ...], Axis]:
-    """When each look was, by the clock or by what was judged until then."""
+    """The times of the course, by the clock or by the visits judged until then."""
     if course.times is not None:
         return course.times, Axis("time (UTC)", "time")
     return tuple(float(count) for count in course.rounds), Axis("visits judged")
@@ -259,7 +259,7 @@ def clock_axis(course: Course) -> tuple[tuple[Any, ...], Axis]:
 
 def _leader_marks(course: Course, x: tuple[Any, ...], labels: Sequence[str]) -> tuple[Mark, ...]:
     turns = 1 + np.flatnonzero(np.diff(course.leaders))
-    # Early leads change by luck all the time; who led before the first mark is seen in the line.
+    # Early leads change by chance all the time; the lines show who led before the first mark.
     return tuple(Mark(x[j], f"{labels[course.leaders[j]]} leads") for j in turns[-ESTIMATES_MARKS:])
 
 
@@ -314,8 +314,8 @@ def plausible(course: Course) -> Chart:
         _plausible_summary(course),
         (first, _race(course)) if not course.plausible[-1].all() else (first,),
         _plausible_table(course),
-        f"Ruled out: another variant was better at level {percent(course.level)}, all looks and "
-        f"all variants taken together.{_uncounted(course)}",
+        f"Ruled out: another variant was better at level {percent(course.level)}, at all times and "
+        f"for all variants at once.{_uncounted(course)}",
     )
 
 
@@ -325,14 +325,14 @@ def _with_changes(counts: NDArray[np.float64]) -> list[int]:
 
 
 def _last_hope(course: Course) -> NDArray[np.int64]:
-    """(K,) the look after which each was ruled out for good; J if it can still win, 0 if never."""
+    """(K,) the time at which each was ruled out for good; J if it can still win, 0 if never."""
     J = len(course.rounds)
     seen = course.plausible[::-1].argmax(axis=0)
     return np.where(course.plausible.any(axis=0), J - seen, 0)
 
 
 def _ruled_out(course: Course) -> list[int | None]:
-    """Look at which each was ruled out for good; None if it are not ruled out."""
+    """The time at which each was ruled out for good; None if it is not ruled out."""
     J = len(course.rounds)
     return [None if stop == J else int(stop) for stop in _last_hope(course)]
 
@@ -375,7 +375,7 @@ def _uncounted(course: Course) -> str:
         return ""
     if course.others is None:
         return f" Only the best {len(course.names):,} of {course.size:,} variants are counted here."
-    return f" How long each was in is told of the best {len(course.names):,}."
+    return f" How long each was in is shown for the best {len(course.names):,}."
 
 
 def _plausible_table(course: Course) -> Table:
