@@ -17,7 +17,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer
-from steadyarm.client.buffer import Told
+from steadyarm.client.buffer import RewardReport
 from tests.client.servers import Proxy, Scripted
 from tests.disks import small_disk
 
@@ -25,8 +25,8 @@ Stored = Callable[[str], sa.Experiment]
 NOBODY = "http://127.0.0.1:9"
 
 
-def told(target: str, reward: float = 1.0) -> Told:
-    return Told("assignment", target, reward, 1_700_000_000.0)
+def told(target: str, reward: float = 1.0) -> RewardReport:
+    return RewardReport("assignment", target, reward, 1_700_000_000.0)
 
 
 def test_the_file_keeps_the_first_reward_of_each(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_file_keeps_the_first_reward_of_each(tmp_path: Path) -> None:
     assert isinstance(fourth, sa.ServiceError)
     assert "3 rewards wait" in str(fourth)
     assert (third, again) == ("kept", "kept")
-    assert [kept.told.target for kept in buffer.oldest("s", 10)] == ["a", "b", "c"]
+    assert [kept.report.target for kept in buffer.oldest("s", 10)] == ["a", "b", "c"]
     assert RewardBuffer(tmp_path / "rewards.db").count("other service") == 0
 
 
@@ -126,7 +126,7 @@ def test_one_that_is_refused_does_not_cost_the_others(tmp_path: Path) -> None:
         assert isinstance(full, sa.ServiceError)
         with pytest.raises(sa.ServiceError, match="was not kept"):
             shop.tell("u4", 1.0)
-        assert [kept.told.target for kept in buffer.oldest(NOBODY, 9)] == ["u1", "u2", "u3"]
+        assert [kept.report.target for kept in buffer.oldest(NOBODY, 9)] == ["u1", "u2", "u3"]
 
 
 CRASH = """
@@ -237,8 +237,8 @@ def test_a_buffer_on_a_full_disk_empties_itself(tmp_path: Path, room: str) -> No
             assert len(server.requests) == asked  # nothing goes twice
             if room == "none" or not disk.mounted:  # a limit is no wider without the reserve
                 disk.free()
-                assert client._delivery is not None
-                client._delivery.buffer.settle([])
+                assert client.delivery is not None
+                client.delivery.buffer.settle([])
         assert asked == 3
         assert RewardBuffer(file).count(server.url) == 0
         assert file.stat().st_size < before / 4

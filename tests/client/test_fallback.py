@@ -47,7 +47,7 @@ def test_no_reason_of_the_service_stops_a_page(
     for reason, move in [("paused", test.pause), ("stopped", test.stop), ("arch", test.archive)]:
         move()
         caplog.clear()
-        shop._fallback._said.clear()
+        shop._fallback._logged.clear()
         assert is_default(asking.ask("u7"))
         (line,) = warnings(caplog)
         assert f"{name!r} answers with its default arm 'B'" in line
@@ -102,7 +102,7 @@ def test_a_wrong_token_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> N
 def test_each_kind_of_reason_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     with Client("http://127.0.0.1:9", default_arm="A") as client:
-        shown = fallback.Fallback(client, "shop", "A", fallback.UnitsOutside(), clock=lambda: now)
+        shown = fallback.Fallback(client, "shop", "A", fallback.RecentUnits(), clock=lambda: now)
         for now in (0.0, 30.0, 59.0, 60.0):  # noqa: B007  # read by the clock
             shown.settle("u", sa.BudgetSpentError("All are out."))
             shown.settle("u", sa.ServiceError("Nothing there."))

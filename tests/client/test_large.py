@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
+from msgspec.json import decode, encode
 
 import steadyarm as sa
 from steadyarm.client import Client
-from steadyarm.client.responses import names_in, status_in
-from steadyarm.live.assignments import LocalLease
-from steadyarm.live.serializers import assignment_facts, experiment_facts
+from steadyarm.wire.responses import (
+    AssignmentAnswer,
+    ExperimentAnswer,
+    Lease,
+    Leases,
+    SettingsAnswer,
+)
 from tests.client.servers import Scripted
 from tests.live.few import LARGE, Few, reward_of
 from tests.live.worlds import create
@@ -30,11 +36,11 @@ class Bridge:
         live = self.live
         if path.endswith("/assignments"):
             found = live.ask(body["unit"])
-            return 201, {}, assignment_facts(found) | {"new": found.new}
+            return 201, {}, to_builtins(AssignmentAnswer.of(found))
         if path.endswith("/leases"):
             leases = live.lease(body["positions"], body["seconds"])
-            return 201, {}, {"leases": [lease.to_dict() for lease in leases]}
-        return 200, {}, experiment_facts(live)
+            return 201, {}, to_builtins(Leases([Lease.of(lease) for lease in leases]))
+        return 200, {}, to_builtins(ExperimentAnswer.of(live))
 
 
 @pytest.fixture
@@ -80,10 +86,8 @@ def test_status_has_totals_of_all(live: sa.Experiment, bridge: tuple[Bridge, Cli
 def test_status_of_few_variants_is_as_ever() -> None:
     small = create()
     small.tell(small.ask("u"), 1.0)
-    answer = json.loads(json.dumps(experiment_facts(small)))
-    assert status_in(answer) == small.status()
-    del answer["indices"], answer["totals"]  # as an older service answers
-    assert status_in(answer) == small.status()
+    sent = encode(ExperimentAnswer.of(small))
+    assert decode(sent, type=ExperimentAnswer).to_status() == small.status()
 
 
 def test_large_sets_are_sent_as_their_recipe(bridge: tuple[Bridge, Client]) -> None:
@@ -104,7 +108,7 @@ def _arms(described: Any) -> sa.ArmSet:
 
 def test_leases_are_read_and_played(live: sa.Experiment) -> None:
     (lease,) = live.lease(50)
-    away = LocalLease.from_dict(json.loads(json.dumps(lease.to_dict())))
+    away = decode(encode(Lease.of(lease)), type=Lease).to_lease()
     found = [away.assignment(p, f"u{p}", 0) for p in range(away.start, away.stop)]
     assert [LARGE.names[one.arm] for one in found] == [one.name for one in found]
     assert away.segment.arms is not None
@@ -124,5 +128,7 @@ def test_the_default_arm_is_looked_for_among_all(
 
 
 def test_names_that_only_the_service_has() -> None:
-    assert names_in({"arms": {"count": 9000, "feature_names": ["x"]}}) == ()
-    assert names_in({"arms": {"names": ["A", "B"], "features": []}}) == ("A", "B")
+    X = np.random.default_rng(1).standard_normal((5000, 60))
+    table = create(arms=sa.ArmSet.from_features(X), policy=Few(), budget=100)
+    assert SettingsAnswer.of(table.settings).names == ()
+    assert SettingsAnswer.of(create().settings).names == ("A", "B", "C")

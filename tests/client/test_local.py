@@ -17,7 +17,9 @@ import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, is_default
 from steadyarm.client.worker import Places
 from steadyarm.live.assignments import LocalLease, parse_assignment_id
+from steadyarm.wire.responses import Lease, SettingsAnswer
 from tests.client.servers import Proxy, Scripted
+from tests.live.worlds import create
 
 Stored = Callable[[str], sa.Experiment]
 
@@ -27,22 +29,21 @@ def units(many: int, who: str = "u") -> list[str]:
 
 
 def lease_of(many: int, until: int, id: int = 1) -> LocalLease:
-    return LocalLease.from_dict(
-        {
-            "id": id,
-            "tag": "abcdefgh",
-            "seed": 1,
-            "arms": ["A", "B"],
-            "segment": 0,
-            "weights": [0.5, 0.5],
-            "rounds": 100,
-            "order": "blocks",
-            "block": 2,
-            "start": 10 * id,
-            "stop": 10 * id + many,
-            "until": until,
-        }
-    )
+    return Lease(
+        id=id,
+        tag="abcdefgh",
+        seed=1,
+        arms=["A", "B"],
+        indices=None,
+        segment=0,
+        weights=[0.5, 0.5],
+        rounds=100,
+        order="blocks",
+        block=2,
+        start=10 * id,
+        stop=10 * id + many,
+        until=until,
+    ).to_lease()
 
 
 def test_places_are_handed_out_once_and_never_too_late() -> None:
@@ -292,7 +293,7 @@ def test_requests_that_are_refused_as_a_whole_are_split() -> None:
     arrived: list[str] = []
     with Scripted(answer) as server, Client(server.url) as client:
         shop = client.experiment("shop")
-        shop._settings = {"sticky": "unit"}
+        shop._settings = SettingsAnswer.of(create().settings)
         with shop.local() as local:
             for unit in ["bad", *units(20), "bad"]:
                 local.tell(unit, 1.0)
@@ -316,7 +317,7 @@ def test_what_says_nothing_about_rewards_does_not_cost_them(tmp_path: Path, down
     buffer = RewardBuffer(tmp_path / "rewards.db", limit=2)
     with Scripted(answer) as server, Client(server.url, buffer=buffer) as client:
         shop = client.experiment("shop")
-        shop._settings = {"sticky": "unit"}
+        shop._settings = SettingsAnswer.of(create().settings)
         with shop.local() as local:
             for unit in units(5):
                 local.tell(unit, 1.0)

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, ServiceDownError, is_default
-from steadyarm.client.buffer import Told
+from steadyarm.client.buffer import RewardReport
+from steadyarm.wire.responses import ExperimentAnswer
 from tests.client.servers import Proxy, Scripted, serving
+from tests.live.worlds import create
 
 Stored = Callable[[str], sa.Experiment]
 
@@ -213,7 +216,9 @@ def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
         assert [one.unit for one in given if isinstance(one, sa.LiveAssignment)] == units
         assert shop.tell_many([(unit, 1.0) for unit in units[:30]]) == ["stored"] * 30
         buffer.keep(
-            client.url, "shop", [Told("unit", unit, 1.0, time.time()) for unit in units[30:]]
+            client.url,
+            "shop",
+            [RewardReport("unit", unit, 1.0, time.time()) for unit in units[30:]],
         )
         client.flush()
         assert (client.pending, client.rejected) == (0, 0)
@@ -234,8 +239,7 @@ def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
 def test_what_is_bad_or_too_large_is_found(default_arm: str | None) -> None:
     def answer(path: str, body: Any) -> Any:
         if body is None:
-            arms = {"arms": {"names": ["A", "B"]}, "sticky": "unit"}
-            return 200, {}, {"settings": arms}
+            return 200, {}, to_builtins(ExperimentAnswer.of(create()))
         told = body.get("units") or [one["unit"] for one in body["rewards"]]
         if "large" in told:
             return 413, {}, b"<h1>nginx</h1>"

@@ -14,13 +14,13 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, ServiceDownError
-from steadyarm.client.responses import KINDS
-from steadyarm.client.transport import Transport
+from steadyarm.client.transport import KINDS, Transport
+from steadyarm.wire.responses import Up
 from tests.client.servers import Scripted
 
 Line = tuple[int, dict[str, str], Any]
 
-GOOD: Line = (200, {}, {"fine": True})
+GOOD: Line = (200, {}, {"status": "ok"})
 BUSY: Line = (503, {}, {})
 
 
@@ -38,7 +38,7 @@ def transport(url: str, **more: Any) -> tuple[Transport, list[float]]:
 def test_a_busy_service_is_asked_again(status: int) -> None:
     with Scripted((status, {}, {}), (status, {}, {}), GOOD) as server:
         asked, pauses = transport(server.url)
-        assert asked.call("GET", "x") == {"fine": True}
+        assert asked.call(Up, "GET", "x") == Up("ok")
         asked.close()
     assert len(server.requests) == 3
     assert 0.025 <= pauses[0] <= 0.075
@@ -50,7 +50,7 @@ def test_pauses_are_reproducible() -> None:
         with Scripted(BUSY) as server:
             asked, slept = transport(server.url)
             with pytest.raises(ServiceDownError, match="answered 503"):
-                asked.call("GET", "x")
+                asked.call(Up, "GET", "x")
             asked.close()
         return slept
 
@@ -60,7 +60,7 @@ def test_pauses_are_reproducible() -> None:
 def test_dropped_connections_are_tried_again() -> None:
     with Scripted("drop", "drop", GOOD) as server:
         asked, _ = transport(server.url)
-        assert asked.call("POST", "x", body={"a": 1}) == {"fine": True}
+        assert asked.call(Up, "POST", "x", body={"a": 1}) == Up("ok")
         asked.close()
     assert [request[2] for request in server.requests] == [{"a": 1}] * 3
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_repeated_is_not_sent_twice() -> None:
         with Scripted(line, GOOD) as server:
             asked, _ = transport(server.url)
             with pytest.raises(ServiceDownError):
-                asked.call("POST", "x", repeatable=False)
+                asked.call(Up, "POST", "x", repeatable=False)
             asked.close()
         assert len(server.requests) == 1
 
@@ -80,7 +80,7 @@ def test_what_was_never_sent_is_tried_again() -> None:
         port = free.getsockname()[1]
     asked, pauses = transport(f"http://127.0.0.1:{port}")
     with pytest.raises(ServiceDownError, match=r"cannot be reached.*is it running"):
-        asked.call("POST", "x", repeatable=False)
+        asked.call(Up, "POST", "x", repeatable=False)
     asked.close()
     assert len(pauses) == 3
 
@@ -90,7 +90,7 @@ def test_retry_after_is_honoured(date: bool) -> None:
     value = format_datetime(datetime.now(UTC) + timedelta(seconds=2)) if date else "1"
     with Scripted((503, {"Retry-After": value}, {}), GOOD) as server:
         asked, pauses = transport(server.url, timeout=5)
-        asked.call("GET", "x")
+        asked.call(Up, "GET", "x")
         asked.close()
     assert 0.5 < pauses[0] <= 2
 
@@ -99,7 +99,7 @@ def test_retry_after_beyond_the_time_limit_ends_it() -> None:
     with Scripted((503, {"Retry-After": "60"}, {}), GOOD) as server:
         asked, pauses = transport(server.url)
         with pytest.raises(ServiceDownError):
-            asked.call("GET", "x")
+            asked.call(Up, "GET", "x")
         asked.close()
     assert pauses == []
 
@@ -109,7 +109,7 @@ def test_slow_answers_end_in_time() -> None:
         asked = Transport(server.url, timeout=0.3)
         began = time.monotonic()
         with pytest.raises(ServiceDownError, match="did not answer in time"):
-            asked.call("GET", "x")
+            asked.call(Up, "GET", "x")
         assert time.monotonic() - began < 0.6
         asked.close()
     assert len(server.requests) >= 2

@@ -162,7 +162,9 @@ def test_a_session_that_is_not_found_in_time_is_not_waited_for(
             found = [one.status_code for one in pool.map(browser.get, paths)]
             assert found == [503, 503, 503, 404, 503]
             assert time.monotonic() - began < 2
-            browser.run(browser.app.state.service.glance(storage.tokens))  # has threads of its own
+            browser.run(
+                browser.app.state.service.run_short(storage.tokens)
+            )  # has threads of its own
         finally:
             free.set()
 

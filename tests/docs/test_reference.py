@@ -9,18 +9,18 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from fastapi.routing import APIRoute
+from msgspec import structs
 
-from steadyarm import wire
 from steadyarm.cli.main import build_parser
 from steadyarm.environments.named import WORLDS, arms_from_settings
 from steadyarm.live.lifecycle import DESCRIBED
 from steadyarm.planning.question import TABLES, TOP
 from steadyarm.policies import POLICIES
-from steadyarm.service.app import create_app, document
-from steadyarm.service.routes import ROUTES
+from steadyarm.service.app import Endpoint, create_app
+from steadyarm.service.routes import ROUTES, document
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.memory import MemoryStorage
+from steadyarm.wire import responses, results
 from tools.docs.command_line import command_line_page
 from tools.docs.docstrings import cell
 from tools.docs.rest import operations, rest_page
@@ -84,7 +84,7 @@ def test_every_route_is_described() -> None:
     served = {
         (method, route.path)
         for route in app.routes
-        if isinstance(route, APIRoute)
+        if isinstance(route, Endpoint)
         for method in route.methods or ()
     }
     assert served == {(route.method, route.path) for route in ROUTES}
@@ -100,7 +100,7 @@ def test_every_parameter_of_an_address_is_described() -> None:
 
 def test_every_field_of_requests_and_answers_is_described() -> None:
     page = rest_page()
-    objects = document(ROUTES)["components"]["schemas"]
+    objects = document()["components"]["schemas"]
     assert {"NewExperiment", "UsedPosition", "Problem", "ArmEstimate"} <= set(objects)
     for title, schema in objects.items():
         told = section(page, f"{title} {{ #{title} }}")  # a group of routes is called Leases, too
@@ -112,11 +112,12 @@ def test_every_field_of_requests_and_answers_is_described() -> None:
             assert described[name][-1] == cell(text), f"{title}.{name}"
 
 
-def test_only_the_hint_of_a_problem_may_be_left_out_of_answers() -> None:
-    for model in (*vars(wire).values(), *vars(wire).values()):
-        if isinstance(model, type) and issubclass(model, wire.Answered):
-            free = [name for name, one in model.model_fields.items() if not one.is_required()]
-            assert free == (["hint"] if model is wire.Problem else [])
+def test_only_fields_of_a_problem_may_be_left_out_of_responses() -> None:
+    for model in (*vars(responses).values(), *vars(results).values()):
+        if isinstance(model, type) and issubclass(model, responses.Response):
+            free = {field.name for field in structs.fields(model) if not field.required}
+            problem = {"hint", "field", "given", "expected"}
+            assert free == (problem if model is responses.Problem else set()), model
 
 
 def test_every_variable_of_the_environment_is_described() -> None:

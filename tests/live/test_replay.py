@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.json import decode, encode
 
 import steadyarm as sa
 from steadyarm.analysis.log import open_log
@@ -23,6 +24,7 @@ from steadyarm.live.assigner import open_segment, run
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import RunningTally, number_of
+from steadyarm.wire.responses import Lease
 from tests.live.worlds import Clock, create
 
 
@@ -240,7 +242,7 @@ def test_local_leases_draw_what_the_storage_would() -> None:
     clock = Clock()
     live = create(budget=200, clock=clock)
     (lease,) = live.lease(wanted=10, seconds=30)
-    again = type(lease).from_dict(json.loads(json.dumps(lease.to_dict())))
+    again = decode(encode(Lease.of(lease)), type=Lease).to_lease()
     drawn = [again.assignment(position, f"u{position}", 0) for position in range(5)]
     stored = live.report(lease.id, [(i, f"u{i}", drawn[i].created) for i in range(5)])
     assert [(a.id, a.arm, a.probability) for a in drawn] == [

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.json import decode, encode
 
 import steadyarm as sa
 from steadyarm.cli.experiment_show import drift_text, experiment_text, verdict_text
-from steadyarm.client.responses import drift_in, verdict_in
 from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_tested
 from steadyarm.inference import Evidence
 from steadyarm.live.assignments import LiveAssignment
@@ -18,10 +17,10 @@ from steadyarm.live.effects import effects_of
 from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.scorecard import Scorecard, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of, shares_of
-from steadyarm.live.serializers import verdict_facts
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.reports.render import text as markdown
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.wire.results import Drift, Recommendation
 from steadyarm.wording import factors_in, factors_of
 
 FACTORS = {f"s{i}": ["off", "on"] for i in range(13)}
@@ -196,19 +195,19 @@ def test_the_command_line_prints_few(test: sa.Experiment) -> None:
 
 def test_answers_of_the_service_are_short_and_come_back(test: sa.Experiment) -> None:
     verdict = test.recommend()
-    facts = json.loads(json.dumps(verdict_facts(verdict, LARGE.names)))
-    assert len(facts["arms"]) == len(verdict.estimates) <= 120
-    assert facts["others"] == verdict.others
-    assert facts["variants"] == LARGE.size
-    back = verdict_in(facts)
+    found = decode(encode(Recommendation.of(verdict)), type=Recommendation)
+    assert len(found.arms) == len(verdict.estimates) <= 120
+    assert found.others == verdict.others
+    assert found.variants == LARGE.size
+    back = found.to_verdict()
     assert str(back) == str(verdict)
     assert (back.arm, back.row, back.sure) == (verdict.arm, verdict.row, verdict.sure)
     np.testing.assert_array_equal(back.shown, verdict.shown)
     assert back.of(verdict.name) == verdict.of(verdict.arm)
     report = test.drift()
-    told = drift_in(json.loads(json.dumps(report.to_dict())))
-    assert str(told) == str(report)
-    np.testing.assert_allclose(told.averages, report.averages)
+    again = decode(encode(Drift.of(report)), type=Drift).to_report()
+    assert str(again) == str(report)
+    np.testing.assert_allclose(again.averages, report.averages)
 
 
 def test_before_the_first_reward_the_first_variants_are_shown() -> None:

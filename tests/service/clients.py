@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from steadyarm.service.app import create_app
 from steadyarm.service.settings import ServiceSettings
@@ -33,7 +33,7 @@ SHOP = {"name": "shop", "arms": ["A", "B", "C"], "budget": 1000, "seed": 1, "mis
 class InProcess:
     """The application in a loop of its own thread; requests may come from any thread."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Starlette) -> None:
         self.app = app
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from steadyarm.wire import Problem
+from steadyarm.wire.responses import Problem
 from tests.service.clients import SHOP, InProcess, in_process
 
 BASE = "/v1/experiments/shop"
@@ -101,7 +102,7 @@ def test_wrong_requests_change_nothing(
     answer = known.request("POST", f"{BASE}/{path}", content=_body(content))
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    problem = Problem.model_validate(answer.json())
+    problem = convert(answer.json(), Problem)
     assert problem.status == status
     assert problem.request_id == answer.headers["x-request-id"]
     assert known.get(BASE).json() == before
@@ -164,8 +165,8 @@ def test_wrong_experiments_are_not_created(known: InProcess, change: dict[str, A
 
 WORDS: list[tuple[str, Any, str]] = [
     ("shop/assignments", {"user": "v"}, "there is no key 'user'; the keys are unit."),
-    ("shop/assignments", {"unit": 3}, 'the unit is 3; expected a text: send it as "3".'),
-    ("shop/assignments", {"unit": ""}, "the unit is ''; expected a text of 1 to 512 characters"),
+    ("shop/assignments", {"unit": 3}, 'unit is 3; expected a text: send it as "3".'),
+    ("shop/assignments", {"unit": ""}, "unit is ''; expected a text of 1 to 512 characters"),
     ("shop/assignments", [], "the body is []; expected an object with the key unit."),
     (
         "shop/rewards",
@@ -173,7 +174,7 @@ WORDS: list[tuple[str, Any, str]] = [
         "there is no key 'id'; the keys are assignment, unit, reward, at, sent; the assignment's "
         "id goes into assignment.",
     ),
-    ("shop/rewards", {"unit": "u"}, "there is no reward; expected a number:"),
+    ("shop/rewards", {"unit": "u"}, "there is no reward; expected a number."),
     ("shop/rewards", {"reward": 1}, "give assignment or unit."),
     (
         "shop/leases/1/assignments",
@@ -188,7 +189,8 @@ WORDS: list[tuple[str, Any, str]] = [
         "factorial, bundles, features.",
     ),
     ("", {"missing": "maybe"}, "missing is 'maybe'; expected zero, drop or fail: what"),
-    ("", {"budget": 0, "seed": -1}, "in all. seed is -1; expected a whole number"),
+    ("", {"budget": "1", "seed": "x"}, "in all. seed is 'x'; expected a whole number"),
+    ("", {"budget": 0, "seed": -1}, "budget is 0; expected a whole number of at least 1."),
 ]
 
 
@@ -201,6 +203,22 @@ def test_what_is_wrong_is_told_in_words(
     assert answer.status_code == 422
     assert words in answer.json()["detail"]
     assert answer.json()["detail"].endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "given"),
+    [
+        ({"budget": 0}, "budget", 0),
+        ({"missing": "maybe"}, "missing", "maybe"),
+        ({"x": 1}, "x", None),
+    ],
+)
+def test_a_problem_names_the_field(
+    known: InProcess, change: dict[str, Any], field: str, given: Any
+) -> None:
+    problem = convert(known.post("/v1/experiments", NEW | change).json(), Problem)
+    assert (problem.field, problem.given) == (field, given)
+    assert given is None or (problem.expected and problem.expected in problem.detail)
 
 
 def test_a_wrong_query_is_told_in_words(known: InProcess) -> None:
@@ -231,7 +249,7 @@ def test_a_wrong_query_is_told_in_words(known: InProcess) -> None:
 def test_wrong_addresses(known: InProcess, path: str, status: int) -> None:
     answer = known.get(path)
     assert answer.status_code == status
-    assert Problem.model_validate(answer.json()).status == status
+    assert convert(answer.json(), Problem).status == status
 
 
 def test_wrong_methods_name_the_right_one(known: InProcess) -> None:

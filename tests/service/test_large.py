@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import convert
 
 import steadyarm as sa
 from steadyarm.arms.recipes import FactorialNames
 from steadyarm.policies import POLICIES
 from steadyarm.storages import open_storage
-from steadyarm.wire import Allocation, CreatedExperiment, ExperimentAnswer, ExperimentList, Leases
+from steadyarm.wire.responses import CreatedExperiment, ExperimentAnswer, ExperimentList, Leases
+from steadyarm.wire.results import Allocation
 from tests.live.few import Few
 from tests.service.clients import InProcess, in_process
 
@@ -38,7 +40,7 @@ def page(client: InProcess) -> InProcess:
     """The client; it has an experiment of 65,536 variants called page."""
     created = client.post("/v1/experiments", PAGE)
     assert created.status_code == 201, created.text
-    CreatedExperiment.model_validate(created.json())
+    convert(created.json(), CreatedExperiment)
     assert len(created.content) < 3_000
     return client
 
@@ -85,7 +87,7 @@ def test_a_request_makes_the_names_it_tells(page: InProcess, named: list[int]) -
 def test_counts_are_of_those_handed_out_most(page: InProcess) -> None:
     given = [one for part in range(4) for one in play(page, 500, 500 * part)]
     answer = page.get(BASE).json()
-    ExperimentAnswer.model_validate(answer)
+    convert(answer, ExperimentAnswer)
     names = {one["arm"] for one in given}
     assert len(names) > 500
     arms = sa.ArmSet.factorial(SLOTS)
@@ -106,14 +108,14 @@ def test_counts_are_of_those_handed_out_most(page: InProcess) -> None:
         "constant": True,
     }
     listed = page.get("/v1/experiments").json()
-    ExperimentList.model_validate(listed)
+    convert(listed, ExperimentList)
     assert listed["experiments"][0]["arms"] == 65536
 
 
 def test_the_allocation_tells_the_largest_shares(page: InProcess) -> None:
     play(page, 20)
     answer = page.get(f"{BASE}/allocation").json()
-    Allocation.model_validate(answer)
+    convert(answer, Allocation)
     assert (len(answer["weights"]), answer["played"]) == (500, 600)
     shares = list(answer["weights"].values())
     assert shares == sorted(shares, reverse=True)
@@ -122,7 +124,7 @@ def test_the_allocation_tells_the_largest_shares(page: InProcess) -> None:
 
 def test_leases_have_the_variants_of_their_segment(page: InProcess) -> None:
     answer = page.post(f"{BASE}/leases", {"positions": 100}).json()
-    Leases.model_validate(answer)
+    convert(answer, Leases)
     (lease,) = answer["leases"]
     assert len(lease["arms"]) == len(lease["indices"]) == len(lease["weights"]) == 600
     used = {"position": lease["start"], "unit": "u", "created": "2025-01-31T12:00:00Z"}
@@ -152,7 +154,7 @@ def test_bundles_are_created_too(client: InProcess) -> None:
     bundles = PAGE | {"arms": {"bundles": items, "size": 4, "interactions": 2}}
     created = client.post("/v1/experiments", bundles)
     assert created.status_code == 201
-    CreatedExperiment.model_validate(created.json())
+    convert(created.json(), CreatedExperiment)
     told = {"bundles": items, "size": 4, "interactions": 2}
     assert created.json()["settings"]["arms"] == told
     assert created.json()["totals"]["variants"] == 10_626
@@ -168,7 +170,7 @@ def test_a_large_table_is_not_repeated() -> None:
     )
     with in_process(storage) as client:
         answer = client.get(BASE)
-        ExperimentAnswer.model_validate(answer.json())
+        convert(answer.json(), ExperimentAnswer)
         assert answer.json()["settings"]["arms"]["count"] == 5000
         assert len(answer.content) < 3_000
         assert client.post(f"{BASE}/assignments", {"unit": "u"}).json()["arm"].startswith("arm ")

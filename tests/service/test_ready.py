@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from steadyarm.errors import StorageError
-from steadyarm.service import service as service_module
+from steadyarm.service import monitoring
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.sql import storage
@@ -51,7 +51,7 @@ def test_a_deleted_file_acknowledges_nothing_and_comes_back(
 
 
 def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "PROBE", 0.1)
+    monkeypatch.setattr(monitoring, "PROBE", 0.1)
     done, asked = threading.Event(), []
 
     class Frozen(MemoryStorage):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steadyarm.service import service
+from steadyarm.service import monitoring
 from tests.service.clients import InProcess, in_process
 
 
@@ -30,8 +30,8 @@ def test_it_is_ready_when_it_is_warm_and_alive_before(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     go = threading.Event()
-    monkeypatch.setattr(service, "steps", lambda arms: iter([go.wait]))
-    monkeypatch.setattr(service, "QUIET", 0.05)
+    monkeypatch.setattr(monitoring, "steps", lambda arms: iter([go.wait]))
+    monkeypatch.setattr(monitoring, "QUIET", 0.05)
     caplog.set_level(logging.INFO)
     with in_process(warm=True) as client:
         assert client.get("/healthz").status_code == 200
@@ -44,8 +44,8 @@ def test_it_is_ready_when_it_is_warm_and_alive_before(
 
 
 def test_real_steps_are_quiet_and_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
-    for arms in service.ARMS:  # compiled before, if need be
-        for step in service.steps(arms):
+    for arms in monitoring.ARMS:  # compiled before, if need be
+        for step in monitoring.steps(arms):
             step()
     caplog.set_level(logging.INFO)
     with in_process(warm=True) as client:
@@ -60,7 +60,7 @@ def test_what_fails_is_logged_and_does_not_keep_it_from_work(
     def broken(arms: Any) -> Iterator[Callable[[], object]]:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(service, "steps", broken)
+    monkeypatch.setattr(monitoring, "steps", broken)
     with in_process(warm=True) as client:
         _wait(lambda: _ready(client))
     assert "no compiler" in caplog.text
@@ -68,7 +68,7 @@ def test_what_fails_is_logged_and_does_not_keep_it_from_work(
 
 def test_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     go, went_on = threading.Event(), threading.Event()
-    monkeypatch.setattr(service, "steps", lambda arms: iter([go.wait, went_on.set]))
+    monkeypatch.setattr(monitoring, "steps", lambda arms: iter([go.wait, went_on.set]))
     began = time.monotonic()
     with in_process(warm=True):
         pass

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from steadyarm import wire
-from steadyarm.service.app import document
 from steadyarm.service.problems import KINDS
-from steadyarm.service.routes import ROUTES
+from steadyarm.service.routes import document
+from steadyarm.wire import requests
 from tools.docs.docstrings import cell, escaped, table
 
 __all__ = ["operations", "rest_page"]
@@ -37,14 +36,14 @@ LIMITS = {
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Method, path and description of every route."""
-    for path, methods in document(ROUTES)["paths"].items():
+    for path, methods in document()["paths"].items():
         for method, told in methods.items():
             yield method.upper(), path, told
 
 
 def rest_page() -> str:
     """The page about all routes and what they take and answer."""
-    found = document(ROUTES)
+    found = document()
     parts = [HEAD]
     for tag in found["tags"]:
         parts += [f"## {tag['name'].capitalize()}", escaped(tag["description"])]
@@ -88,7 +87,7 @@ def _object(name: str, schema: Schema) -> Iterator[str]:
     yield escaped(" ".join(schema.get("description", "").split()))
     needed = schema.get("required", [])
     fields = schema.get("properties", {})
-    if name in wire.__all__:
+    if hasattr(requests, name):
         rows = [
             f"| `{key}` | {kind(field)} | {'needed' if key in needed else _default(field)} "
             f"| {cell(field.get('description', ''))} |"

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from typing import Any
 
+from msgspec import structs
+
 import steadyarm
 from steadyarm.cli.serve import POSTGRES_WRITERS
 from steadyarm.environments.named import WORLDS
@@ -17,7 +19,7 @@ from steadyarm.paper.specification import YAHOO_FILE
 from steadyarm.policies import POLICIES
 from steadyarm.service.settings import PREFIX, ServiceSettings
 from steadyarm.storages import DEFAULT, VARIABLE
-from steadyarm.wire import NewExperiment
+from steadyarm.wire.requests import NewExperiment, descriptions
 from tools.docs.command_line import arguments, commands
 from tools.docs.docstrings import cell, entries_of, escaped, summary_of, table
 
@@ -100,10 +102,10 @@ def variables() -> dict[str, tuple[str, str, str]]:
 def described() -> dict[str, tuple[str, str]]:
     """Default and meaning of every key that describes an experiment."""
     told = entries_of(Settings.__doc__)
-    taken = NewExperiment.model_fields
-    found = {"name": ("needed", "of the experiment: " + str(taken["name"].description))}
+    taken = {field.name: field for field in structs.fields(NewExperiment)}
+    found = {"name": ("needed", "of the experiment: " + descriptions(NewExperiment)["name"])}
     for key in DESCRIBED:
-        usual = "needed" if taken[key].is_required() else _plain(taken[key].default)
+        usual = "needed" if taken[key].required else _plain(taken[key].default)
         if key == "seed":
             usual = "drawn and stored"
         found[key] = (usual, told.get(key, ""))

@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
+from msgspec import Struct, to_builtins
+
 from steadyarm import storages
 from steadyarm.errors import InvalidInputError, MissingExtraError, UnknownExperimentError
 from steadyarm.storages import open_storage
@@ -161,7 +163,11 @@ def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
 
 def show(args: argparse.Namespace, facts: Any, text: object) -> None:
     """Print a result: facts as a line of JSON for programs, or the text for people."""
-    print(json.dumps(facts, default=str) if args.format == "json" else text, flush=True)
+    print(json.dumps(facts, default=_plain) if args.format == "json" else text, flush=True)
+
+
+def _plain(value: object) -> Any:
+    return to_builtins(value) if isinstance(value, Struct) else str(value)
 
 
 def table(

@@ -37,9 +37,10 @@ from steadyarm.live.lifecycle import (
     import_experiment,
     load_experiment,
 )
-from steadyarm.live.serializers import experiment_facts, record_facts, verdict_facts
 from steadyarm.live.transfer import read_export
 from steadyarm.storages.changes import Corrected
+from steadyarm.wire.responses import CreatedExperiment, ExperimentAnswer, ExperimentList
+from steadyarm.wire.results import Recommendation
 from steadyarm.wording import counted, did_you_mean
 
 ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
@@ -108,7 +109,7 @@ def _create(args: argparse.Namespace) -> None:
         )
         warnings = made.settings.cautions()
         notes = "".join(f"\n\nNote: {text}" for text in warnings)
-        _show_experiment(args, made, {"warnings": warnings}, notes)
+        _show_experiment(args, made, notes, warnings=warnings)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -130,8 +131,7 @@ def _list(args: argparse.Namespace) -> None:
     except UnknownExperimentError:  # no tables, so none
         records = []
     none = "There are no experiments yet; create one with steadyarm experiment create."
-    facts = {"experiments": [record_facts(record) for record in records]}
-    show(args, facts, list_text(records) if records else none)
+    show(args, ExperimentList.of(records), list_text(records) if records else none)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -143,11 +143,12 @@ def _show(args: argparse.Namespace) -> None:
 def _show_experiment(
     args: argparse.Namespace,
     experiment: Experiment,
-    more: dict[str, Any] | None = None,
     notes: str = "",
+    **more: Any,
 ) -> None:
     if args.format == "json":
-        show(args, experiment_facts(experiment) | (more or {}), "")
+        kind = CreatedExperiment if more else ExperimentAnswer
+        show(args, kind.of(experiment, **more), "")
     else:
         print(experiment_text(experiment) + notes)
 
@@ -157,15 +158,14 @@ def _recommend(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         verdict = experiment.recommend(args.level, args.anytime)
-    facts = verdict_facts(verdict, experiment.arms.names)
-    show(args, facts, verdict_text(verdict, experiment.settings))
+    show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
 
 
 def _move(args: argparse.Namespace) -> None:
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         getattr(experiment, args.move)(typed_by())
-        show(args, experiment_facts(experiment), f"{args.name} {MOVES[args.move][1]}")
+        show(args, ExperimentAnswer.of(experiment), f"{args.name} {MOVES[args.move][1]}")
 
 
 def _export(args: argparse.Namespace) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.inference.drift import DriftReport
-from steadyarm.live.assignments import Status, to_datetime
+from steadyarm.live.assignments import Status
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.serializers import record_facts
 from steadyarm.live.settings import UNITS, Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import ExperimentRecord
+from steadyarm.wire.responses import ListedExperiment
 from steadyarm.wording import counted
 
 MOST_DRIFTING = 10  # of very many variants
@@ -31,15 +31,14 @@ def list_text(records: Iterable[ExperimentRecord]) -> str:
     """A line for every experiment."""
     rows = [
         (
-            facts["name"],
-            facts["state"],
-            _time(to_datetime(record.created)),
-            facts["policy"],
-            f"{facts['arms']}",
-            f"{facts['budget']:,}",
+            listed.name,
+            listed.state,
+            _time(listed.created),
+            listed.policy,
+            f"{listed.arms}",
+            f"{listed.budget:,}",
         )
-        for record in records
-        for facts in [record_facts(record)]
+        for listed in map(ListedExperiment.of, records)
     ]
     return table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
 

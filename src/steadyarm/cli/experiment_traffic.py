@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from steadyarm.cli.common import opened, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.lifecycle import load_experiment
-from steadyarm.live.serializers import PROBLEM, PROBLEMS, assignment_facts
+from steadyarm.wire.responses import PROBLEM, PROBLEMS, AssignmentAnswer
 
 BATCH = 1000  # in one transaction
 SHOWN = 20  # refusals that are printed one by one
@@ -44,7 +44,7 @@ def ask(args: argparse.Namespace) -> None:
     facts = [
         {"unit": unit, "error": problem(answer)}
         if isinstance(answer, SteadyArmError)
-        else assignment_facts(answer) | {"new": answer.new}
+        else AssignmentAnswer.of(answer)
         for unit, answer in zip(units, answers, strict=True)
     ]
     rows = [

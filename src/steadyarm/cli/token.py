@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+from msgspec import to_builtins
+
 from steadyarm.cli.common import (
     FORMAT,
     STORAGE,
@@ -26,11 +28,11 @@ from steadyarm.cli.common import (
 )
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.assignments import to_datetime
-from steadyarm.live.serializers import entry_facts, iso
 from steadyarm.live.settings import microseconds
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
+from steadyarm.wire.responses import AuditEntryAnswer, AuditLog, iso
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
@@ -151,18 +153,19 @@ def run_audit(args: argparse.Namespace) -> None:
     """
     with opened(args) as storage:
         entries = list(_entries(storage, args.after, args.experiment))
-    facts = [entry_facts(entry) for entry in entries]
+    facts = [AuditEntryAnswer.of(entry) for entry in entries]
     if args.format == "csv":
         file = io.StringIO()
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(COLUMNS)
         for one in facts:
-            detail = json.dumps(one["detail"], ensure_ascii=False)
-            rows.writerow([*(one[name] for name in COLUMNS[:-1]), detail])
+            plain = to_builtins(one)
+            detail = json.dumps(one.detail, ensure_ascii=False)
+            rows.writerow([*(plain[name] for name in COLUMNS[:-1]), detail])
         print(file.getvalue(), end="")
     else:
         text = "\n".join(map(_line, entries)) or "There are no entries."
-        show(args, {"entries": facts}, text)
+        show(args, AuditLog(facts), text)
 
 
 def _entries(storage: Storage, after: int, experiment: str | None) -> Iterator[AuditEntry]:
@@ -172,7 +175,7 @@ def _entries(storage: Storage, after: int, experiment: str | None) -> Iterator[A
 
 
 def _line(entry: AuditEntry) -> str:
-    facts = entry_facts(entry)["detail"]
+    facts = AuditEntryAnswer.of(entry).detail
     what = ", ".join(f"{name} {value}" for name, value in facts.items())
     by = f" by {entry.author}" if entry.author else ""
     text = "  ".join(word for word in (entry.action, entry.experiment or "", what) if word)

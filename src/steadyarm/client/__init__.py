@@ -4,7 +4,8 @@ from steadyarm.client.buffer import RewardBuffer
 from steadyarm.client.client import Client
 from steadyarm.client.local import LocalExperiment
 from steadyarm.client.remote import RemoteExperiment, is_default
-from steadyarm.client.responses import ListedExperiment, ServiceDownError
+from steadyarm.client.transport import ServiceDownError
+from steadyarm.wire.responses import ListedExperiment
 
 __all__ = [
     "Client",

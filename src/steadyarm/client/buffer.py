@@ -21,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from steadyarm.client.responses import Outcome
 from steadyarm.errors import (
     InvalidInputError,
     RepeatedRewardError,
@@ -31,9 +30,10 @@ from steadyarm.errors import (
 )
 from steadyarm.validation import whole_number
 
-__all__ = ["Kept", "RewardBuffer", "Told"]
-
 log = logging.getLogger("steadyarm.client")
+
+# What becomes of a reward; "kept" until the service is back, "ignored" if it is of a default arm.
+Outcome = Literal["stored", "repeated", "kept", "ignored"]
 
 RESERVE = 2**19  # bytes: what SQLite notes down while it takes out SLICE rewards
 SLICE = 25
@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS rewards (
 
 
 @dataclass(frozen=True)
-class Told:
+class RewardReport:
     """One reward, and whose it is: an assignment's by its id, or a unit's.
 
     at : when it happened, by the clock of this machine, in seconds since 1970
@@ -67,7 +67,7 @@ class Told:
     at: float
 
     def to_dict(self) -> dict[str, str | float]:
-        """As the service takes it."""
+        """As the service expects it."""
         return {
             self.kind: self.target,
             "reward": self.reward,
@@ -76,15 +76,16 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Kept:
+class BufferedReward:
     """One reward that waits in the file."""
 
     number: int
     experiment: str
-    told: Told
+    report: RewardReport
 
 
-Answered = dict[int, tuple[Kept, SteadyArmError | None]]  # by number: and why it was refused
+# By number, with the reason if the service refused it.
+Answered = dict[int, tuple[BufferedReward, SteadyArmError | None]]
 
 
 class _FullError(StorageError):
@@ -131,7 +132,7 @@ class RewardBuffer:
         return bool(tables)
 
     def keep(
-        self, service: str, experiment: str, rewards: Iterable[Told]
+        self, service: str, experiment: str, rewards: Iterable[RewardReport]
     ) -> list[Outcome | SteadyArmError]:
         """Write rewards down; when this returns all that are "kept" are on disk.
 
@@ -143,15 +144,22 @@ class RewardBuffer:
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
             left = self.limit - db.execute("SELECT count(*) FROM rewards").fetchone()[0]
-            for told in rewards:
+            for report in rewards:
                 try:
-                    if not self._held(db, service, experiment, told):
+                    if not self._held(db, service, experiment, report):
                         self._check_room(left)
                         left -= 1
                         db.execute(
                             "INSERT INTO rewards (service, experiment, kind, target, reward, kept) "
                             "VALUES (?, ?, ?, ?, ?, ?)",
-                            (service, experiment, told.kind, told.target, told.reward, told.at),
+                            (
+                                service,
+                                experiment,
+                                report.kind,
+                                report.target,
+                                report.reward,
+                                report.at,
+                            ),
                         )
                     outcomes.append("kept")
                 except SteadyArmError as error:
@@ -166,20 +174,22 @@ class RewardBuffer:
                 "already; this one was not kept. Tell it again when the service is back."
             )
 
-    def holds(self, service: str, experiment: str, told: Told) -> bool:
+    def holds(self, service: str, experiment: str, report: RewardReport) -> bool:
         """Whether this reward waits already; RepeatedRewardError if another one does."""
         with self._open() as db:
-            return self._held(db, service, experiment, told)
+            return self._held(db, service, experiment, report)
 
-    def _held(self, db: sqlite3.Connection, service: str, experiment: str, told: Told) -> bool:
+    def _held(
+        self, db: sqlite3.Connection, service: str, experiment: str, report: RewardReport
+    ) -> bool:
         found = db.execute(
             "SELECT reward FROM rewards WHERE service = ? AND experiment = ? AND target = ?",
-            (service, experiment, told.target),
+            (service, experiment, report.target),
         ).fetchone()
-        if found is not None and found[0] != told.reward:
+        if found is not None and found[0] != report.reward:
             raise RepeatedRewardError(
-                f"{told.target!r} has the reward {found[0]!r} already, which waits to be sent; "
-                f"{told.reward!r} is another; the first one counts."
+                f"{report.target!r} has the reward {found[0]!r} already, which waits to be sent; "
+                f"{report.reward!r} is another; the first one counts."
             )
         return found is not None
 
@@ -192,8 +202,8 @@ class RewardBuffer:
             numbers = db.execute("SELECT number FROM rewards WHERE service = ?", (service,))
             return sum(number not in self._answered for (number,) in numbers)
 
-    def oldest(self, service: str, most: int) -> list[Kept]:
-        """The next ones to send, all of one experiment, in the order in which they were told."""
+    def oldest(self, service: str, most: int) -> list[BufferedReward]:
+        """The next ones to send, all of one experiment, in the order of their reports."""
         with self._open() as db:
             rows = db.execute(
                 "SELECT number, experiment, kind, target, reward, kept FROM rewards "
@@ -201,12 +211,17 @@ class RewardBuffer:
                 (service, most + len(self._answered)),
             ).fetchall()
         rows = [row for row in rows if row[0] not in self._answered][:most]
-        found = [Kept(row[0], row[1], Told(row[2], row[3], row[4], row[5])) for row in rows]
+        found = [
+            BufferedReward(row[0], row[1], RewardReport(row[2], row[3], row[4], row[5]))
+            for row in rows
+        ]
         same = [kept.experiment == found[0].experiment for kept in found]
         return found[: same.index(False)] if False in same else found
 
     def settle(
-        self, done: Sequence[Kept], refused: Sequence[tuple[Kept, SteadyArmError]] = ()
+        self,
+        done: Sequence[BufferedReward],
+        refused: Sequence[tuple[BufferedReward, SteadyArmError]] = (),
     ) -> None:
         """Take out what the service has answered to; what it refused is moved aside.
 
@@ -237,7 +252,7 @@ class RewardBuffer:
             for kept, _ in part:
                 del answered[kept.number]
 
-    def _move_aside(self, refused: Sequence[tuple[Kept, SteadyArmError]]) -> None:
+    def _move_aside(self, refused: Sequence[tuple[BufferedReward, SteadyArmError]]) -> None:
         if not refused:
             return
         with self.rejected.open("ab") as file:
@@ -296,11 +311,11 @@ def _full_or(error: OSError, path: Path) -> StorageError:
     return kind(f"{path} cannot be written: {error}.")
 
 
-def _line(kept: Kept, error: SteadyArmError) -> str:
+def _line(kept: BufferedReward, error: SteadyArmError) -> str:
     return json.dumps(
         {
             "experiment": kept.experiment,
-            **kept.told.to_dict(),
+            **kept.report.to_dict(),
             "error": type(error).__name__,
             "reason": str(error),
         },

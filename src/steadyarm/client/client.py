@@ -11,51 +11,50 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from steadyarm.arms import ArmSet
-from steadyarm.client.buffer import RewardBuffer, Told
+from steadyarm.client.buffer import RewardBuffer
 from steadyarm.client.delivery import Delivery
-from steadyarm.client.fallback import UnitsOutside
+from steadyarm.client.fallback import RecentUnits
 from steadyarm.client.remote import RemoteExperiment
-from steadyarm.client.responses import ListedExperiment, Outcome, entries_in, listed_in, understood
-from steadyarm.client.transport import PATIENCE, Transport, forget_after_fork
-from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.client.transport import PATIENCE, Transport, forget_after_fork, understood
+from steadyarm.errors import InvalidInputError
 from steadyarm.live.description import arms_of
 from steadyarm.policies import Policy
 from steadyarm.storages.changes import AuditEntry
+from steadyarm.wire.responses import AuditLog, ExperimentAnswer, ExperimentList, ListedExperiment
 
 if TYPE_CHECKING:
     from steadyarm.client.local import LocalExperiment
 
-__all__ = ["Client"]
-
 
 class Client:
-    """Speaks to a SteadyArm service; one for a whole program, threads share it.
+    """A connection to a SteadyArm service; one serves a whole program, and threads share it.
 
-    Requests are tried again if the service does not answer, where doing so is safe: assignments of
-    units and rewards mean the same if they are heard twice.
+    Requests are tried again if the service does not answer, where that is safe: assignments of
+    units and rewards mean the same if they are processed twice.
 
     Parameters
     ----------
     url : of the service, such as "http://localhost:8000"; a /v1 at its end is left out
-    token : that the service wants; see `steadyarm token create`
-    timeout : seconds after which an `ask` or `tell` gives up, all tries together
+    token : that the service requires; see `steadyarm token create`
+    timeout : seconds after which `ask` and `tell` give up, all tries together
     retries : how often a request is tried again
-    default_arm : variant that `ask` answers with if the service gives none: it is down, the budget
-        is spent, the test is paused, the token is wrong. Logged; None raises the error instead
+    default_arm : variant that `ask` gives if the service gives none: it is down, the budget is
+        spent, the test is paused, the token is wrong. Logged; None raises the error instead
     buffer : file in which rewards are kept while the service is down; None raises ServiceError. A
         `RewardBuffer` to say how many
-    cooldown : seconds after a failure in which `ask` answers with the default arm at once, and
-        `tell` writes into the buffer at once; then one call looks whether the service is back
+    cooldown : seconds after a failure in which `ask` gives the default arm at once, and `tell`
+        writes into the buffer at once; then one call tries whether the service is back
     jitter : makes the pauses between tries reproducible
 
     Attributes
     ----------
-    defaulted : assignments that were answered with the default arm
-    ignored : rewards of those, also told by unit; they are no part of a test
+    defaulted : how often the default arm was given
+    ignored : rewards of those, also by unit; they are not part of a test
+    delivery : of buffered rewards; None without a buffer
 
     Examples
     --------
-    Without a service nothing answers, and pages still get their variant:
+    Pages still get a variant if nothing answers:
 
     >>> with Client("http://127.0.0.1:9", retries=0, default_arm="A") as client:
     ...     shown = client.experiment("shop").ask("visitor 1")
@@ -79,13 +78,13 @@ class Client:
         self.defaulted = self.ignored = 0
         self._lock = Lock()
         self._experiments: dict[tuple[str, str | None], RemoteExperiment] = {}
-        self._outside: dict[str, UnitsOutside] = {}  # by the experiment's name
+        self._outside: dict[str, RecentUnits[None]] = {}  # by the experiment's name
         self._local: list[LocalExperiment] = []
         self.transport = Transport(url, token, timeout, retries, cooldown, jitter)
-        self._delivery: Delivery | None = None
+        self.delivery: Delivery | None = None
         if buffer is not None:
             kept = buffer if isinstance(buffer, RewardBuffer) else RewardBuffer(Path(buffer))
-            self._delivery = Delivery(self.transport, kept)
+            self.delivery = Delivery(self.transport, kept)
         forget_after_fork(self)
 
     def __repr__(self) -> str:
@@ -98,7 +97,8 @@ class Client:
 
     def experiments(self) -> list[ListedExperiment]:
         """All experiments of the service."""
-        return understood(listed_in, self.transport.call("GET", "experiments", within=PATIENCE))
+        found = self.transport.call(ExperimentList, "GET", "experiments", within=PATIENCE)
+        return found.experiments
 
     def audit(
         self, after: int = 0, most: int = 1000, experiment: str | None = None
@@ -106,11 +106,11 @@ class Client:
         """The next entries of the service's audit log after an id; needs the scope admin."""
         query = {"after": after, "most": most}
         named = {} if experiment is None else {"experiment": experiment}
-        answer = self.transport.call("GET", "audit", query=query | named, within=PATIENCE)
-        return understood(entries_in, answer, "entries")
+        found = self.transport.call(AuditLog, "GET", "audit", query=query | named, within=PATIENCE)
+        return understood(lambda: [entry.to_entry() for entry in found.entries])
 
     def experiment(self, name: str, default_arm: str | None = None) -> RemoteExperiment:
-        """The experiment of that name; the service is asked when it is used, not before.
+        """The experiment of that name; requests are sent when it is used, not before.
 
         default_arm : in place of the client's
         """
@@ -121,7 +121,7 @@ class Client:
         arm = self.default_arm if default_arm is None else default_arm
         with self._lock:
             if (name, arm) not in self._experiments:
-                outside = self._outside.setdefault(name, UnitsOutside())
+                outside = self._outside.setdefault(name, RecentUnits())
                 self._experiments[name, arm] = RemoteExperiment(self, name, arm, outside)
             return self._experiments[name, arm]
 
@@ -149,7 +149,12 @@ class Client:
         }
         repeatable = bool(settings.get("load_if_exists"))
         self.transport.call(
-            "POST", "experiments", body=body, within=PATIENCE, repeatable=repeatable
+            ExperimentAnswer,
+            "POST",
+            "experiments",
+            body=body,
+            within=PATIENCE,
+            repeatable=repeatable,
         )
         return self.experiment(name, default_arm)
 
@@ -158,31 +163,17 @@ class Client:
     @property
     def pending(self) -> int:
         """Rewards in the buffer, of all processes that share it."""
-        return 0 if self._delivery is None else self._delivery.pending
+        return 0 if self.delivery is None else self.delivery.pending
 
     @property
     def rejected(self) -> int:
-        """Kept rewards that this client could not deliver since the service refused them."""
-        return 0 if self._delivery is None else self._delivery.rejected
-
-    @property
-    def buffers(self) -> bool:
-        """Whether rewards are kept while the service is down."""
-        return self._delivery is not None
+        """Buffered rewards that the service refused when this client delivered them."""
+        return 0 if self.delivery is None else self.delivery.rejected
 
     def flush(self, within: float = PATIENCE) -> None:
         """Send the rewards in the buffer now; ServiceError if that takes longer."""
-        if self._delivery is not None:
-            self._delivery.flush(within)
-
-    def keep(self, experiment: str, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
-        """Write rewards into the buffer; "kept" for each, or why it is not."""
-        assert self._delivery is not None, "look at buffers first"
-        return self._delivery.keep(experiment, rewards)
-
-    def holds(self, experiment: str, told: Told) -> bool:
-        """Whether the buffer has this reward already."""
-        return self._delivery is not None and self._delivery.holds(experiment, told)
+        if self.delivery is not None:
+            self.delivery.flush(within)
 
     def count(self, what: str) -> None:
         """One more of `defaulted` or `ignored`."""
@@ -200,8 +191,8 @@ class Client:
         """Close connections and local experiments; rewards that wait stay in their file."""
         for local in self._local:
             local.close()
-        if self._delivery is not None:
-            self._delivery.close()
+        if self.delivery is not None:
+            self.delivery.close()
         self.transport.close()
 
     def __enter__(self) -> Client:
@@ -211,7 +202,7 @@ class Client:
         self.close()
 
     def forget(self) -> None:
-        """In the child of a fork another thread may have held the lock."""
+        """Renew the lock, which another thread may have held during a fork."""
         self._lock = Lock()
 
 

@@ -1,4 +1,4 @@
-"""Delivery: sends kept rewards when the service is back, in batches, in a thread."""
+"""How rewards reach the service: now, or from the buffer when it is back, in a thread."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import logging
 import time
 from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
-from functools import partial
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, TypeVar
 
-from steadyarm.client.buffer import Kept, RewardBuffer, Told
-from steadyarm.client.responses import (
+from steadyarm.client.buffer import BufferedReward, Outcome, RewardBuffer, RewardReport
+from steadyarm.client.transport import (
     DOWN,
-    Outcome,
+    PATIENCE,
     ServiceDownError,
     TooLargeError,
-    outcome_in,
-    results_in,
-    understood,
+    Transport,
+    each_in,
+    forget_after_fork,
 )
-from steadyarm.client.transport import PATIENCE, Transport, forget_after_fork
 from steadyarm.errors import InvalidInputError, ServiceError, SteadyArmError, StorageError
 from steadyarm.live.assignments import (
     LATEST,
@@ -32,40 +30,38 @@ from steadyarm.live.assignments import (
     to_micros,
 )
 from steadyarm.validation import finite_number
+from steadyarm.wire.responses import RewardStatus, RewardStatuses
 
 if TYPE_CHECKING:
     from steadyarm.client.client import Client
 
-__all__ = ["BATCH", "Delivery", "Telling", "in_halves", "send_rewards"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 log = logging.getLogger("steadyarm.client")
 
-BATCH = 250  # things in one request: well below what services take, unless set up otherwise
+BATCH = 250  # entries of one request: well below what services accept, unless set up otherwise
 SOONEST, LONGEST = 1.0, 30.0  # seconds between tries while the service is down
 
 
 def send_rewards(
-    transport: Transport, experiment: str, rewards: Sequence[Told]
+    transport: Transport, experiment: str, rewards: Sequence[RewardReport]
 ) -> list[Outcome | SteadyArmError]:
-    """What the service says to each: "stored", "repeated" or why it refuses; see `in_halves`."""
-    return in_halves(partial(_send, transport, experiment), rewards)
+    """Whether each reward is "stored" or "repeated", or why it is refused; see `in_halves`."""
 
+    def send(part: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
+        found = transport.call(
+            RewardStatuses,
+            *("POST", "experiments", experiment, "rewards:batch"),
+            body={"rewards": [one.to_dict() for one in part]},
+            within=PATIENCE,
+            stamped=True,
+        )
+        each = each_in(found.rewards, RewardStatus, len(part))
+        return [one if isinstance(one, SteadyArmError) else one.status for one in each]
 
-def _send(
-    transport: Transport, experiment: str, rewards: Sequence[Told]
-) -> list[Outcome | SteadyArmError]:
-    body = {"rewards": [told.to_dict() for told in rewards]}
-    answer = transport.call(
-        *("POST", "experiments", experiment, "rewards:batch"),
-        body=body,
-        within=PATIENCE,
-        stamped=True,
-    )
-    found = understood(results_in, answer, "rewards", len(rewards))
-    return [one if isinstance(one, SteadyArmError) else outcome_in(one) for one in found]
+    return in_halves(send, rewards)
 
 
 def in_halves(
@@ -73,9 +69,9 @@ def in_halves(
     items: Sequence[Item],
     raising: type[SteadyArmError] | tuple[type[SteadyArmError], ...] = (ServiceError, StorageError),
 ) -> list[Result | SteadyArmError]:
-    """The same results, also if one item makes the service refuse them all, or they are too many.
+    """Results of `send`, also if one item makes it refuse all of them, or they are too many.
 
-    raising : errors that say nothing about the items; others stand in the place of each
+    raising : errors that say nothing about the items; others take the place of each
 
     Examples
     --------
@@ -111,31 +107,33 @@ class Delivery:
     def __init__(self, transport: Transport, buffer: RewardBuffer) -> None:
         self.buffer, self.rejected = buffer, 0
         self._transport = transport
-        self._forget_thread()
-        self.waiting = self.pending > 0  # may be stale if another process sends; never if we keep
+        self.forget()
+        # Another process may have sent what waits; what this process buffers is never overlooked.
+        self.waiting = self.pending > 0
         transport.recovered = self.wake
         forget_after_fork(self)
-        if self.waiting:
-            self.wake()
+        self.wake()
 
     @property
     def pending(self) -> int:
         """How many rewards wait."""
         return self.buffer.count(self._transport.url)
 
-    def keep(self, experiment: str, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
-        """Write rewards down and send them later; "kept" for each, or why it is not."""
+    def keep(
+        self, experiment: str, rewards: Sequence[RewardReport]
+    ) -> list[Outcome | SteadyArmError]:
+        """Buffer rewards and send them later; "kept" for each, or why it is not."""
         outcomes = self.buffer.keep(self._transport.url, experiment, rewards)
         self.waiting = True
         self._start()
         return outcomes
 
-    def holds(self, experiment: str, told: Told) -> bool:
+    def holds(self, experiment: str, report: RewardReport) -> bool:
         """Whether this reward waits already; RepeatedRewardError if another one does."""
-        return self.waiting and self.buffer.holds(self._transport.url, experiment, told)
+        return self.waiting and self.buffer.holds(self._transport.url, experiment, report)
 
     def deliver(self) -> int:
-        """Send what waits until nothing does; the number sent. Raises if the service is down."""
+        """Send until nothing waits; the number sent. Raises if the service is down."""
         sent = 0
         with self.buffer.sending() as mine:
             while mine and (batch := self.buffer.oldest(self._transport.url, BATCH)):
@@ -143,25 +141,25 @@ class Delivery:
                 self._deliver(batch)
             if mine:
                 self.waiting = False
-                if self.pending:  # kept meanwhile
+                if self.pending:  # buffered meanwhile
                     self.waiting = True
         return sent
 
-    def _deliver(self, batch: list[Kept]) -> None:
-        rewards = [kept.told for kept in batch]
+    def _deliver(self, batch: list[BufferedReward]) -> None:
+        rewards = [one.report for one in batch]
         results = send_rewards(self._transport, batch[0].experiment, rewards)
         refused = [
-            (kept, result)
-            for kept, result in zip(batch, results, strict=True)
+            (one, result)
+            for one, result in zip(batch, results, strict=True)
             if isinstance(result, SteadyArmError)
         ]
         self.buffer.settle(batch, refused)
         self.rejected += len(refused)
-        for kept, result in refused:
-            log.warning("a kept reward of %r was refused: %s", kept.told.target, result)
+        for one, result in refused:
+            log.warning("a buffered reward of %r was refused: %s", one.report.target, result)
 
     def flush(self, within: float) -> None:
-        """Return when nothing waits any more; ServiceError if that is not so in time."""
+        """Return when nothing waits any more; ServiceError if that takes longer."""
         deadline = time.monotonic() + within
         while self.pending:
             self.deliver()
@@ -187,10 +185,7 @@ class Delivery:
             self._thread.join(self._transport.timeout)  # it may hang on a service that hangs
 
     def forget(self) -> None:
-        """The child of a fork has no thread."""
-        self._forget_thread()
-
-    def _forget_thread(self) -> None:
+        """Start without a thread, as the child of a fork has none."""
         self._lock, self._awake, self._stopped = Lock(), Event(), False
         self._thread: Thread | None = None
 
@@ -212,21 +207,18 @@ class Delivery:
                 pause = SOONEST
             except Exception as error:  # a thread has nobody to raise to; closing may cut it short
                 pause = min(2 * pause, LONGEST)
-                log.info("kept rewards wait on: %s", error)
+                log.info("buffered rewards wait on: %s", error)
 
 
-# Telling: which rewards are sent, which wait in the buffer, and which are of no test.
+Send = Callable[[Sequence[RewardReport]], list[Outcome | SteadyArmError]]
 
 
-Send = Callable[[Sequence[Told]], list[Outcome | SteadyArmError]]
-
-
-class Telling:
-    """Rewards of one experiment, on their way to the service.
+class RewardSender:
+    """Decides which rewards of an experiment are sent, buffered or ignored.
 
     Attributes
     ----------
-    tag : that the experiment's ids begin with, once one was seen
+    tag : with which the experiment's ids begin, once one was seen
     """
 
     def __init__(self, client: Client, name: str) -> None:
@@ -234,46 +226,47 @@ class Telling:
         self._client, self._name = client, name
 
     def tell(
-        self,
-        rewards: Sequence[Reported],
-        send: Send,
-        outside: Container[str] = (),
+        self, rewards: Sequence[Reported], send: Send, outside: Container[str] = ()
     ) -> list[Outcome | SteadyArmError]:
-        """What becomes of each reward; those that can be sent are, together.
+        """What becomes of each reward; those that can be sent are sent together.
 
-        outside : units whose rewards are of no test, since they were shown a default arm
+        outside : units whose rewards are not part of the test, because they saw a default arm
         """
         outcomes: list[Outcome | SteadyArmError | None] = []
-        sending: list[Told] = []
+        sending: list[RewardReport] = []
         for target, reward, *at in rewards:
             try:
-                told = self._told(target, reward, at[0] if at else None)
-                outcomes.append(self._here(told, outside))
+                report = self._report(target, reward, at[0] if at else None)
+                outcomes.append(self._here(report, outside))
             except SteadyArmError as error:
                 outcomes.append(error)
             if outcomes[-1] is None:
-                sending.append(told)
-        sent = iter(self._or_keep(sending, send) if sending else ())
+                sending.append(report)
+        sent = iter(self._send_or_keep(sending, send) if sending else ())
         return [next(sent) if outcome is None else outcome for outcome in outcomes]
 
-    def _here(self, told: Told, outside: Container[str]) -> Outcome | None:
-        """What becomes of it without the service; None if that must be asked."""
-        if not told.target or (told.kind == "unit" and told.target in outside):
+    def _here(self, report: RewardReport, outside: Container[str]) -> Outcome | None:
+        """What becomes of a reward without the service; None if it must be sent."""
+        if not report.target or (report.kind == "unit" and report.target in outside):
             self._client.count("ignored")
             return "ignored"
-        return "kept" if self._client.holds(self._name, told) else None
+        delivery = self._client.delivery
+        return "kept" if delivery and delivery.holds(self._name, report) else None
 
-    def _or_keep(self, rewards: Sequence[Told], send: Send) -> list[Outcome | SteadyArmError]:
-        if not self._client.buffers:
+    def _send_or_keep(
+        self, rewards: Sequence[RewardReport], send: Send
+    ) -> list[Outcome | SteadyArmError]:
+        delivery = self._client.delivery
+        if delivery is None:
             return send(rewards)
         if self._client.transport.breaker.allows():
             try:
                 return send(rewards)
             except DOWN:
                 pass
-        return self._client.keep(self._name, rewards)
+        return delivery.keep(self._name, rewards)
 
-    def _told(self, target: LiveAssignment | str, reward: float, at: At) -> Told:
+    def _report(self, target: LiveAssignment | str, reward: float, at: At) -> RewardReport:
         value = finite_number(reward, "the reward")
         when = time.time()
         if isinstance(at, timedelta):
@@ -281,18 +274,18 @@ class Telling:
         elif at is not None:
             when = to_micros(at, LATEST) / 1e6
         if isinstance(target, LiveAssignment):
-            return Told("assignment", target.id, value, when)
+            return RewardReport("assignment", target.id, value, when)
         if not isinstance(target, str):
             raise InvalidInputError(
                 f"the reward is of {target!r}; expected what ask() gave, its id, or a unit."
             )
         try:
             target.encode()
-        except UnicodeEncodeError:  # neither the service nor the buffer can have it
+        except UnicodeEncodeError:  # neither the service nor the buffer can store it
             raise InvalidInputError(
                 f"the reward is of {shortened(target)}, which is no proper text; expected one "
                 "without halves of characters."
             ) from None
         # The service, too, takes a "unit" in the form of this experiment's ids for an id.
         known = self.tag is not None and parse_assignment_id(target, self.tag) is not None
-        return Told("assignment" if known else "unit", target, value, when)
+        return RewardReport("assignment" if known else "unit", target, value, when)

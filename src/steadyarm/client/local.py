@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from steadyarm.client.responses import DOWN
-from steadyarm.client.transport import forget_after_fork
-from steadyarm.client.worker import Memory, Worker
+from steadyarm.client.fallback import RecentUnits
+from steadyarm.client.transport import DOWN, forget_after_fork
+from steadyarm.client.worker import Worker
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
@@ -26,12 +26,9 @@ from steadyarm.validation import finite_number, whole_number
 if TYPE_CHECKING:
     from steadyarm.client.remote import RemoteExperiment
 
-__all__ = ["LocalExperiment"]
-
 
 log = logging.getLogger("steadyarm.client")
 
-REMEMBERED = 100_000  # units
 NAMELESS = "-"  # requests without a unit; reports want a name
 
 
@@ -67,7 +64,7 @@ class LocalExperiment:
             )
         self.remote = remote
         self._sticky: bool | None = None
-        self._memory = Memory(REMEMBERED)
+        self._memory: RecentUnits[LiveAssignment] = RecentUnits()
         self._asking: Counter[str] = Counter()
         self._worker = Worker(remote, positions, float(seconds), self._memory)
         self.closed = False
@@ -110,7 +107,7 @@ class LocalExperiment:
             worker.wake()
         if answer is None:
             return self.remote.one_or_default(unit, lambda: self._elsewhere(unit))
-        self.remote.outside.discard(unit)
+        self.remote.outside.pop(unit or "")
         return answer
 
     def _here(self, name: str) -> LiveAssignment | None:

@@ -1,4 +1,4 @@
-"""RemoteExperiment: ask/tell for a live test that a service keeps."""
+"""RemoteExperiment: ask and tell for a live test that a service runs."""
 
 from __future__ import annotations
 
@@ -8,112 +8,113 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadyarm.client.buffer import Told
-from steadyarm.client.delivery import BATCH, Telling, in_halves, send_rewards
-from steadyarm.client.fallback import Fallback, UnitsOutside
-from steadyarm.client.responses import (
-    Outcome,
-    TooLargeError,
-    corrected_in,
-    drift_in,
-    entries_in,
-    health_in,
-    names_in,
-    outcome_in,
-    read_assignment,
-    results_in,
-    status_in,
-    understood,
-    verdict_in,
-)
-from steadyarm.client.transport import PATIENCE
+import msgspec
+
+from steadyarm.client.buffer import Outcome, RewardReport
+from steadyarm.client.delivery import BATCH, RewardSender, in_halves, send_rewards
+from steadyarm.client.fallback import Fallback, RecentUnits
+from steadyarm.client.transport import PATIENCE, R, TooLargeError, each_in, understood
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import At, LiveAssignment, Reported, Status
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry, Corrected
 from steadyarm.validation import check_choice
+from steadyarm.wire.responses import (
+    AssignmentAnswer,
+    Assignments,
+    CorrectedAnswer,
+    Corrections,
+    ExperimentAnswer,
+    RewardStatus,
+    SettingsAnswer,
+)
+from steadyarm.wire.results import Drift, Health, Recommendation
 
 if TYPE_CHECKING:
     from steadyarm.client.client import Client
     from steadyarm.client.local import LocalExperiment
 
-__all__ = ["RemoteExperiment", "is_default"]
 
 LONGEST = 300.0  # seconds in which a period with very many visits is excluded
 
 
 def is_default(assignment: LiveAssignment) -> bool:
-    """Whether this is the default arm, since the service gave no variant: no part of the test."""
+    """Whether this is the default arm, which is shown where the service gives no variant."""
     return not assignment.id
 
 
 class RemoteExperiment:
     """An experiment of a service; `Client.experiment` and `Client.create` make one.
 
-    It has the verbs of `Experiment` and raises the same errors. With a default arm `ask` answers
-    with that whenever the service gives no variant, because it is down, the budget is spent, the
+    It has the methods of `Experiment` and raises the same errors. With a default arm `ask` gives
+    that arm whenever the service gives no variant, because it is down, the budget is spent, the
     test is paused or a token is wrong: an assignment without id, see `is_default`. The reason is
     logged as a warning of "steadyarm.client", each kind at most once a minute.
 
-    Rewards of default answers are ignored, also when told by unit, until the unit gets a variant
+    Rewards of default arms are ignored, also those reported by unit, until the unit gets a variant
     of the test here; other processes cannot know what it was shown.
     """
 
     def __init__(
-        self, client: Client, name: str, default_arm: str | None, outside: UnitsOutside
+        self, client: Client, name: str, default_arm: str | None, outside: RecentUnits[None]
     ) -> None:
-        self.client, self.name = client, name
+        self.client, self.name, self.outside = client, name, outside
         self._fallback = Fallback(client, name, default_arm, outside)
         self._path = ("experiments", name)
-        self._settings: Mapping[str, Any] | None = None
+        self._settings: SettingsAnswer | None = None
         self._names: Sequence[str] = ()
-        self._telling = Telling(client, name)
-        self.outside = outside
+        self._sender = RewardSender(client, name)
 
     def __repr__(self) -> str:
         return f"RemoteExperiment({self.name!r}, {self.client.url})"
 
     @property
     def default_arm(self) -> str | None:
-        """What `ask` answers with where the service gives no variant."""
+        """The variant that `ask` gives where the service gives none."""
         return self._fallback.arm
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What it was created with, as `Settings.to_dict` has it; asked for once."""
-        if self._settings is None:
-            self._learn(self.call("GET"))
-        assert self._settings is not None, "just learned"
-        return self._settings
-
-    def _learn(self, answer: Any) -> None:
-        self._names = understood(lambda got: names_in(got["settings"]), answer)
-        self._settings = answer["settings"]
-        self._fallback.learn(self._names)
+        """What it was created with, as `Settings.to_dict` writes it; requested once."""
+        found: Mapping[str, Any] = msgspec.to_builtins(self._known)
+        return found
 
     @property
     def sticky(self) -> bool:
         """Whether a unit keeps its first variant."""
-        return understood(lambda settings: bool(settings["sticky"] == "unit"), self.settings)
+        return self._known.sticky == "unit"
 
-    # Handing out
+    @property
+    def _known(self) -> SettingsAnswer:
+        if self._settings is None:
+            return self._learn(self.call(ExperimentAnswer, "GET")).settings
+        return self._settings
+
+    def _learn(self, found: ExperimentAnswer) -> ExperimentAnswer:
+        self._names = understood(lambda: found.settings.names)
+        self._settings = found.settings
+        self._fallback.learn(self._names)
+        return found
+
+    # Assignments
 
     def ask(self, unit: str | None = None) -> LiveAssignment:
         """The variant to show to a unit.
 
-        A unit that keeps its variant may be asked for again and again, and is if the answer gets
-        lost. With sticky="none" every request is another assignment: one whose answer gets lost
-        stays without reward, and is not asked for again. With a default arm only a bad unit raises.
+        If the response gets lost, the request for a unit that keeps its variant is sent again,
+        which gives the same variant. With sticky="none" every request is another assignment: one
+        whose response gets lost stays without reward, and is not requested again. With a default
+        arm only a bad unit raises.
         """
         return self.one_or_default(unit, lambda: self.ask_service(unit))
 
     def ask_service(self, unit: str | None) -> LiveAssignment:
-        """The service's answer, never the default arm."""
-        status, answer = self.client.transport.answer(
-            "POST", *self._path, "assignments", body={"unit": unit}, repeatable=self.sticky
+        """The variant that the service gives, never the default arm."""
+        body = {"unit": unit}
+        return self.assignment_in(
+            self.call(AssignmentAnswer, "POST", "assignments", body=body, repeatable=self.sticky)
         )
-        return self.assignment_in(answer, status == 201)
 
     def one_or_default(self, unit: str | None, ask: Callable[[], LiveAssignment]) -> LiveAssignment:
         """What `ask` gives, or else the default arm, if there is one."""
@@ -122,9 +123,9 @@ class RemoteExperiment:
         return answer
 
     def ask_many(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
-        """Variants for many units, in their order; an error stands in the place of one refused.
+        """Variants for many units, in their order; an error takes the place of one refused.
 
-        With a default arm that stands there, but for a bad unit.
+        With a default arm that takes its place, unless the unit is bad.
         """
         parts = (units[i : i + BATCH] for i in range(0, len(units), BATCH))
         return [
@@ -135,17 +136,14 @@ class RemoteExperiment:
 
     def _ask_part(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
         def many() -> list[LiveAssignment | SteadyArmError]:
-            answer = self.call(
-                "POST",
-                "assignments:batch",
+            found = self.call(
+                Assignments,
+                *("POST", "assignments:batch"),
                 body={"units": list(units)},
                 within=PATIENCE,
                 repeatable=self.sticky,
             )
-            found = understood(results_in, answer, "assignments", len(units))
-            return [
-                one if isinstance(one, SteadyArmError) else self.assignment_in(one) for one in found
-            ]
+            return self.assignments_in(found, len(units))
 
         return self._or_default(units, many)
 
@@ -173,86 +171,86 @@ class RemoteExperiment:
             self._fallback.settle(unit, answer) for unit, answer in zip(units, found, strict=True)
         ]
 
-    def assignment_in(self, data: Mapping[str, Any], new: bool | None = None) -> LiveAssignment:
-        """An assignment that the service tells of."""
-        assignment = understood(read_assignment, data, self._names, new)
-        self._telling.tag = assignment.id.partition("-")[0]
-        return assignment
+    def assignment_in(self, found: AssignmentAnswer) -> LiveAssignment:
+        """The assignment in a response."""
+        self._sender.tag = found.id.partition("-")[0]
+        return found.to_assignment(self._names)
+
+    def assignments_in(
+        self, found: Assignments, count: int
+    ) -> list[LiveAssignment | SteadyArmError]:
+        """The assignments in a response to so many units, and why some have none."""
+        each = each_in(found.assignments, AssignmentAnswer, count)
+        return [one if isinstance(one, SteadyArmError) else self.assignment_in(one) for one in each]
 
     def local(self, positions: int = 1000, seconds: float = 60.0) -> LocalExperiment:
-        """Hand out variants in this process, without a request for each; see `LocalExperiment`."""
+        """Assign variants in this process, without a request for each; see `LocalExperiment`."""
         from steadyarm.client.local import LocalExperiment
 
         return self.client.owning(LocalExperiment(self, positions, seconds))
 
     # Rewards
 
-    def tell(
-        self,
-        assignment: LiveAssignment | str,
-        reward: float,
-        at: At = None,
-    ) -> None:
-        """The reward of an assignment, of its id, or of a unit; the same told again is fine.
+    def tell(self, assignment: LiveAssignment | str, reward: float, at: At = None) -> None:
+        """Report the reward of an assignment, of its id, or of a unit; repeating it is harmless.
 
         If the service is down the reward is kept in the client's buffer, if it has one. The reward
-        of a default arm is ignored, and counted; so is that of a unit which was shown it last.
+        of a default arm is ignored, and counted; so is that of a unit which was shown one last.
 
-        at : when it happened, if not just now, as in `Experiment.tell`; the service is told when in
-            any case, so that a reward which waits in the buffer counts by when it happened
+        at : when it happened, if not just now, as in `Experiment.tell`; the time is sent in any
+            case, so that a reward which waits in the buffer counts by when it happened
         """
-        (outcome,) = self._telling.tell([(assignment, reward, at)], self._tell_one, self.outside)
+        (outcome,) = self._sender.tell([(assignment, reward, at)], self._tell_one, self.outside)
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
     def tell_many(self, rewards: Iterable[Reported]) -> list[Outcome | SteadyArmError]:
-        """Rewards of many assignments, in their order; a third value is when each happened.
+        """Report the rewards of many assignments, in their order; a third value is when it was.
 
-        Says for each whether it was "stored", there already ("repeated"), "kept" until the service
-        is back, or "ignored" as that of a default arm; an error stands in the place of one refused.
+        Each is "stored", there already ("repeated"), "kept" until the service is back, or "ignored"
+        as that of a default arm; an error takes the place of one refused.
         """
         given = list(rewards)
         parts = (given[i : i + BATCH] for i in range(0, len(given), BATCH))
         return [
             outcome
             for part in parts
-            for outcome in self._telling.tell(part, self._tell_part, self.outside)
+            for outcome in self._sender.tell(part, self._tell_part, self.outside)
         ]
 
     def tell_checked(self, rewards: Sequence[Reported]) -> list[Outcome | SteadyArmError]:
-        """Rewards, at most a batch, that were found to be of the test when they were told."""
-        return self._telling.tell(rewards, self._tell_part)
+        """Report rewards, at most a batch, that are known to be part of the test."""
+        return self._sender.tell(rewards, self._tell_part)
 
-    def _tell_one(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
-        (told,) = rewards
-        answer = self.call("POST", "rewards", body=told.to_dict(), stamped=True)
-        return [understood(outcome_in, answer)]
+    def _tell_one(self, rewards: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
+        (report,) = rewards
+        return [
+            self.call(RewardStatus, "POST", "rewards", body=report.to_dict(), stamped=True).status
+        ]
 
-    def _tell_part(self, rewards: Sequence[Told]) -> list[Outcome | SteadyArmError]:
+    def _tell_part(self, rewards: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
         return send_rewards(self.client.transport, self.name, rewards)
 
-    # What it concludes
+    # Results
 
     def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
         """The best variant on mature visits; see `Experiment.recommend`."""
         query: dict[str, Any] = {"level": level}
         if anytime is not None:
             query["anytime"] = str(bool(anytime)).lower()
-        return understood(verdict_in, self._read("recommendation", **query))
+        return understood(self._read(Recommendation, "recommendation", **query).to_verdict)
 
     def health(self) -> HealthReport:
-        """Whether variants were handed out as planned, and whose rewards are missing."""
-        return understood(health_in, self._read("health"))
+        """Whether variants were assigned as planned, and whose rewards are missing."""
+        return self._read(Health, "health").to_report()
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return understood(drift_in, self._read("drift", periods=periods, level=level))
+        return understood(self._read(Drift, "drift", periods=periods, level=level).to_report)
 
     def status(self) -> Status:
-        """Where the test stands, in numbers."""
-        answer = self.call("GET")
-        self._learn(answer)
-        return understood(status_in, answer)
+        """The progress of the test in numbers."""
+        return understood(self._learn(self.call(ExperimentAnswer, "GET")).to_status)
 
     def export(self, path: str | os.PathLike[str]) -> Path:
         """Write every assignment with its reward into a file: .csv or .parquet.
@@ -265,11 +263,10 @@ class RemoteExperiment:
         form = target.suffix.lstrip(".")
         check_choice(form, "the file's ending", ("csv", "parquet"))
         unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        stream = self.client.transport.stream
         try:
             with (
-                self.client.transport.stream(
-                    *self._path, "export", query={"format": form}
-                ) as pieces,
+                stream(*self._path, "export", query={"format": form}) as pieces,
                 unfinished.open("wb") as file,
             ):
                 file.writelines(pieces)
@@ -284,7 +281,7 @@ class RemoteExperiment:
         return self._correct("void", reason, **_aimed(target))
 
     def correct(self, target: LiveAssignment | str, reward: float, *, reason: str) -> Corrected:
-        """Give an assignment another reward in the place of the one it has."""
+        """Replace the reward of an assignment."""
         return self._correct("correct", reason, **_aimed(target), reward=reward)
 
     def exclude(
@@ -296,10 +293,12 @@ class RemoteExperiment:
         reason: str,
     ) -> Corrected:
         """Leave out all visits of a unit, or those of a period; see `Experiment.exclude`."""
-        times = {"since": since, "until": until}
-        given = {name: when.isoformat() for name, when in times.items() if when is not None}
-        named = {} if unit is None else {"unit": unit}
-        return self._correct("exclude", reason, **given, **named)
+        given = {
+            "unit": unit,
+            "since": None if since is None else since.isoformat(),
+            "until": None if until is None else until.isoformat(),
+        }
+        return self._correct("exclude", reason, **given)
 
     def include(self, entry: int, *, reason: str) -> Corrected:
         """Undo an exclusion, by the id of its entry in the audit log."""
@@ -311,44 +310,46 @@ class RemoteExperiment:
 
     def corrections(self) -> list[AuditEntry]:
         """The entries of the audit log that corrected something, oldest first."""
-        return understood(entries_in, self._read("corrections"), "corrections")
+        found = self._read(Corrections, "corrections").corrections
+        return understood(lambda: [entry.to_entry() for entry in found])
 
     def _correct(self, kind: str, reason: str, **given: Any) -> Corrected:
         body = {"kind": kind, "reason": reason, **given}
-        answer = self.call("POST", "corrections", body=body, within=LONGEST, repeatable=False)
-        return understood(corrected_in, answer)
+        path = ("POST", "corrections")
+        done = self.call(CorrectedAnswer, *path, body=body, within=LONGEST, repeatable=False)
+        return Corrected(done.entry, done.assignments)
 
     # States
 
     def start(self) -> Status:
-        """From draft to running."""
+        """Change the state from draft to running."""
         return self._move("start")
 
     def pause(self) -> Status:
-        """Hand nothing out for now; rewards are still counted."""
+        """Assign nothing for now; rewards still count."""
         return self._move("pause")
 
     def resume(self) -> Status:
-        """From paused to running again."""
+        """Change the state from paused to running again."""
         return self._move("resume")
 
     def stop(self) -> Status:
-        """Hand nothing out any more; rewards of what was handed out are still counted."""
+        """Assign nothing any more; rewards of earlier assignments still count."""
         return self._move("stop")
 
     def archive(self) -> Status:
-        """Close the books: neither assignments nor rewards any more."""
+        """End the experiment: neither assignments nor rewards any more."""
         return self._move("archive")
 
-    def _move(self, verb: str) -> Status:
-        return understood(status_in, self.call("POST", verb, within=PATIENCE))
+    def _move(self, action: str) -> Status:
+        return understood(self.call(ExperimentAnswer, "POST", action, within=PATIENCE).to_status)
 
-    def _read(self, what: str, **query: Any) -> Any:
-        return self.call("GET", what, query=query, within=PATIENCE)
+    def _read(self, gives: type[R], what: str, **query: Any) -> R:
+        return self.call(gives, "GET", what, query=query, within=PATIENCE)
 
-    def call(self, method: str, *path: str, **more: Any) -> Any:
-        """A request about this experiment; see `Transport.call`."""
-        return self.client.transport.call(method, *self._path, *path, **more)
+    def call(self, gives: type[R], method: str, *path: str, **more: Any) -> R:
+        """Send a request about this experiment; see `Transport.call`."""
+        return self.client.transport.call(gives, method, *self._path, *path, **more)
 
 
 def _aimed(target: LiveAssignment | str) -> dict[str, str]:

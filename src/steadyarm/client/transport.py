@@ -1,7 +1,11 @@
-"""Transport: requests to the service, tried again where that is safe, within a time limit."""
+"""Transport: requests to the service, tried again where that is safe, within a time limit.
+
+This is the one place where responses become structs, and problems the errors of `Experiment`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
@@ -10,27 +14,38 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 from weakref import WeakSet
 
-from steadyarm.client.responses import ServiceDownError, body_of, encoded, error_of
-from steadyarm.errors import InvalidInputError, MissingExtraError, ServiceError, SteadyArmError
+import msgspec
+
+from steadyarm.errors import (
+    InvalidInputError,
+    MissingExtraError,
+    ServiceError,
+    SteadyArmError,
+    StorageError,
+)
+from steadyarm.live.assignments import shortened
 from steadyarm.validation import finite_number, whole_number
+from steadyarm.wire.responses import PROBLEM, PROBLEMS, Response
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["PATIENCE", "Breaker", "Forgetful", "Transport", "forget_after_fork"]
 
-# What must not live on in the child of a fork: locks, sockets, threads, leased positions.
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+
+# Forks: locks, sockets, threads and leased positions belong to one process.
 
 
 class Forgetful(Protocol):
-    """Has things that belong to one process."""
+    """An object with parts that belong to one process."""
 
     def forget(self) -> None:
-        """Start anew in the child; nothing else runs meanwhile."""
+        """Start anew in the child of a fork, where nothing else runs meanwhile."""
 
 
 _known: WeakSet[Forgetful] = WeakSet()
@@ -53,7 +68,115 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-# Breaker: after a failure nobody waits for the service for some seconds, but one who looks.
+# Responses: what they contain, or the error that they report.
+
+
+KINDS: dict[str, type[SteadyArmError]] = PROBLEMS | {"malformed": InvalidInputError}
+ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a wider scope."}
+
+
+class ServiceDownError(ServiceError):
+    """The service cannot be reached or fails on its side; the same request may work later."""
+
+
+class TooLargeError(ServiceError):
+    """The service, or a proxy before it, refuses a request of this size; a smaller one may work."""
+
+
+DOWN = (ServiceDownError, StorageError)  # what default arms and buffered rewards are for
+
+
+def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArmError:
+    """The error that a problem describes, in the service's own words.
+
+    Examples
+    --------
+    >>> error_in({"type": "urn:steadyarm:problem:budget-spent", "detail": "All 10 are out."})
+    BudgetSpentError('All 10 are out.')
+    """
+    status = problem.get("status", status)
+    detail = str(problem.get("detail") or problem.get("title") or "the service gave no reason.")
+    hint = str(problem.get("hint") or ADVICE.get(status or 0, ""))
+    message = f"{detail} {hint}".strip()
+    kind = str(problem.get("type", "")).removeprefix(PROBLEM)
+    if kind in KINDS:
+        error = KINDS[kind](message)
+        if isinstance(error, InvalidInputError):
+            error.field, error.given = problem.get("field"), problem.get("given")
+            error.expected = problem.get("expected")
+        return error
+    if identity := problem.get("request_id"):
+        message = f"{message} (request {identity})"
+    return _kind_of(413 if kind == "too-large" else status)(message)
+
+
+def each_in(entries: list[Any], gives: type[R], count: int) -> list[R | SteadyArmError]:
+    """The entries of a batch, each a struct or the error that took its place."""
+    if len(entries) != count:
+        raise ServiceError(
+            f"the service answered with {len(entries)} entries to {count}; is it of another "
+            "version than this client?"
+        )
+    found = understood(
+        lambda: [
+            error_in(one["error"]) if "error" in one else msgspec.convert(one, gives)
+            for one in entries
+        ]
+    )
+    for one in found:
+        if isinstance(one, DOWN):  # it says nothing about the others: try again later
+            raise one
+    return found
+
+
+def understood(read: Callable[..., T], *given: Any) -> T:
+    """What is read in a response; ServiceError if no SteadyArm service could have sent it."""
+    try:
+        return read(*given)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> ServiceError:
+    return ServiceError(
+        f"the service's answer cannot be read ({error!r}); is it of another version than this "
+        "client?"
+    )
+
+
+def _error_of(response: httpx.Response) -> SteadyArmError:
+    """The error that a response of 3xx, 4xx or 5xx means."""
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = None
+    if isinstance(problem, Mapping) and "type" in problem:
+        return error_in(problem, response.status_code)
+    # Somebody else answered: a proxy, a load balancer, another program on that port.
+    return _kind_of(response.status_code)(
+        f"{response.request.url} answered {response.status_code} {response.reason_phrase}, and not "
+        "as a SteadyArm service does; is the address right, and the service behind it running?"
+    )
+
+
+def _kind_of(status: Any) -> type[ServiceError]:
+    if status == 413:
+        return TooLargeError
+    later = isinstance(status, int) and (status == 429 or status >= 500)
+    return ServiceDownError if later else ServiceError
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        plain = msgspec.to_builtins(body)
+        return json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{shortened(body)} cannot be sent: {error}; expected numbers, texts and lists."
+        ) from None
+
+
+# Breaker: after a failure only one call in some seconds waits for the service.
 
 
 class Breaker:
@@ -66,7 +189,7 @@ class Breaker:
     >>> breaker.allows(), breaker.failed(), breaker.allows()
     (True, None, False)
     >>> now = 6.0
-    >>> breaker.allows(), breaker.allows()  # one looks again, others go on
+    >>> breaker.allows(), breaker.allows()  # one tries again, others go on
     (True, False)
     >>> breaker.worked(), breaker.allows()
     (True, True)
@@ -84,7 +207,7 @@ class Breaker:
         return self._until is not None
 
     def allows(self) -> bool:
-        """Whether to try; after the cooldown the first who asks looks for all."""
+        """Whether to try; after the cooldown one caller tries on behalf of all."""
         if self._until is None:
             return True
         with self._lock:
@@ -108,7 +231,7 @@ class Breaker:
             return recovered
 
     def forget(self) -> None:
-        """In the child of a fork another thread may have held the lock."""
+        """Renew the lock, which another thread may have held during a fork."""
         self._lock = Lock()
 
 
@@ -157,12 +280,9 @@ class Transport:
         self._pool = self._new_pool()
         forget_after_fork(self)
 
-    def call(self, method: str, *path: str, **more: Any) -> Any:
-        """The content of a good answer; see `answer`."""
-        return self.answer(method, *path, **more)[1]
-
-    def answer(
+    def call(
         self,
+        gives: type[R],
         method: str,
         *path: str,
         body: Any = None,
@@ -170,24 +290,25 @@ class Transport:
         within: float | None = None,
         repeatable: bool = True,
         stamped: bool = False,
-    ) -> tuple[int, Any]:
-        """Status and content of a good answer; raises the error that another one means.
+    ) -> R:
+        """The content of a good response; raises the error that another one means.
 
+        gives : what a good response contains
         within : seconds in all, `timeout` by default
-        stamped : the body, a mapping, says when it was sent, anew at every try
+        stamped : the body, a mapping, gets the time at which it is sent, anew at every try
         repeatable : False if doing it twice differs from once; then it is only tried again if
-            there was no connection, for a request that was sent may have been heard
+            there was no connection, because a request that was sent may have been processed
         """
         if self._pool.is_closed:
             raise ServiceError("this client was closed; make another one.")
-        content = None if body is None or stamped else encoded(body)
+        content = None if body is None or stamped else _encoded(body)
         deadline = time.monotonic() + (within or self.timeout)
         for attempt in range(self.retries + 1):
             left = max(deadline - time.monotonic(), 0.001)
             last = attempt == self.retries
             wanted, unsent = 0.0, False
             if stamped:
-                content = encoded(body | {"sent": datetime.now(UTC).isoformat()})
+                content = _encoded(body | {"sent": datetime.now(UTC).isoformat()})
             try:
                 response = self._pool.request(
                     method,
@@ -202,8 +323,8 @@ class Transport:
                 again = repeatable or unsent
             else:
                 if response.status_code not in BUSY:
-                    return self._heard(response)
-                problem, again = error_of(response), repeatable
+                    return self._content(response, gives)
+                problem, again = _error_of(response), repeatable
                 wanted = _retry_after(response.headers.get("Retry-After"))
             pause = max(wanted, FIRST_PAUSE * 2**attempt * self._random.uniform(0.5, 1.5))
             if last or not again or time.monotonic() + pause >= deadline:
@@ -223,7 +344,7 @@ class Transport:
             ) as response:
                 if response.status_code != 200:
                     response.read()
-                    raise error_of(response)
+                    raise _error_of(response)
                 yield response.iter_bytes()
         except self._httpx.TransportError as error:
             raise self._unreachable(error) from None
@@ -246,12 +367,20 @@ class Transport:
     def _address(self, path: tuple[str, ...]) -> str:
         return "/".join([self.url, "v1", *(quote(part, safe=":") for part in path)])
 
-    def _heard(self, response: httpx.Response) -> tuple[int, Any]:
+    def _content(self, response: httpx.Response, gives: type[R]) -> R:
         if response.status_code < 500 and self.breaker.worked():
             self.recovered()
-        if response.is_success:
-            return response.status_code, body_of(response)
-        raise error_of(response)
+        if not response.is_success:
+            raise _error_of(response)
+        try:
+            return msgspec.json.decode(response.content, type=gives)
+        except msgspec.ValidationError as error:
+            raise _unreadable(error) from None
+        except ValueError:
+            raise ServiceError(
+                f"{response.request.url} answered with {shortened(response.text)}, which is no "
+                "JSON; is this the address of a SteadyArm service?"
+            ) from None
 
     def _unsent(self, error: Exception) -> bool:
         x = self._httpx

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby, islice
 from threading import Event, Lock, Thread
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from steadyarm.client.delivery import BATCH, in_halves
-from steadyarm.client.responses import TooLargeError, results_in, understood
-from steadyarm.client.transport import PATIENCE
+from steadyarm.client.fallback import RecentUnits
+from steadyarm.client.transport import PATIENCE, TooLargeError, understood
 from steadyarm.errors import (
     ServiceError,
     SteadyArmError,
     StorageError,
 )
 from steadyarm.live.assignments import At, LiveAssignment, LocalLease, Reported
+from steadyarm.wire.responses import Assignments, Leases, Released
 
 if TYPE_CHECKING:
     from steadyarm.client.remote import RemoteExperiment
 
-__all__ = ["Memory", "Place", "Places", "Worker"]
 # Places: leased positions and what was handed out from them, without any network.
 
 
@@ -110,44 +110,6 @@ class Places:
         return [held.lease.id for held in done if held.next < held.lease.stop or held.spare]
 
 
-class Memory:
-    """What units were given, of the units seen last.
-
-    Examples
-    --------
-    >>> memory = Memory(most=2)
-    >>> for unit in ["u1", "u2"]:
-    ...     memory[unit] = unit.upper()
-    >>> memory.get("u1")
-    'U1'
-    >>> memory["u3"] = "U3"
-    >>> memory.get("u2"), memory.get("u1")
-    (None, 'U1')
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._given: OrderedDict[str, LiveAssignment] = OrderedDict()
-
-    def get(self, unit: str) -> LiveAssignment | None:
-        """What a unit was given; None if it is not known."""
-        found = self._given.get(unit)
-        if found is not None:
-            self._given.move_to_end(unit)
-        return found
-
-    def __setitem__(self, unit: str, answer: LiveAssignment) -> None:
-        given = self._given
-        given[unit] = answer
-        if len(given) > self._most:
-            given.popitem(last=False)
-
-    def forget(self, answer: LiveAssignment) -> None:
-        """The unit's answer does not count."""
-        if self._given.get(answer.unit) == answer:
-            del self._given[answer.unit]
-
-
 log = logging.getLogger("steadyarm.client")
 
 INTERVAL = 0.2  # seconds between reports
@@ -170,7 +132,11 @@ class Worker:
     """
 
     def __init__(
-        self, remote: RemoteExperiment, positions: int, seconds: float, memory: Memory
+        self,
+        remote: RemoteExperiment,
+        positions: int,
+        seconds: float,
+        memory: RecentUnits[LiveAssignment],
     ) -> None:
         self.memory, self.positions, self.seconds = memory, positions, seconds
         self.conflicts = self.expired = self.refused = 0
@@ -184,7 +150,7 @@ class Worker:
         self.threshold = 0  # positions that should be ready: what a moment needs, not more, for
         # leases ahead of their use let the policy decide on old rewards
         self._rewards: list[Reported] = []
-        self._void: OrderedDict[str, None] = OrderedDict()
+        self._void: RecentUnits[None] = RecentUnits(VOID)
         self._turn, self._awake, self._stopped = Lock(), Event(), False
         self._not_before, self._looked = 0.0, time.monotonic()
         self._thread: Thread | None = None
@@ -237,7 +203,7 @@ class Worker:
             with self.lock:
                 done = self.places.finished(self.now(), every=closing)
             for lease in done:
-                self._remote.call("DELETE", "leases", str(lease), within=PATIENCE)
+                self._remote.call(Released, "DELETE", "leases", str(lease), within=PATIENCE)
 
     def close(self) -> None:
         """Report and tell what is left, and give positions back."""
@@ -263,13 +229,9 @@ class Worker:
             return None
         before = monotonic_ns() // 1000
         try:
-            answer = self._remote.call(
-                "POST",
-                "leases",
-                body={"positions": self.positions, "seconds": self.seconds},
-                repeatable=False,
-            )
-            leases = understood(_leases_in, answer)
+            body = {"positions": self.positions, "seconds": self.seconds}
+            found = self._remote.call(Leases, "POST", "leases", body=body, repeatable=False)
+            leases = understood(lambda: [lease.to_lease() for lease in found.leases])
         except SteadyArmError as error:
             self._not_before = time.monotonic() + AGAIN
             log.info("no positions to hand out locally: %s", error)
@@ -312,14 +274,13 @@ class Worker:
             }
             for place in places
         ]
-        answer = self._remote.call(
-            "POST", "leases", str(lease), "assignments", body={"used": used}, within=PATIENCE
+        found = self._remote.call(
+            Assignments,
+            *("POST", "leases", str(lease), "assignments"),
+            body={"used": used},
+            within=PATIENCE,
         )
-        found = understood(results_in, answer, "assignments", len(used))
-        return [
-            one if isinstance(one, SteadyArmError) else self._remote.assignment_in(one)
-            for one in found
-        ]
+        return self._remote.assignments_in(found, len(used))
 
     def _settle(self, place: Place, answer: LiveAssignment | SteadyArmError) -> None:
         mine = place.answer
@@ -329,14 +290,13 @@ class Worker:
             return
         # Somebody else may get this position later: a reward of ours must not become theirs.
         self._void[mine.id] = None
-        if len(self._void) > VOID:
-            self._void.popitem(last=False)
         if isinstance(answer, LiveAssignment):
             self.conflicts += 1
             self.memory[mine.unit] = answer
         else:
             self.expired += 1
-            self.memory.forget(mine)
+            if self.memory.get(mine.unit) == mine:
+                self.memory.pop(mine.unit)
             log.warning("an assignment does not count: %s", answer)
 
     def _tell(self, rewards: list[Reported]) -> None:
@@ -381,7 +341,3 @@ def _may_work_later(outcome: object) -> TypeGuard[SteadyArmError]:
     return isinstance(outcome, (ServiceError, StorageError)) and not isinstance(
         outcome, TooLargeError
     )
-
-
-def _leases_in(answer: Any) -> list[LocalLease]:
-    return [LocalLease.from_dict(lease) for lease in answer["leases"]]

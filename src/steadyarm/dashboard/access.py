@@ -36,17 +36,18 @@ from steadyarm.dashboard.responses import (
     with_headers,
 )
 from steadyarm.live.settings import microseconds
+from steadyarm.service.app import read_body
 from steadyarm.service.auth import RANKS, hash_of, header_of
 from steadyarm.service.problems import (
-    GENERIC,
     HEADERS,
     RefusedError,
-    answer_to,
+    from_router,
     problem_of,
-    read_body,
+    problem_response,
 )
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import Scope, SessionRecord, TokenRecord
+from steadyarm.wire.responses import PROBLEM
 
 LASTS = 12 * 60 * 60  # seconds that somebody stays signed in
 SIGNED: dict[str, Any] = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
@@ -347,22 +348,21 @@ def _to_sign_in(scope: RequestScope) -> Response:
 def problem_page(error: Exception, scope: RequestScope, viewer: Viewer) -> Response:
     """The page that explains an error; a problem in JSON if a script asked."""
     if wants_json(scope):
-        return answer_to(error, scope)
-    headers = error.headers if isinstance(error, (HTTPException, RefusedError)) else None
-    if isinstance(error, HTTPException):  # of the router
-        kind = GENERIC.get(error.status_code, "not-found")
-        error = RefusedError(kind, "The address may be mistyped, or the page has moved.")
+        return problem_response(error, scope)
+    if isinstance(error, HTTPException):
+        error = from_router(error, "The address may be mistyped, or the page has moved.")
+    headers = error.headers if isinstance(error, RefusedError) else None
     problem = problem_of(error, scope.get("request_id", ""))
-    kind, detail = problem["type"].rpartition(":")[2], problem["detail"]
+    kind, detail = problem.type.removeprefix(PROBLEM), problem.detail
     own = error.hint if isinstance(error, RefusedError) else None
     page = render(
         "problem.html",
         viewer,
-        problem["status"],
-        title=TITLES.get(kind, problem["title"]),
+        problem.status,
+        title=TITLES.get(kind, problem.title),
         detail=detail[:1].upper() + detail[1:],
         hint=HINTS.get(kind) if own is None else own,
-        request_id=problem["request_id"] if problem["status"] >= 500 else "",
+        request_id=problem.request_id if problem.status >= 500 else "",
     )
     page.headers.update(headers or HEADERS.get(kind, {}))
     return page

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -24,19 +24,16 @@ from steadyarm.errors import InvalidInputError, StorageError
 from steadyarm.service import app as service_app
 from steadyarm.service.auth import header_of
 from steadyarm.service.handlers import move
-from steadyarm.service.problems import RefusedError, answer_to
+from steadyarm.service.problems import RefusedError, problem_response
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 EMPTY = "Enter a token; it begins with sa_."
 WRONG = "This token is not known, or was removed. A new one counts after a few seconds."
 
 
-def create_app(storage: Storage, settings: ServiceSettings | None = None) -> FastAPI:
+def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Starlette:
     """Make the service with the dashboard on a storage, which it closes in the end."""
     app = service_app.create_app(storage, settings, _refused)
     service: Service = app.state.service
@@ -57,7 +54,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Fas
 async def _refused(error: Exception, scope: Scope) -> Response:
     """Answer where no route fits: people with a page, programs as the service alone does."""
     if scope["path"].startswith("/v1/") or "text/html" not in header_of(scope, b"accept"):
-        return answer_to(error, scope)
+        return problem_response(error, scope)
     access: Access = scope["app"].state.access
     session = access.session(scope)
     viewer = access.nobody(session)

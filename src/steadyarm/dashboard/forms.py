@@ -25,10 +25,10 @@ from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.live.description import toml_of
 from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.settings import Settings
-from steadyarm.service.handlers import make
-from steadyarm.service.problems import RefusedError, checked, json_answer
+from steadyarm.service.handlers import create_experiment
+from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
-from steadyarm.wire import NewExperiment
+from steadyarm.wire.requests import NewExperiment, checked
 
 # The fields: labels, first values and choices, each with a sentence for those who have to choose.
 
@@ -389,16 +389,12 @@ async def created(service: Service, request: Request, viewer: Viewer) -> Respons
         asked = checked(
             NewExperiment, {"name": filled.name, "start": filled.start, **filled.description}
         )
-        experiment, _ = await make(service, asked, viewer.name or "")
+        experiment, _ = await create_experiment(service, asked, viewer.name or "")
     except ExperimentExistsError:
         taken = f"There is a test called {filled.name} already; choose another name."
         return _page(viewer, filled, {"name": taken}, 409)
     except InvalidInputError as error:  # of tests that are too large to be tried before
         return _page(viewer, filled, {"form": sentence_of(error)}, 422)
-    except RefusedError as error:
-        if error.kind != "invalid-input":
-            raise
-        return _page(viewer, filled, {"form": str(error)}, 422)
     return see_other(experiment_path(experiment.name))
 
 
@@ -418,7 +414,7 @@ async def previewed(service: Service, request: Request, viewer: Viewer) -> Respo
         draft = "" if filled.start else " --draft"
         answer["toml"] = toml_of(filled.name, filled.description)
         answer["command"] = f"steadyarm experiment create {filled.name}.toml{draft}"
-    return json_answer(answer)
+    return json_response(answer)
 
 
 def _page(viewer: Viewer, filled: Filled, errors: Mapping[str, str], status: int = 200) -> Response:

@@ -41,6 +41,7 @@ from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
 from steadyarm.storages.records import ExperimentState, Summary
+from steadyarm.wire.requests import ExportQuery, checked
 
 log = logging.getLogger("steadyarm.dashboard")
 
@@ -122,7 +123,7 @@ class Scorecards:
         as making them takes.
         """
         experiment = (await self._service.find(name)).experiment
-        mark = await self._service.glance(_mark, experiment)
+        mark = await self._service.run_short(_mark, experiment)
         kept = self._kept.get(name)
         if kept is None:
             kept = await asyncio.shield(self._renewed(name))
@@ -268,7 +269,7 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     kept = await _scorecard(request)
     everything = request.query_params.get("all") == "1"
     origin = str(request.base_url).rstrip("/")
-    page = await service.glance(_experiment, kept, viewer, everything, origin)
+    page = await service.run_short(_experiment, kept, viewer, everything, origin)
     return _changed(request, page)
 
 
@@ -321,20 +322,21 @@ async def chart_json(service: Service, request: Request, viewer: Viewer) -> Resp
     def drawn(card: Scorecard) -> str:
         return json.dumps(spec_of(chart, dark, columns), allow_nan=False)
 
-    body = await service.glance(kept.once, (section.name, dark, columns), drawn)
+    body = await service.run_short(kept.once, (section.name, dark, columns), drawn)
     return _changed(request, Response(body, media_type="application/json"))
 
 
 async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Response:
     """Answer with the numbers of one chart as a file."""
     kept, _, chart = await _chart(service, request)
-    text = await service.glance(chart.table.csv)
+    text = await service.run_short(chart.table.csv)
     return attachment(text, "text/csv", kept.card.name, chart.name, "csv")
 
 
 async def log_csv(service: Service, request: Request, viewer: Viewer) -> Response:
     """Answer with all assignments and their rewards as a file."""
-    return await handlers.export(service, request)
+    query = checked(ExportQuery, dict(request.query_params), strict=False)
+    return await handlers.export(service, request, query)
 
 
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -362,7 +364,7 @@ async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Cha
     section = CHARTS.get(request.path_params["chart"])
     chart = None
     if section is not None:
-        chart = await service.glance(kept.once, (section.name, "chart"), section.chart)
+        chart = await service.run_short(kept.once, (section.name, "chart"), section.chart)
     if section is None or chart is None:
         raise RefusedError(
             "not-found",

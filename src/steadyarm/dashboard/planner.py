@@ -20,7 +20,7 @@ from steadyarm.planning.candidates import AB_TEST, SEEN, candidate_from_settings
 from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
 from steadyarm.plot.charts import plan as chart_of
 from steadyarm.plot.plotly import spec_of
-from steadyarm.service.problems import json_answer
+from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
 from steadyarm.wording import counted
 
@@ -174,18 +174,18 @@ async def plan_made(service: Service, request: Request, viewer: Viewer) -> Respo
     """Answer how many visitors the test in the form needs."""
     asked = read_question(request.state.form)
     if asked.errors:
-        return json_answer({"errors": asked.errors}, 422)
+        return json_response({"errors": asked.errors}, 422)
     try:
         found, label = await service.read(planned, asked)
     except BusyError:
         busy = "Somebody else is planning just now; try again in a few seconds."
-        response = json_answer({"errors": {"plan": busy}}, 429)
+        response = json_response({"errors": {"plan": busy}}, 429)
         response.headers["Retry-After"] = "5"
         return response
     except InvalidInputError as error:
         place = PLACES.get(error.field or "", "plan")
-        return json_answer({"errors": {place: sentence_of(error)}}, 422)
-    return json_answer(await service.read(answer, asked, found, label))
+        return json_response({"errors": {place: sentence_of(error)}}, 422)
+    return json_response(await service.read(answer, asked, found, label))
 
 
 PAGES = (Page("POST", "/new/plan", plan_made, "admin"),)

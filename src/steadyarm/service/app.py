@@ -1,52 +1,54 @@
-"""The application: the list of routes behind one border, on a storage that it is given."""
+"""The application: the routes behind one middleware, on a storage."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
 import re
 import secrets
+import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+import msgspec
+from starlette import routing
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import steadyarm
-from steadyarm.live.lifecycle import NAME
-from steadyarm.service.problems import KINDS, MEDIA, RefusedError, answer_to
-from steadyarm.service.routes import ROUTES, Route
+from steadyarm.service.problems import RefusedError, json_response, problem_response
+from steadyarm.service.routes import ROUTES, Route, document
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
-from steadyarm.wire import NoQuery, Problem
+from steadyarm.wire.requests import checked, decode
 
-__all__ = ["Border", "Endpoint", "Refused", "create_app", "document"]
-
-# Border: what every request passes on its way in and out; pure ASGI, for it must be quick.
-
-
+# Turns what the router or the guard of host names refuses into a response.
 Refused = Callable[[Exception, Scope], Awaitable[Response]]
 
 SANE = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
+FLUSH = 0.1  # seconds that a line of the access log may wait for others
 
 
-class Border:
-    """Gives requests an id, counts them, writes the access log, refuses names of other hosts."""
+class RequestMiddleware:
+    """Gives requests an id, counts and logs them, refuses names of other hosts.
 
-    def __init__(self, app: ASGIApp, service: Service, refused: Refused) -> None:
+    It is plain ASGI, because every request passes it.
+    """
+
+    def __init__(
+        self, app: ASGIApp, service: Service, refused: Refused, log: AccessLog | None
+    ) -> None:
         self._app, self._refused, self._guard = app, refused, service.guard
-        self._metrics, self._log = service.metrics, service.access_log
-        self._load = service.load
+        self._metrics, self._load, self._log = service.metrics, service.load, log
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +60,7 @@ class Border:
         request_id = self._request_id(scope)
         scope["request_id"] = request_id.decode()
         scope["load"], scope["held"] = self._load, 0  # bytes of its body
-        scope["known"] = True  # whoever has no token gets no further, but to pages for anybody
+        scope["known"] = True  # without a token only pages that need none are reached
         status = 500
 
         async def answer(message: Message) -> None:
@@ -93,148 +95,40 @@ class Border:
         return b"%s-%x" % (self._prefix.encode(), next(self._counter))
 
 
-# The OpenAPI document, made from the list of routes and the models of what is sent.
+class AccessLog:
+    """A line for every request on standard output, some at a time."""
 
+    def __init__(self, form: str) -> None:
+        self._form, self._lines = form, list[str]()
 
-REF = "#/components/schemas/{model}"
-TAGS = {
-    "experiments": "Create experiments, look at them, change their states.",
-    "traffic": "Ask for variants and tell their rewards.",
-    "leases": "Hand variants out without asking for each.",
-    "results": "What an experiment has found so far.",
-    "corrections": "Correct what was stored, and read who did what.",
-    "service": "The service itself.",
-}
-PLACES = {
-    "name": {
-        "type": "string",
-        "pattern": f"^{NAME.pattern}$",
-        "description": "of the experiment",
-    },
-    "lease": {
-        "type": "integer",
-        "minimum": 0,
-        "maximum": 2**63 - 1,
-        "description": "the id that the lease was answered with",
-    },
-}
-TITLES: dict[int, list[str]] = {}
-for _kind, (_status, _title) in KINDS.items():
-    TITLES.setdefault(_status, []).append(f"{_title} ({_kind})")
-
-
-def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """All routes as OpenAPI describes them."""
-    routes = tuple(routes)
-    paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "SteadyArm",
-            "version": steadyarm.__version__,
-            "description": "Find the best of many variants with a fixed number of trials, and stay "
-            "right when the world moves.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
-        "paths": paths,
-        "components": {
-            "schemas": _schemas(routes),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-    }
-
-
-def _operation(route: Route) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "operationId": route.handler.__name__,
-        "summary": route.summary,
-        "tags": [route.tag],
-        "parameters": [*_places(route.path), *_query(route.query)],
-        "responses": _answers(route) | _errors(route),
-    }
-    if route.scope is not None:
-        told["security"] = [{"token": []}]
-        told["description"] = f"Needs a token of the scope {route.scope}."
-    if route.body is not None:
-        told["requestBody"] = {"required": True, "content": _json(route.body)}
-    return told
-
-
-def _places(path: str) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": PLACES[name]}
-        for name in re.findall(r"{(\w+)}", path)
-    ]
-
-
-def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
-    properties = model.model_json_schema().get("properties", {})
-    return [
-        {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in properties.items()
-    ]
-
-
-def _answers(route: Route) -> dict[str, Any]:
-    told = {}
-    for status, found in route.answers.items():
-        content = (
-            {media: {"schema": {"type": "string"}} for media in found}
-            if isinstance(found, tuple)
-            else _json(found)
-        )
-        told[str(status)] = {"description": "It is done.", "content": content, "headers": _id()}
-    return told
-
-
-def _errors(route: Route) -> dict[str, Any]:
-    statuses = {500, *route.errors}
-    if route.scope is not None:
-        statuses |= {401, 403, 421, 429, 503}
-    if "{" in route.path:
-        statuses.add(404)
-    if route.body is not None:
-        statuses |= {400, 413, 422}
-    if route.query is not NoQuery:
-        statuses.add(422)
-    content = {MEDIA: {"schema": {"$ref": REF.format(model="Problem")}}}
-    return {
-        str(status): {
-            "description": "; ".join(TITLES[status]) + ".",
-            "content": content,
-            "headers": _id(),
+    def add(self, scope: Scope, route: str, status: int, seconds: float) -> None:
+        """Log a request; its path is written as it came, in plain characters."""
+        entry: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "method": scope["method"],
+            "path": scope.get("raw_path", b"").decode("ascii", "backslashreplace"),
+            "status": status,
+            "ms": round(1000 * seconds, 2),
+            "request_id": scope["request_id"],
         }
-        for status in sorted(statuses)
-    }
+        if self._form == "json":
+            line = json.dumps(entry | {"route": route, "token": scope.get("token")})
+        else:
+            line = "{time} {method} {path} {status} {ms} ms {request_id}".format_map(entry)
+        if not self._lines:
+            asyncio.get_running_loop().call_later(FLUSH, self.flush)
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        """Write the lines that wait."""
+        lines, self._lines = self._lines, []
+        if lines:
+            sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.flush()
 
 
-def _id() -> dict[str, Any]:
-    return {"X-Request-ID": {"schema": {"type": "string"}, "description": "to be found in logs"}}
-
-
-def _json(model: type[BaseModel]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": REF.format(model=model.__name__)}}}
-
-
-def _schemas(routes: tuple[Route, ...]) -> dict[str, Any]:
-    bodies = [route.body for route in routes if route.body is not None]
-    answers = [
-        model
-        for route in routes
-        for model in route.answers.values()
-        if not isinstance(model, tuple)
-    ]
-    models: dict[type[BaseModel], None] = dict.fromkeys([Problem, *bodies, *answers])
-    _, found = models_json_schema([(model, "validation") for model in models], ref_template=REF)
-    schemas: dict[str, Any] = found["$defs"]
-    return schemas
-
-
-class Endpoint(APIRoute):
-    """A route that checks the token, runs the handler and tells errors; no dependencies.
+class Endpoint(routing.Route):
+    """A route that checks the token, decodes the request, runs the handler and reports errors.
 
     Attributes
     ----------
@@ -242,83 +136,99 @@ class Endpoint(APIRoute):
     """
 
     def __init__(self, service: Service, route: Route) -> None:
-        async def answer(request: Request) -> Response:
-            return await route.handler(service, request)
-
-        super().__init__(
-            route.path,
-            answer,
-            methods=[route.method],
-            name=route.handler.__name__,
-            response_model=None,
-        )
+        super().__init__(route.path, self._called, name=route.handler.__name__)
         self.route, self._service = route, service
+        self.methods = {route.method}  # Starlette adds HEAD to GET
         self.app = self._answer
+        self._body, self._query = route.body, route.query
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self  # for metrics and the access log
         service, route = self._service, self.route
         try:
             if route.scope is not None:
                 scope["token"] = service.guard.check(scope, route.scope)
-            answer = route.handler(service, Request(scope, receive))
-            response = await service.in_time(answer, scope, route.long)
+            called = self._called(Request(scope, receive))
+            response = await service.in_time(called, scope, route.long)
         except Exception as error:  # foreseen or not: a problem, never a stack trace
-            response = answer_to(error, scope)
+            response = problem_response(error, scope)
         await response(scope, receive, send)
 
-
-class App(FastAPI):
-    """FastAPI with nothing between the border and the routes but what tells errors."""
-
-    def __init__(self, service: Service, refused: Refused, **given: Any) -> None:
-        super().__init__(**given)
-        self.state.service, self._refused = service, refused
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """See FastAPI; its own layers are for dependencies and tracing, which are not used here."""
-
-        async def refused(request: Request, error: Exception) -> Response:
-            return await self._refused(error, request.scope)
-
-        handlers = {HTTPException: refused}
-        inner = ExceptionMiddleware(self.router, handlers=handlers)
-        return Border(inner, self.state.service, self._refused)
+    async def _called(self, request: Request) -> Response:
+        takes: msgspec.Struct | None = None
+        if self._body is not None:
+            takes = decode(self._body, await read_body(request, self._service.settings.max_body))
+        elif self._query is not None:
+            takes = checked(self._query, dict(request.query_params), strict=False)
+        answer = await self.route.handler(self._service, request, takes)
+        if isinstance(answer, Response):
+            return answer
+        status, content = answer
+        return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
-async def _told(error: Exception, scope: Scope) -> Response:
-    return answer_to(error, scope)
+async def read_body(request: Request, most: int) -> bytes:
+    """The whole body; RefusedError if it is larger than `most` bytes, or too much waits."""
+    parts, size = [], 0
+    while True:  # an announced length need not be true, so received bytes are counted
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise RefusedError("malformed", "The body ended early.")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        request.scope["held"] += len(parts[-1])
+        request.scope["load"].hold(len(parts[-1]), request.scope["known"])
+        if size > most:
+            raise RefusedError(
+                "too-large", f"The body is larger than {most:,} bytes.", "Send less at a time."
+            )
+        if not message.get("more_body", False):
+            request.scope["deadline"].extend()
+            return b"".join(parts)
+
+
+async def _problem(error: Exception, scope: Scope) -> Response:
+    return problem_response(error, scope)
 
 
 def create_app(
     storage: Storage,
     settings: ServiceSettings | None = None,
-    refused: Refused = _told,
-) -> FastAPI:
+    refused: Refused = _problem,
+) -> Starlette:
     """The service on a storage, which it closes in the end.
 
     Parameters
     ----------
-    refused : answers what no route takes, and requests under the name of another host
+    refused : responds where no route fits, and to requests under the name of another host
     """
-    service = Service(storage, settings or ServiceSettings())
+    settings = settings or ServiceSettings()
+    service = Service(storage, settings)
+    log = AccessLog(settings.log_format) if settings.access_log else None
+    described = document()
+
+    async def openapi(request: Request) -> Response:
+        return json_response(described)
+
+    async def unrouted(request: Request, error: Exception) -> Response:
+        return await refused(error, request.scope)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with service.running():
             yield
+        if log is not None:
+            log.flush()
 
-    app = App(
-        service,
-        refused,
-        title="SteadyArm",
-        version=steadyarm.__version__,
-        docs_url=None,  # FastAPI's pages load scripts from elsewhere
-        redoc_url=None,
-        redirect_slashes=False,
-        telemetry=dict.fromkeys(("tracing", "metrics", "logs"), False),  # else looked for each time
+    app = Starlette(
+        routes=[
+            *(Endpoint(service, route) for route in ROUTES),
+            routing.Route("/openapi.json", openapi),
+        ],
+        middleware=[Middleware(RequestMiddleware, service=service, refused=refused, log=log)],
+        exception_handlers={HTTPException: unrouted},
         lifespan=lifespan,
     )
-    app.router.routes[:0] = [Endpoint(service, route) for route in ROUTES]
-    described = document(ROUTES)
-    app.openapi = lambda: described  # type: ignore[method-assign]  # as FastAPI's manual has it
+    app.router.redirect_slashes = False
+    app.state.service = service
     return app

@@ -25,8 +25,6 @@ from steadyarm.service.settings import is_loopback
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Scope, TokenRecord
 
-__all__ = ["RANKS", "RELOAD", "Failures", "Guard", "hash_of", "header_of", "new_token"]
-
 log = logging.getLogger("steadyarm.service")
 
 RELOAD = 2.0  # seconds; a token that was removed is refused within five

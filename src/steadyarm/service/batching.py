@@ -19,8 +19,6 @@ from starlette.types import Scope
 from steadyarm.errors import SteadyArmError
 from steadyarm.service.problems import RefusedError
 
-__all__ = ["LATE", "Batcher", "Deadline", "Deadlines", "Load", "Turns"]
-
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 T = TypeVar("T")

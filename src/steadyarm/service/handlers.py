@@ -1,4 +1,8 @@
-"""Handlers of traffic: assignments, rewards and leases."""
+"""What each route does; `routes` lists them.
+
+A handler gets the service, the request and what the route takes, decoded and checked. It gives a
+status and a struct, or a response that is no JSON. Errors that it raises become problems.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -16,39 +22,24 @@ from steadyarm.errors import (
     InvalidInputError,
     MissingExtraError,
     SteadyArmError,
-    UnknownAssignmentError,
 )
-from steadyarm.live.assignments import LATEST, At, LiveAssignment, shortened, to_datetime, to_micros
+from steadyarm.live.assignments import (
+    LATEST,
+    AssignmentId,
+    At,
+    LiveAssignment,
+    shortened,
+    to_datetime,
+    to_micros,
+)
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
-from steadyarm.live.serializers import (
-    allocation_facts,
-    assignment_facts,
-    entry_facts,
-    experiment_facts,
-    record_facts,
-    replay_facts,
-    verdict_facts,
-)
 from steadyarm.live.transfer import csv_lines, write_parquet
-from steadyarm.service.metrics import CONTENT_TYPE_LATEST
-from steadyarm.service.problems import (
-    RefusedError,
-    answer_to,
-    body_of,
-    check_size,
-    checked,
-    json_answer,
-    moment_in,
-    not_a_text,
-    problem_of,
-    query_of,
-    target_of,
-)
+from steadyarm.service.problems import RefusedError, check_size, problem_of
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Corrected
-from steadyarm.wire import (
+from steadyarm.wire.requests import (
     AuditQuery,
     DriftQuery,
     ExportQuery,
@@ -60,136 +51,123 @@ from steadyarm.wire import (
     NewReward,
     NewRewards,
     RecommendationQuery,
+    Used,
+    checked,
+    time_in,
 )
-from steadyarm.wire import Used as UsedBody
+from steadyarm.wire.responses import (
+    AssignmentAnswer,
+    Assignments,
+    AuditEntryAnswer,
+    AuditLog,
+    CorrectedAnswer,
+    Corrections,
+    CreatedExperiment,
+    ExperimentAnswer,
+    ExperimentList,
+    Lease,
+    Leases,
+    RefusedAssignment,
+    RefusedReward,
+    Released,
+    RewardStatus,
+    RewardStatuses,
+    Up,
+)
+from steadyarm.wire.results import Allocation, Drift, Health, Recommendation, ReplayAnswer
 
-__all__ = [
-    "alive",
-    "allocation",
-    "assign",
-    "assign_many",
-    "audit",
-    "correct",
-    "corrections",
-    "create",
-    "drift",
-    "export",
-    "give_back",
-    "health",
-    "lease",
-    "listed",
-    "make",
-    "metrics",
-    "move",
-    "mover",
-    "ready",
-    "recommendation",
-    "replay",
-    "report",
-    "reward",
-    "reward_many",
-    "shown",
-]
-
-# Handlers of traffic: assignments, rewards and leases.
+# Traffic: assignments, rewards and leases
 
 
-LARGEST = 2**63  # ids of leases are below
-
-
-async def assign(service: Service, request: Request) -> Response:
-    """One variant for one unit, written together with those of other requests."""
-    asked = await body_of(request, NewAssignment, service.settings.max_body)
-    name = request.path_params["name"]
-    live = service.live.get(name) or await service.find(name)
-    found = await live.ask(asked.unit)
+async def assign(
+    service: Service, request: Request, body: NewAssignment
+) -> tuple[int, AssignmentAnswer]:
+    """Assign a variant to a unit, in one transaction with other requests."""
+    live = await service.find(request.path_params["name"])
+    found = await live.ask(body.unit)
     if isinstance(found, Exception):
-        return answer_to(found, request.scope)
+        raise found
     if found.new:
         service.metrics.assignments.inc()
-    return json_answer(assignment_facts(found) | {"new": found.new}, 201 if found.new else 200)
+    return 201 if found.new else 200, AssignmentAnswer.of(found)
 
 
-async def assign_many(service: Service, request: Request) -> Response:
-    """Variants for many units, in one transaction."""
-    units = (await body_of(request, NewAssignments, service.settings.max_body)).units
+async def assign_many(
+    service: Service, request: Request, body: NewAssignments
+) -> tuple[int, Assignments]:
+    """Assign variants to many units, in one transaction."""
+    units = body.units
     check_size(len(units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
     places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
     found = await live.ask_all([units[i] for i in places]) if places else []
     known = dict(zip(places, found, strict=True))
-    answers = [
-        known[i] if i in known else InvalidInputError(not_a_text("the unit", unit))
-        for i, unit in enumerate(units)
-    ]
-    return _batch(service, request, units, answers)
+    answers = [known[i] if i in known else _not_a_unit(unit) for i, unit in enumerate(units)]
+    return _assignments(service, request, units, answers)
 
 
-async def reward(service: Service, request: Request) -> Response:
-    """One reward, written together with those of other requests."""
-    told = await body_of(request, NewReward, service.settings.max_body)
-    name = request.path_params["name"]
-    live = service.live.get(name) or await service.find(name)
-    target = target_of(told)
-    outcome = await live.tell((target, told.reward, _at(told, told.sent)))
+async def reward(service: Service, request: Request, body: NewReward) -> tuple[int, RewardStatus]:
+    """Store the reward of an assignment, in one transaction with other requests."""
+    live = await service.find(request.path_params["name"])
+    outcome = await live.tell(_reported(body, body.sent))
     if isinstance(outcome, Exception):
-        return answer_to(outcome, request.scope)
+        raise outcome
     if outcome == "stored":
         service.metrics.rewards.inc()
-    return json_answer({"status": outcome}, 201 if outcome == "stored" else 200)
+    return 201 if outcome == "stored" else 200, RewardStatus(outcome)
 
 
-async def reward_many(service: Service, request: Request) -> Response:
-    """Many rewards, in one transaction."""
-    body = await body_of(request, NewRewards, service.settings.max_body)
-    told = body.rewards
-    check_size(len(told), service.settings.max_batch, "rewards")
+async def reward_many(
+    service: Service, request: Request, body: NewRewards
+) -> tuple[int, RewardStatuses]:
+    """Store many rewards, in one transaction."""
+    check_size(len(body.rewards), service.settings.max_batch, "rewards")
     live = await service.find(request.path_params["name"])
-    answers: list[dict[str, Any]] = [{} for _ in told]
+    outcomes: list[Any] = []
     good: list[tuple[str, float, At]] = []
-    places: list[int] = []
-    for i, entry in enumerate(told):
+    for entry in body.rewards:
         try:
             one = checked(NewReward, entry)
-            good.append((target_of(one), one.reward, _at(one, one.sent or body.sent)))
-            places.append(i)
-        except (RefusedError, InvalidInputError, UnknownAssignmentError) as error:
-            answers[i] = {"error": problem_of(error, request.scope["request_id"])}
-    outcomes = await live.tell_all(good) if good else []
-    for i, outcome in zip(places, outcomes, strict=True):
-        answers[i] = (
-            {"error": problem_of(outcome, request.scope["request_id"])}
-            if isinstance(outcome, SteadyArmError)
-            else {"status": outcome}
-        )
+            good.append(_reported(one, one.sent or body.sent))
+            outcomes.append(None)
+        except InvalidInputError as error:
+            outcomes.append(error)
+    stored = iter(await live.tell_all(good) if good else [])
+    outcomes = [next(stored) if outcome is None else outcome for outcome in outcomes]
     service.metrics.rewards.inc(outcomes.count("stored"))
-    return json_answer({"rewards": answers})
+    request_id = request.scope["request_id"]
+    return 200, RewardStatuses(
+        [
+            RefusedReward(problem_of(outcome, request_id))
+            if isinstance(outcome, SteadyArmError)
+            else RewardStatus(outcome)
+            for outcome in outcomes
+        ]
+    )
 
 
-async def lease(service: Service, request: Request) -> Response:
-    """Positions that a client hands out by itself."""
-    asked = await body_of(request, NewLease, service.settings.max_body)
-    check_size(asked.positions, service.settings.max_lease, "positions")
+async def lease(service: Service, request: Request, body: NewLease) -> tuple[int, Leases]:
+    """Lease positions, which a client assigns by itself."""
+    check_size(body.positions, service.settings.max_lease, "positions")
     experiment = await service.experiment(request)
-    steps = experiment.leasing(asked.positions, asked.seconds)
+    steps = experiment.leasing(body.positions, body.seconds)
     with service.waiting(experiment.name):
         leases = await service.take(steps, experiment.name)
-    return json_answer({"leases": [given.to_dict() for given in leases]}, 201)
+    return 201, Leases([Lease.of(given) for given in leases])
 
 
-async def report(service: Service, request: Request) -> Response:
-    """Store what was handed out from a lease."""
-    used = (await body_of(request, UsedBody, service.settings.max_body)).used
-    check_size(len(used), service.settings.max_batch, "positions")
+async def report(service: Service, request: Request, body: Used) -> tuple[int, Assignments]:
+    """Store which positions of a lease were assigned."""
+    check_size(len(body.used), service.settings.max_batch, "positions")
     number = _lease(request)
     experiment = await service.experiment(request)
-    rows = [(entry.position, entry.unit, moment_in(entry.created)) for entry in used]
+    rows = [(one.position, one.unit, time_in(one.created, "created")) for one in body.used]
     with service.waiting(experiment.name, len(rows)):
         answers = await service.write(experiment.name, experiment.report, number, rows)
-    return _batch(service, request, [entry.unit for entry in used], answers)
+    return _assignments(service, request, [one.unit for one in body.used], answers)
 
 
-async def give_back(service: Service, request: Request) -> Response:
+async def give_back(service: Service, request: Request, _: None) -> tuple[int, Released]:
     """Give back what is left of a lease."""
     number = _lease(request)
     experiment = await service.experiment(request)
@@ -197,49 +175,69 @@ async def give_back(service: Service, request: Request) -> Response:
         released = await service.write(
             experiment.name, experiment.storage.release, experiment.key, [number]
         )
-    return json_answer({"released": released})
+    return 200, Released(released)
 
 
-def _batch(
+def _assignments(
     service: Service,
     request: Request,
     units: list[Any],
     answers: list[LiveAssignment | SteadyArmError],
-) -> Response:
-    told = [
-        {"unit": unit, "error": problem_of(answer, request.scope["request_id"])}
-        if isinstance(answer, SteadyArmError)
-        else assignment_facts(answer) | {"new": answer.new}
-        for unit, answer in zip(units, answers, strict=True)
-    ]
-    service.metrics.assignments.inc(sum(answer.get("new", False) for answer in told))
-    return json_answer({"assignments": told})
+) -> tuple[int, Assignments]:
+    request_id = request.scope["request_id"]
+    new = sum(isinstance(answer, LiveAssignment) and answer.new for answer in answers)
+    service.metrics.assignments.inc(new)
+    return 200, Assignments(
+        [
+            RefusedAssignment(unit, problem_of(answer, request_id))
+            if isinstance(answer, SteadyArmError)
+            else AssignmentAnswer.of(answer)
+            for unit, answer in zip(units, answers, strict=True)
+        ]
+    )
+
+
+def _not_a_unit(given: Any) -> InvalidInputError:
+    """The error that a request for this unit alone would get."""
+    try:
+        checked(NewAssignment, {"unit": given})
+    except InvalidInputError as error:
+        return error
+    raise AssertionError(f"{given!r} is a unit")
 
 
 def _lease(request: Request) -> int:
     text = request.path_params["lease"]
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < LARGEST):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):
         raise RefusedError("not-found", f"{shortened(text)} is no lease; expected its number.")
     return int(text)
 
 
-def _at(told: NewReward, sent: str | None) -> At:
-    """When a reward happened; how long ago, if its sender says when it was sent."""
-    if told.at is None:
-        return None
-    at = to_micros(moment_in(told.at, "at"), LATEST)
-    return (
-        at
-        if sent is None
-        else to_datetime(to_micros(moment_in(sent, "sent"), LATEST)) - to_datetime(at)
-    )
+def _reported(body: NewReward, sent: str | None) -> tuple[str, float, At]:
+    """A reward; how long ago it happened, if its sender says when the request was sent."""
+    target = _target(body)
+    if body.at is None:
+        return target, body.reward, None
+    at = to_micros(time_in(body.at, "at"), LATEST)
+    if sent is None:
+        return target, body.reward, at
+    sent_at = to_micros(time_in(sent, "sent"), LATEST)
+    return target, body.reward, to_datetime(sent_at) - to_datetime(at)
 
 
-# Handlers that create experiments, show, move and correct them, and the audit log of all that.
+def _target(body: NewReward | NewCorrection) -> str:
+    """Whose reward a request is about."""
+    if body.assignment is not None:
+        return AssignmentId(body.assignment)
+    assert body.unit is not None
+    return body.unit
 
 
-OWN = {"name", "start", "load_if_exists"}  # not part of the description
-GIVEN = {  # what each kind of correction needs
+# Experiments: creating, showing, moving and correcting them, and the audit log of all that
+
+
+OWN = ("name", "start", "load_if_exists")  # not part of the description
+NEEDED = {  # by each kind of correction
     "void": "assignment or unit",
     "correct": "reward, and assignment or unit",
     "exclude": "unit, or since and until",
@@ -248,33 +246,52 @@ GIVEN = {  # what each kind of correction needs
 }
 
 
-async def create(service: Service, request: Request) -> Response:
-    """A new experiment, or the one that is there with the same settings."""
-    asked = await body_of(request, NewExperiment, service.settings.max_body)
-    experiment, new = await make(service, asked, _author(request))
-    told = await service.read(experiment_facts, experiment)
+async def create(
+    service: Service, request: Request, body: NewExperiment
+) -> tuple[int, ExperimentAnswer]:
+    """Create an experiment, or load one with the same settings."""
+    experiment, new = await create_experiment(service, body, _author(request))
     if not new:
-        return json_answer(told)
-    return json_answer(told | {"warnings": experiment.settings.cautions()}, 201)
+        return 200, await service.read(ExperimentAnswer.of, experiment)
+    warnings = experiment.settings.cautions()
+    return 201, await service.read(lambda: CreatedExperiment.of(experiment, warnings=warnings))
 
 
-async def make(service: Service, asked: NewExperiment, by: str) -> tuple[Experiment, bool]:
-    """Create an experiment and hold it; False beside one that was there with the same settings."""
-    description = asked.model_dump(exclude=OWN, exclude_unset=True)
-    experiment, new = await service.read(_create, service.storage, asked, description, by)
+async def create_experiment(
+    service: Service, body: NewExperiment, by: str
+) -> tuple[Experiment, bool]:
+    """Create an experiment; False beside one that existed with the same settings."""
+    experiment, new = await service.read(_created, service.storage, body, by)
     return service.hold(experiment).experiment, new
 
 
-async def listed(service: Service, request: Request) -> Response:
-    """All experiments in short."""
-    records = await service.read(service.storage.experiments)
-    return json_answer({"experiments": [record_facts(record) for record in records]})
+def _created(storage: Storage, body: NewExperiment, by: str) -> tuple[Experiment, bool]:
+    description = msgspec.to_builtins(body)  # without what is left out
+    for key in OWN:
+        description.pop(key, None)
+
+    def made(load: bool) -> Experiment:
+        return create_from_description(
+            body.name, description, storage, load_if_exists=load, start=body.start, by=by
+        )
+
+    try:
+        return made(load=False), True
+    except ExperimentExistsError:
+        if not body.load_if_exists:
+            raise
+    return made(load=True), False
 
 
-async def shown(service: Service, request: Request) -> Response:
-    """One experiment and where it stands."""
+async def listed(service: Service, request: Request, _: None) -> tuple[int, ExperimentList]:
+    """List all experiments in short."""
+    return 200, ExperimentList.of(await service.read(service.storage.experiments))
+
+
+async def shown(service: Service, request: Request, _: None) -> tuple[int, ExperimentAnswer]:
+    """Show an experiment and its progress."""
     experiment = await service.experiment(request)
-    return json_answer(await service.read(experiment_facts, experiment))
+    return 200, await service.read(ExperimentAnswer.of, experiment)
 
 
 async def move(service: Service, name: str, action: str, by: str) -> Experiment:
@@ -285,69 +302,69 @@ async def move(service: Service, name: str, action: str, by: str) -> Experiment:
     return live.experiment
 
 
-def mover(action: str) -> Callable[[Service, Request], Awaitable[Response]]:
+def mover(action: str) -> Callable[[Service, Request, None], Awaitable[tuple[int, Any]]]:
     """The handler of start, pause, resume, stop or archive."""
 
-    async def handler(service: Service, request: Request) -> Response:
+    async def handler(service: Service, request: Request, _: None) -> tuple[int, Any]:
         experiment = await move(service, request.path_params["name"], action, _author(request))
-        return json_answer(await service.read(experiment_facts, experiment))
+        return 200, await service.read(ExperimentAnswer.of, experiment)
 
     handler.__name__ = action
     return handler
 
 
-async def correct(service: Service, request: Request) -> Response:
+async def correct(
+    service: Service, request: Request, body: NewCorrection
+) -> tuple[int, CorrectedAnswer]:
     """Void or correct a reward, exclude or include visits, erase a unit."""
-    asked = await body_of(request, NewCorrection, service.settings.max_body)
     experiment = await service.experiment(request)
     # Not in turn with batches: a long period takes its time, and others go on meanwhile.
-    done = await service.read(_correct, experiment, asked, _author(request))
-    return json_answer({"entry": done.entry, "assignments": done.assignments}, 201)
+    done = await service.read(_correct, experiment, body, _author(request))
+    return 201, CorrectedAnswer(done.entry, done.assignments)
 
 
-def _correct(experiment: Experiment, asked: NewCorrection, by: str) -> Corrected:
-    why: dict[str, Any] = {"reason": asked.reason, "by": by}
-    given = set(asked.model_dump(exclude={"kind", "reason"}, exclude_none=True))
-    match asked.kind, tuple(sorted(given)):
+def _correct(experiment: Experiment, body: NewCorrection, by: str) -> Corrected:
+    why: dict[str, Any] = {"reason": body.reason, "by": by}
+    given = {
+        name
+        for name, value in msgspec.structs.asdict(body).items()
+        if value is not None and name not in ("kind", "reason")
+    }
+    match body.kind, tuple(sorted(given)):
         case "void", ("assignment",) | ("unit",):
-            return experiment.void(target_of(asked), **why)
+            return experiment.void(_target(body), **why)
         case "correct", ("assignment", "reward") | ("reward", "unit"):
-            assert asked.reward is not None
-            return experiment.correct(target_of(asked), asked.reward, **why)
+            assert body.reward is not None
+            return experiment.correct(_target(body), body.reward, **why)
         case "exclude", ("unit",):
-            return experiment.exclude(unit=asked.unit, **why)
+            return experiment.exclude(unit=body.unit, **why)
         case "exclude", ("since", "until"):
-            since, until = (
-                moment_in(text or "", name)
-                for name, text in (("since", asked.since), ("until", asked.until))
-            )
+            since, until = time_in(body.since or "", "since"), time_in(body.until or "", "until")
             return experiment.exclude(since=since, until=until, **why)
         case "include", ("entry",):
-            assert asked.entry is not None
-            return experiment.include(asked.entry, **why)
+            assert body.entry is not None
+            return experiment.include(body.entry, **why)
         case "erase", ("unit",):
-            assert asked.unit is not None
-            return experiment.erase(asked.unit, **why)
+            assert body.unit is not None
+            return experiment.erase(body.unit, **why)
         case _:
-            raise RefusedError(
-                "invalid-input",
-                f"To {asked.kind}, give {GIVEN[asked.kind]}, and nothing else but the reason; "
-                f"given: {', '.join(sorted(given)) or 'nothing'}.",
+            raise InvalidInputError(
+                f"To {body.kind}, give {NEEDED[body.kind]}, and nothing else but the reason; "
+                f"given: {', '.join(sorted(given)) or 'nothing'}."
             )
 
 
-async def corrections(service: Service, request: Request) -> Response:
-    """All corrections of an experiment."""
+async def corrections(service: Service, request: Request, _: None) -> tuple[int, Corrections]:
+    """List all corrections of an experiment."""
     experiment = await service.experiment(request)
     found = await service.read(experiment.corrections)
-    return json_answer({"corrections": [entry_facts(entry) for entry in found]})
+    return 200, Corrections([AuditEntryAnswer.of(entry) for entry in found])
 
 
-async def audit(service: Service, request: Request) -> Response:
-    """Who did what, and when."""
-    query = query_of(request, AuditQuery)
+async def audit(service: Service, request: Request, query: AuditQuery) -> tuple[int, AuditLog]:
+    """Read who did what, and when."""
     found = await service.read(service.storage.audit, query.after, query.most, query.experiment)
-    return json_answer({"entries": [entry_facts(entry) for entry in found]})
+    return 200, AuditLog([AuditEntryAnswer.of(entry) for entry in found])
 
 
 def _author(request: Request) -> str:
@@ -355,36 +372,16 @@ def _author(request: Request) -> str:
     return request.scope.get("token") or ""
 
 
-def _create(
-    storage: Storage, asked: NewExperiment, description: dict[str, Any], by: str
-) -> tuple[Experiment, bool]:
-    def made(load: bool) -> Experiment:
-        return create_from_description(
-            asked.name, description, storage, load_if_exists=load, start=asked.start, by=by
-        )
-
-    try:
-        return made(load=False), True
-    except ExperimentExistsError:
-        if not asked.load_if_exists:
-            raise
-    return made(load=True), False
+# The service itself
 
 
-# Handlers that only read: results, exports, health of the service. They change no experiment.
+async def alive(service: Service, request: Request, _: None) -> tuple[int, Up]:
+    """The process answers; nothing else is tried."""
+    return 200, Up("ok")
 
 
-LINES = 2000  # of a file that are sent at once
-CHUNK = 1 << 18  # bytes, the same
-
-
-async def alive(service: Service, request: Request) -> Response:
-    """The process answers; touches nothing."""
-    return json_answer({"status": "ok"})
-
-
-async def ready(service: Service, request: Request) -> Response:
-    """The numerical code is there, and the storage takes durable writes."""
+async def ready(service: Service, request: Request, _: None) -> tuple[int, Up]:
+    """The numerical code is compiled, and the storage accepts durable writes."""
     if not service.warming.done:
         raise RefusedError("starting", "Numerical code is being compiled or loaded.")
     if reason := await service.readiness.wrong():
@@ -393,71 +390,74 @@ async def ready(service: Service, request: Request) -> Response:
             f"Not ready: {reason}.",
             "The log says more; once that is repaired the service is ready without a restart.",
         )
-    return json_answer({"status": "ok"})
+    return 200, Up("ok")
 
 
-async def metrics(service: Service, request: Request) -> Response:
+async def metrics(service: Service, request: Request, _: None) -> Response:
     """What the service counts about itself."""
     return Response(
         await service.read(service.metrics.text), headers={"content-type": CONTENT_TYPE_LATEST}
     )
 
 
-async def recommendation(service: Service, request: Request) -> Response:
+# Results; they change no experiment
+
+
+LINES = 2000  # of a file that are sent at once
+CHUNK = 1 << 18  # bytes, the same
+
+
+async def recommendation(
+    service: Service, request: Request, query: RecommendationQuery
+) -> tuple[int, Recommendation]:
     """The best variant so far."""
-    query = query_of(request, RecommendationQuery)
     experiment = await service.experiment(request)
     verdict = await service.read(experiment.recommend, query.level, query.anytime)
-    return json_answer(verdict_facts(verdict, experiment.arms.names))
+    return 200, Recommendation.of(verdict)
 
 
-async def health(service: Service, request: Request) -> Response:
+async def health(service: Service, request: Request, _: None) -> tuple[int, Health]:
     """Whether the log can be trusted."""
     experiment = await service.experiment(request)
-    return json_answer(await service.read(lambda: experiment.health().to_dict()))
+    return 200, Health.of(await service.read(experiment.health))
 
 
-async def drift(service: Service, request: Request) -> Response:
-    """Whether the world moved."""
-    query = query_of(request, DriftQuery)
+async def drift(service: Service, request: Request, query: DriftQuery) -> tuple[int, Drift]:
+    """Whether the means moved."""
     experiment = await service.experiment(request)
-    found = await service.read(experiment.drift, query.periods, query.level)
-    return json_answer(found.to_dict())
+    return 200, Drift.of(await service.read(experiment.drift, query.periods, query.level))
 
 
-async def allocation(service: Service, request: Request) -> Response:
-    """The segment that is handed out now."""
+async def allocation(service: Service, request: Request, _: None) -> tuple[int, Allocation]:
+    """The segment that is being assigned."""
     experiment = await service.experiment(request)
     snapshot = await service.read(experiment.storage.snapshot, experiment.key)
     if not snapshot.segments:
-        raise RefusedError(
-            "not-found", "Nothing was handed out yet.", "Ask for an assignment first."
-        )
-    record, _ = snapshot.segments[-1]
-    return json_answer(allocation_facts(record, experiment.arms.names))
+        raise RefusedError("not-found", "Nothing was assigned yet.", "Request an assignment first.")
+    record, _sums = snapshot.segments[-1]
+    return 200, Allocation.of(record, experiment.arms.names)
 
 
-async def replay(service: Service, request: Request) -> Response:
+async def replay(service: Service, request: Request, _: None) -> tuple[int, ReplayAnswer]:
     """The whole test computed anew from its log."""
     experiment = await service.experiment(request)
-    return json_answer(replay_facts(await service.read(experiment.replay)))
+    return 200, ReplayAnswer.of(await service.read(experiment.replay))
 
 
-async def export(service: Service, request: Request) -> Response:
+async def export(service: Service, request: Request, query: ExportQuery) -> Response:
     """All assignments with their rewards, as a file."""
-    wanted = query_of(request, ExportQuery).format
     experiment = await service.experiment(request)
-    if wanted == "csv":
+    if query.format == "csv":
         chunks, kind = _csv(experiment), "text/csv; charset=utf-8"
     else:
         chunks, kind = _parquet(experiment), "application/vnd.apache.parquet"
     try:
-        first = await service.read(next, chunks, b"")  # what goes wrong here is told properly
+        first = await service.read(next, chunks, b"")  # so that an error still gets its status
     except MissingExtraError as error:
         raise RefusedError(
-            "not-installed", f"{error} on the server.", "Ask for format=csv instead."
+            "not-installed", f"{error} on the server.", "Request format=csv instead."
         ) from None
-    name = f'attachment; filename="{experiment.name}.{wanted}"'
+    name = f'attachment; filename="{experiment.name}.{query.format}"'
     return StreamingResponse(
         _sent(service, first, chunks),
         headers={"content-type": kind, "content-disposition": name},
@@ -472,7 +472,7 @@ async def _sent(
         while chunk:
             yield chunk
             chunk = await service.read(next, chunks, b"")
-    finally:  # also if nobody reads on: temporary files go
+    finally:  # also if nobody reads on: temporary files must go
         chunks.close()
 
 

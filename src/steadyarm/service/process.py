@@ -33,7 +33,7 @@ from types import FrameType
 from typing import Any, cast
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from uvicorn.importer import import_from_string
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
@@ -43,8 +43,6 @@ from steadyarm.service.settings import LogFormat, ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.memory import MemoryStorage
-
-__all__ = ["Connection", "Connections", "app_from_environment", "raise_descriptors", "serve"]
 
 # Connections: which stay open, and for how long; uvicorn itself waits for ever for a request.
 
@@ -271,7 +269,7 @@ def _serve(settings: ServiceSettings, create: str) -> None:
             _serve_together(settings, listening, create)
 
 
-def app_from_environment(create: str = SERVICE, alive: _Pipe | None = None) -> FastAPI:
+def app_from_environment(create: str = SERVICE, alive: _Pipe | None = None) -> Starlette:
     """The application of one of many workers.
 
     alive : the end of a pipe whose other end only the supervisor has: it is closed when that ends,
@@ -296,8 +294,8 @@ def _end_with(supervisor: _Pipe) -> None:
     os._exit(1)
 
 
-def _made(create: str, storage: Storage, settings: ServiceSettings) -> FastAPI:
-    app: FastAPI = import_from_string(create)(storage, settings)
+def _made(create: str, storage: Storage, settings: ServiceSettings) -> Starlette:
+    app: Starlette = import_from_string(create)(storage, settings)
     return app
 
 
@@ -346,11 +344,11 @@ def _held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
-def _config(app: FastAPI | Callable[[], Any], settings: ServiceSettings) -> uvicorn.Config:
+def _config(app: Starlette | Callable[[], Any], settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=cast(Any, Connections(raise_descriptors(settings.max_connections))),
-        factory=not isinstance(app, FastAPI),
+        factory=not isinstance(app, Starlette),
         workers=settings.workers,
         log_config=None,
         access_log=False,

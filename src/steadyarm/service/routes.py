@@ -1,27 +1,32 @@
-"""The list of routes: what each needs, takes and answers.
+"""The list of routes, and the OpenAPI document that is made from it.
 
-The application, its guard, the OpenAPI document and the reference are all made from it.
+The application, its guard and the reference are made from the same list.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
-from pydantic import BaseModel
+import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from steadyarm import wire as conclude
-from steadyarm import wire as give
-from steadyarm import wire as take
+import steadyarm
+from steadyarm.live.lifecycle import NAME
 from steadyarm.service import handlers
+from steadyarm.service.problems import KINDS, MEDIA
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import Scope
+from steadyarm.wire import requests, responses, results
 
-__all__ = ["ROUTES", "Route"]
+# A handler gets what the route takes, decoded, and gives a status and what is to be encoded.
+Handler = Callable[[Service, Request, Any], Awaitable[tuple[int, Struct] | Response]]
 
-Handler = Callable[[Service, Request], Awaitable[Response]]
 EXPERIMENT = "/v1/experiments/{name}"
 
 
@@ -31,11 +36,11 @@ class Route:
 
     Attributes
     ----------
-    scope : that a token needs; None if anybody may come
-    body, query : what is read
-    answers : by status: a model, or media types of what is no JSON
+    scope : that a token needs; None if no token is needed
+    responses : by status: a struct, or the media types of what is no JSON
+    takes : the body of the request, or its query; None if it has neither
     errors : statuses that a handler refuses with, beyond those that follow from the rest
-    long : whether it computes results, or sends all of a log, and may take longer than others
+    long : whether it computes results, or sends a whole log, and may take longer than others
     """
 
     method: str
@@ -44,262 +49,338 @@ class Route:
     scope: Scope | None
     tag: str
     summary: str
-    answers: Mapping[int, type[BaseModel] | tuple[str, ...]]
-    body: type[BaseModel] | None = None
-    query: type[BaseModel] = take.NoQuery
-    errors: tuple[int, ...] = field(default=())
+    responses: Mapping[int, type[Struct] | tuple[str, ...]]
+    takes: type[Struct] | None = None
+    errors: tuple[int, ...] = ()
     long: bool = False
 
+    @property
+    def body(self) -> type[requests.Request] | None:
+        """What the body contains; None if there is none."""
+        takes = self.takes
+        return takes if takes is not None and issubclass(takes, requests.Request) else None
 
-# The busiest come first, for they are compared in this order.
+    @property
+    def query(self) -> type[requests.Query] | None:
+        """What the query contains; None if there is none."""
+        takes = self.takes
+        return takes if takes is not None and issubclass(takes, requests.Query) else None
+
+
+def _traffic(path: str, handler: Handler, summary: str, **more: Any) -> Route:
+    """Routes that programs use all the time."""
+    tag = "leases" if path.startswith("/leases") else "traffic"
+    method = more.pop("method", "POST")
+    return Route(method, EXPERIMENT + path, handler, "write", tag, summary, **more)
+
+
+def _result(path: str, handler: Handler, summary: str, **more: Any) -> Route:
+    """Routes that compute something from the log."""
+    scope = more.pop("scope", "read")
+    return Route("GET", EXPERIMENT + path, handler, scope, "results", summary, **more)
+
+
+def _admin(method: str, path: str, handler: Handler, tag: str, summary: str, **more: Any) -> Route:
+    """Routes that change experiments, or say who did."""
+    return Route(method, path, handler, "admin", tag, summary, **more)
+
+
+# The busiest come first, because requests are compared with them in this order.
 ROUTES: tuple[Route, ...] = (
-    Route(
-        "POST",
-        EXPERIMENT + "/assignments",
+    _traffic(
+        "/assignments",
         handlers.assign,
-        "write",
-        "traffic",
-        "The variant for a unit; 200 if it had one already.",
-        {201: give.AssignmentAnswer, 200: give.AssignmentAnswer},
-        body=take.NewAssignment,
+        "Assign a variant to a unit; 200 if it had one already.",
+        responses={201: responses.AssignmentAnswer, 200: responses.AssignmentAnswer},
+        takes=requests.NewAssignment,
         errors=(409,),
     ),
-    Route(
-        "POST",
-        EXPERIMENT + "/rewards",
+    _traffic(
+        "/rewards",
         handlers.reward,
-        "write",
-        "traffic",
-        "The reward of an assignment; 200 if the same one was there already.",
-        {201: give.RewardStatus, 200: give.RewardStatus},
-        body=take.NewReward,
+        "Report the reward of an assignment; 200 if the same one was there already.",
+        responses={201: responses.RewardStatus, 200: responses.RewardStatus},
+        takes=requests.NewReward,
         errors=(409,),
     ),
     Route(
-        "GET",
-        "/healthz",
-        handlers.alive,
-        None,
-        "service",
-        "The process is alive.",
-        {200: give.Up},
+        *("GET", "/healthz", handlers.alive, None, "service", "The process is alive."),
+        responses={200: responses.Up},
     ),
-    Route(
-        "POST",
-        EXPERIMENT + "/assignments:batch",
+    _traffic(
+        "/assignments:batch",
         handlers.assign_many,
-        "write",
-        "traffic",
-        "Variants for many units, in their order; an error stands where a unit got none.",
-        {200: give.Assignments},
-        body=take.NewAssignments,
+        "Assign variants to many units, in their order; an error takes the place of one refused.",
+        responses={200: responses.Assignments},
+        takes=requests.NewAssignments,
         errors=(409,),
     ),
-    Route(
-        "POST",
-        EXPERIMENT + "/rewards:batch",
+    _traffic(
+        "/rewards:batch",
         handlers.reward_many,
-        "write",
-        "traffic",
-        "Rewards of many assignments, in their order; an error stands where one was refused.",
-        {200: give.RewardStatuses},
-        body=take.NewRewards,
+        "Report many rewards, in their order; an error takes the place of one refused.",
+        responses={200: responses.RewardStatuses},
+        takes=requests.NewRewards,
         errors=(409,),
     ),
-    Route(
-        "POST",
-        EXPERIMENT + "/leases",
+    _traffic(
+        "/leases",
         handlers.lease,
-        "write",
-        "leases",
-        "Positions to hand out without asking for each.",
-        {201: give.Leases},
-        body=take.NewLease,
+        "Lease positions, to assign them without a request for each.",
+        responses={201: responses.Leases},
+        takes=requests.NewLease,
         errors=(409,),
     ),
-    Route(
-        "POST",
-        EXPERIMENT + "/leases/{lease}/assignments",
+    _traffic(
+        "/leases/{lease}/assignments",
         handlers.report,
-        "write",
-        "leases",
-        "What was handed out from a lease.",
-        {200: give.Assignments},
-        body=take.Used,
+        "Report which positions of a lease were assigned.",
+        responses={200: responses.Assignments},
+        takes=requests.Used,
         errors=(409,),
     ),
-    Route(
-        "DELETE",
-        EXPERIMENT + "/leases/{lease}",
+    _traffic(
+        "/leases/{lease}",
         handlers.give_back,
-        "write",
-        "leases",
         "Give back what is left of a lease.",
-        {200: give.Released},
+        responses={200: responses.Released},
+        method="DELETE",
     ),
-    Route(
-        "GET",
-        EXPERIMENT + "/recommendation",
+    _result(
+        "/recommendation",
         handlers.recommendation,
-        "read",
-        "results",
         "The best variant so far, with intervals.",
-        {200: conclude.Recommendation},
-        query=take.RecommendationQuery,
+        responses={200: results.Recommendation},
+        takes=requests.RecommendationQuery,
         errors=(409,),
         long=True,
     ),
-    Route(
-        "GET",
-        EXPERIMENT + "/health",
+    _result(
+        "/health",
         handlers.health,
-        "read",
-        "results",
         "Whether the log can be trusted.",
-        {200: conclude.Health},
+        responses={200: results.Health},
         errors=(409,),
         long=True,
     ),
-    Route(
-        "GET",
-        EXPERIMENT + "/drift",
+    _result(
+        "/drift",
         handlers.drift,
-        "read",
-        "results",
-        "Whether the world moved, and whether it mattered.",
-        {200: conclude.Drift},
-        query=take.DriftQuery,
+        "Whether the means moved, and whether it mattered.",
+        responses={200: results.Drift},
+        takes=requests.DriftQuery,
         errors=(409,),
         long=True,
     ),
-    Route(
-        "GET",
-        EXPERIMENT + "/export",
+    _result(
+        "/export",
         handlers.export,
-        "read",
-        "results",
         "All assignments with their rewards, as a file.",
-        {200: ("text/csv", "application/vnd.apache.parquet")},
-        query=take.ExportQuery,
+        responses={200: ("text/csv", "application/vnd.apache.parquet")},
+        takes=requests.ExportQuery,
         errors=(501,),
         long=True,
     ),
-    Route(
-        "GET",
-        EXPERIMENT + "/allocation",
+    _result(
+        "/allocation",
         handlers.allocation,
-        "read",
-        "results",
-        "The shares with which variants are handed out now.",
-        {200: conclude.Allocation},
+        "The shares with which variants are assigned now.",
+        responses={200: results.Allocation},
     ),
-    Route(
-        "GET",
-        EXPERIMENT + "/replay",
+    _result(
+        "/replay",
         handlers.replay,
-        "admin",
-        "results",
         "The whole test computed anew from its log, and compared.",
-        {200: conclude.ReplayAnswer},
+        responses={200: results.ReplayAnswer},
+        scope="admin",
         long=True,
     ),
-    Route(
-        "POST",
-        "/v1/experiments",
-        handlers.create,
-        "admin",
-        "experiments",
-        "Create an experiment; 200 if it was there and load_if_exists is true.",
-        {201: give.CreatedExperiment, 200: give.ExperimentAnswer},
-        body=take.NewExperiment,
+    _admin(
+        *("POST", "/v1/experiments", handlers.create, "experiments"),
+        "Create an experiment; 200 if it exists and load_if_exists is true.",
+        responses={201: responses.CreatedExperiment, 200: responses.ExperimentAnswer},
+        takes=requests.NewExperiment,
         errors=(409,),
         long=True,
     ),
     Route(
-        "GET",
-        "/v1/experiments",
-        handlers.listed,
-        "read",
-        "experiments",
+        *("GET", "/v1/experiments", handlers.listed, "read", "experiments"),
         "All experiments in short.",
-        {200: give.ExperimentList},
+        responses={200: responses.ExperimentList},
     ),
     Route(
-        "GET",
-        EXPERIMENT,
-        handlers.shown,
-        "read",
-        "experiments",
-        "An experiment and where it stands.",
-        {200: give.ExperimentAnswer},
+        *("GET", EXPERIMENT, handlers.shown, "read", "experiments"),
+        "An experiment and its progress.",
+        responses={200: responses.ExperimentAnswer},
     ),
     *(
-        Route(
-            "POST",
-            f"{EXPERIMENT}/{action}",
-            handlers.mover(action),
-            "admin",
-            "experiments",
-            summary,
-            {200: give.ExperimentAnswer},
+        _admin(
+            *("POST", f"{EXPERIMENT}/{action}", handlers.mover(action), "experiments", summary),
+            responses={200: responses.ExperimentAnswer},
             errors=(409,),
         )
         for action, summary in (
             ("start", "From draft to running."),
-            ("pause", "Hand nothing out for now; rewards are still counted."),
+            ("pause", "Assign nothing for now; rewards still count."),
             ("resume", "From paused to running again."),
-            ("stop", "Hand nothing out any more; rewards are still counted."),
-            ("archive", "Close the books: neither assignments nor rewards any more."),
+            ("stop", "Assign nothing any more; rewards still count."),
+            ("archive", "End the experiment: neither assignments nor rewards any more."),
         )
     ),
-    Route(
-        "POST",
-        EXPERIMENT + "/corrections",
-        handlers.correct,
-        "admin",
-        "corrections",
+    _admin(
+        *("POST", EXPERIMENT + "/corrections", handlers.correct, "corrections"),
         "Void or correct a reward, exclude visits or include them again, erase a unit.",
-        {201: give.CorrectedAnswer},
-        body=take.NewCorrection,
+        responses={201: responses.CorrectedAnswer},
+        takes=requests.NewCorrection,
         errors=(409,),
         long=True,
     ),
-    Route(
-        "GET",
-        EXPERIMENT + "/corrections",
-        handlers.corrections,
-        "admin",
-        "corrections",
+    _admin(
+        *("GET", EXPERIMENT + "/corrections", handlers.corrections, "corrections"),
         "All corrections of an experiment.",
-        {200: give.Corrections},
+        responses={200: responses.Corrections},
     ),
-    Route(
-        "GET",
-        "/v1/audit",
-        handlers.audit,
-        "admin",
-        "corrections",
+    _admin(
+        *("GET", "/v1/audit", handlers.audit, "corrections"),
         "The audit log: who did what, and when; page by page.",
-        {200: give.AuditLog},
-        query=take.AuditQuery,
+        responses={200: responses.AuditLog},
+        takes=requests.AuditQuery,
     ),
     Route(
-        "GET",
-        "/readyz",
-        handlers.ready,
-        None,
-        "service",
-        "The service has started, and the storage takes durable writes; 503 says why not.",
-        {200: give.Up},
+        *("GET", "/readyz", handlers.ready, None, "service"),
+        "The service has started, and the storage accepts durable writes; 503 says why not.",
+        responses={200: responses.Up},
         errors=(503,),
     ),
     Route(
-        "GET",
-        "/metrics",
-        handlers.metrics,
-        "read",
-        "service",
-        "What the service counts about itself, for Prometheus.",
-        {200: ("text/plain",)},
+        *("GET", "/metrics", handlers.metrics, "read", "service"),
+        "Counters of the service itself, for Prometheus.",
+        responses={200: ("text/plain",)},
     ),
 )
+
+TAGS = {
+    "experiments": "Create experiments, read them, change their states.",
+    "traffic": "Assign variants and report their rewards.",
+    "leases": "Assign variants without a request for each.",
+    "results": "What an experiment has found so far.",
+    "corrections": "Correct what was stored, and read who did what.",
+    "service": "The service itself.",
+}
+PLACES = {
+    "name": {
+        "type": "string",
+        "pattern": f"^{NAME.pattern}$",
+        "description": "of the experiment",
+    },
+    "lease": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 2**63 - 1,
+        "description": "the id of the lease",
+    },
+}
+REQUEST_ID = {"X-Request-ID": {"schema": {"type": "string"}, "description": "for searching logs"}}
+
+
+def document(routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:
+    """All routes as OpenAPI describes them."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "SteadyArm",
+            "version": steadyarm.__version__,
+            "description": "Find the best of many variants with a fixed number of trials, and stay "
+            "right when the world moves.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(requests, requests.Request)
+            | _schemas(responses)
+            | _schemas(results),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    query = {} if route.query is None else _described(route.query)["properties"]
+    described: dict[str, Any] = {
+        "operationId": route.handler.__name__,
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": PLACES[name]}
+            for name in re.findall(r"{(\w+)}", route.path)
+        ]
+        + [
+            {"name": name, "in": "query", "required": False, "schema": schema}
+            for name, schema in query.items()
+        ],
+        "responses": {
+            str(status): {
+                "description": "It is done.",
+                "content": {media: {"schema": {"type": "string"}} for media in found}
+                if isinstance(found, tuple)
+                else _content(found),
+                "headers": REQUEST_ID,
+            }
+            for status, found in route.responses.items()
+        }
+        | {str(status): _refusal(status) for status in sorted(_errors(route))},
+    }
+    if route.scope is not None:
+        described["security"] = [{"token": []}]
+        described["description"] = f"Needs a token of the scope {route.scope}."
+    if route.body is not None:
+        described["requestBody"] = {"required": True, "content": _content(route.body)}
+    return described
+
+
+def _errors(route: Route) -> set[int]:
+    statuses = {500, *route.errors}
+    if route.scope is not None:
+        statuses |= {401, 403, 421, 429, 503}
+    if "{" in route.path:
+        statuses.add(404)
+    if route.body is not None:
+        statuses |= {400, 413, 422}
+    if route.query is not None:
+        statuses.add(422)
+    return statuses
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    titles = [f"{title} ({kind})" for kind, (code, title) in KINDS.items() if code == status]
+    content = _content(responses.Problem, MEDIA)
+    return {"description": "; ".join(titles) + ".", "content": content, "headers": REQUEST_ID}
+
+
+def _content(model: type[Struct], media: str = "application/json") -> dict[str, Any]:
+    return {media: {"schema": {"$ref": responses.REF.format(name=model.__name__)}}}
+
+
+def _schemas(module: ModuleType, base: type[Struct] = responses.Response) -> dict[str, Any]:
+    """The schemas of a module's structs, with what their docstrings say of each field."""
+    models = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, base) and one is not base
+    ]
+    return {model.__name__: _described(model) for model in models}
+
+
+def _described(model: type[Struct]) -> dict[str, Any]:
+    _, found = msgspec.json.schema_components([model], ref_template=responses.REF)
+    schema: dict[str, Any] = found[model.__name__]
+    schema["description"] = re.split(r"\n\s*\n\w[\w, ]* : ", schema.get("description", ""))[0]
+    schema["additionalProperties"] = False
+    for name, text in requests.descriptions(model).items():
+        if name in schema["properties"]:
+            schema["properties"][name]["description"] = text
+    return schema

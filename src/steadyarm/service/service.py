@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.types import Scope
 
-import steadyarm as sa
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
@@ -34,91 +32,11 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
 from steadyarm.service.batching import LATE, Batcher, Deadlines, Load, Turns
-from steadyarm.service.metrics import AccessLog, Metrics
+from steadyarm.service.monitoring import Metrics, Readiness, Warming
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
 
-__all__ = ["Arrived", "Live", "Readiness", "Service", "Warming"]
-
-# Warming up: numerical code is compiled, or loaded, before the first request needs it.
-
-
 log = logging.getLogger("steadyarm.service")
-
-QUIET = 2.0  # seconds before a word is said about it
-ARMS = (
-    sa.ArmSet.one_hot(["A", "B", "C"]),
-    sa.ArmSet.factorial({"a": ["1", "2"], "b": ["1", "2"]}),
-    sa.ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.5]]),  # a skewed design
-)
-BUDGET, BATCH = 24, 8  # the smallest test that passes through all of the code
-
-
-class Warming:
-    """A thread that runs tiny tests in memory, once; numba compiles what they touch.
-
-    wanted : False if it is done before it begins
-    """
-
-    def __init__(self, wanted: bool = True) -> None:
-        self._wanted, self._done, self._ended = wanted, threading.Event(), threading.Event()
-        if not wanted:
-            self._done.set()
-
-    @property
-    def done(self) -> bool:
-        """Whether the service may be used."""
-        return self._done.is_set()
-
-    def start(self) -> None:
-        """Begin; a process that ends does not wait for it."""
-        if self._wanted:
-            for work, name in ((self._run, "steadyarm-warming"), (self._tell, "steadyarm-word")):
-                threading.Thread(target=work, name=name, daemon=True).start()
-
-    def end(self) -> None:
-        """Go no further than the step that is being done."""
-        self._ended.set()
-        self._done.set()
-
-    def _run(self) -> None:
-        try:
-            for arms in ARMS:
-                for step in steps(arms):
-                    if self._ended.is_set():
-                        return
-                    step()
-        except Exception:  # requests work without, only slower at first
-            log.exception("getting ready failed")
-        finally:
-            self._done.set()
-
-    def _tell(self) -> None:
-        if not self._done.wait(QUIET):
-            log.info(
-                "getting ready: compiling numerical code; this takes up to a minute at the first "
-                "start"
-            )
-
-
-def steps(arms: sa.ArmSet) -> Iterator[Callable[[], object]]:
-    """A whole test, from its creation to its results, in parts."""
-    test = sa.create_experiment(
-        "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1), missing="drop"
-    )
-
-    def play(first: int) -> None:
-        answers = test.ask_many([f"{first + i}" for i in range(BATCH)])
-        given = [answer for answer in answers if not isinstance(answer, sa.SteadyArmError)]
-        test.tell_many((answer.id, float(i % 2)) for i, answer in enumerate(given))
-
-    for first in range(0, BUDGET, BATCH):
-        yield lambda first=first: play(first)  # type: ignore[misc]  # bound now
-    yield test.recommend
-    yield lambda: test.recommend(anytime=True)
-    yield test.health
-    yield test.drift
-
 
 T = TypeVar("T")
 Asked = LiveAssignment | SteadyArmError | Soon
@@ -136,7 +54,6 @@ IDLE = 0.2  # seconds after which such leases go back; others wait for the last 
 TICK = 1.0  # seconds between looks at windows
 LONG = 20  # times what a request has may be taken by one that computes results
 ROUND = 10  # ticks between looks at all experiments
-PROBE = 3.0  # seconds in which a probe of readiness is answered
 LONGEST_NAME = 100
 SOON = 1.0  # seconds that a reward may wait and still have happened just now
 
@@ -286,50 +203,6 @@ class Live:
             self.experiment.release()
 
 
-class Readiness:
-    """Whether the storage takes durable writes: asked by probes, logged when it changes.
-
-    It has a thread of its own, so that probes wait neither for traffic nor for each other; those
-    that come while it is being found out share the answer.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._thread = ThreadPoolExecutor(1, "steadyarm-readiness")
-        self._asked: asyncio.Future[str | None] | None = None
-        self._said: str | None = None
-
-    async def wrong(self) -> str | None:
-        """Why the storage is not ready, in a line that anybody may read; None if it is."""
-        if self._asked is None or self._asked.done():
-            loop = asyncio.get_running_loop()
-            self._asked = loop.run_in_executor(self._thread, self._checked)
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._asked), PROBE)
-        except TimeoutError:
-            return f"the storage has not answered within {PROBE:g} seconds"
-
-    def end(self) -> None:
-        """Wait for what is being found out."""
-        self._thread.shutdown()
-
-    def _checked(self) -> str | None:
-        reason = detail = None
-        try:
-            self._storage.check()
-        except StorageError as error:
-            reason, detail = error.reason, str(error)
-        except Exception as error:  # a storage that cannot tell is not ready either
-            reason, detail = StorageError.reason, f"{type(error).__name__}: {error}"
-        if reason != self._said:
-            self._said = reason
-            if reason is None:
-                log.warning("ready again: the storage takes writes")
-            else:
-                log.error("not ready: %s", detail)
-        return reason
-
-
 class Service:
     """Storage, settings, tokens, counters, threads and the experiments that were asked for."""
 
@@ -337,7 +210,6 @@ class Service:
         self.storage, self.settings = storage, settings
         self.guard = Guard(storage, settings.public, settings.allowed_hosts)
         self.metrics = Metrics(storage)
-        self.access_log = AccessLog(settings.log_format) if settings.access_log else None
         self.warming = Warming(settings.warm)
         self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
@@ -356,7 +228,7 @@ class Service:
         """Do in a thread what may take a while."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *given)
 
-    async def glance(self, work: Callable[..., T], *given: Any) -> T:
+    async def run_short(self, work: Callable[..., T], *given: Any) -> T:
         """Do in a thread what is short, and must not wait for what takes a while."""
         return await asyncio.get_running_loop().run_in_executor(self._keepers, work, *given)
 
@@ -422,7 +294,7 @@ class Service:
                 f"there is no experiment of that name; names have up to {LONGEST_NAME} letters, "
                 "digits, dots, hyphens and underscores."
             )
-        return self.hold(await self.glance(load_experiment, name, self.storage))
+        return self.hold(await self.run_short(load_experiment, name, self.storage))
 
     async def experiment(self, request: Request) -> Experiment:
         """The experiment that a request's address names."""
@@ -465,8 +337,6 @@ class Service:
             for live in self.live.values():
                 await live.drained()
             await asyncio.to_thread(self._end)
-            if self.access_log is not None:
-                self.access_log.flush()
 
     def _end(self) -> None:
         self._keepers.shutdown()

@@ -12,8 +12,6 @@ from typing import Any, Literal, Self, get_args
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["LogFormat", "ServiceSettings", "is_loopback"]
-
 LogFormat = Literal["text", "json"]
 PREFIX = "STEADYARM_"
 SECRET = 16  # characters that a secret has at least

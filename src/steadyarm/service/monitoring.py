@@ -1,0 +1,223 @@
+"""What operators see of the service: metrics for Prometheus, readiness, and warming up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections import Counter as Count
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+import steadyarm as sa
+from steadyarm.errors import StorageError
+from steadyarm.storages.base import Storage
+from steadyarm.storages.records import MOVES
+
+log = logging.getLogger("steadyarm.service")
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
+
+
+class Metrics:
+    """What the service counts about itself."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._states = _States(storage)
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "steadyarm_requests",
+            "Requests by route and status.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "steadyarm_request_seconds",
+            "How long requests took.",
+            ("route",),
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._sizes = Histogram(
+            "steadyarm_batch_size",
+            "Requests that were written in one transaction.",
+            ("kind",),
+            buckets=SIZES,
+            registry=self.registry,
+        )
+        self.assignments = Counter(
+            "steadyarm_assignments", "New assignments.", registry=self.registry
+        )
+        self.rewards = Counter("steadyarm_rewards", "Rewards stored.", registry=self.registry)
+        self.asked, self.told = self._sizes.labels("assignments"), self._sizes.labels("rewards")
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request."""
+        key = (method, route, status)
+        pair = self._known.get(key)
+        if pair is None:
+            pair = self._requests.labels(*key), self._seconds.labels(route)
+            self._known[key] = pair
+        pair[0].inc()
+        pair[1].observe(seconds)
+
+    def text(self) -> bytes:
+        """All of it as Prometheus reads it."""
+        registry = CollectorRegistry()
+        registry.register(self._states)
+        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # of the library
+            return generate_latest(registry)
+        return generate_latest(self.registry) + generate_latest(registry)
+
+
+class _States(Collector):
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        counts = Count(each.state for each in self._storage.summaries())
+        found = GaugeMetricFamily(
+            "steadyarm_experiments", "Experiments by state.", labels=["state"]
+        )
+        for state in MOVES:
+            found.add_metric([state], counts[state])
+        yield found
+
+
+# Warming up: numerical code is compiled, or loaded, before the first request needs it.
+
+
+QUIET = 2.0  # seconds before a word is said about it
+ARMS = (
+    sa.ArmSet.one_hot(["A", "B", "C"]),
+    sa.ArmSet.factorial({"a": ["1", "2"], "b": ["1", "2"]}),
+    sa.ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.5]]),  # a skewed design
+)
+BUDGET, BATCH = 24, 8  # the smallest test that passes through all of the code
+
+
+class Warming:
+    """A thread that runs tiny tests in memory, once; numba compiles what they touch.
+
+    wanted : False if it is done before it begins
+    """
+
+    def __init__(self, wanted: bool = True) -> None:
+        self._wanted, self._done, self._ended = wanted, threading.Event(), threading.Event()
+        if not wanted:
+            self._done.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether the service may be used."""
+        return self._done.is_set()
+
+    def start(self) -> None:
+        """Begin; a process that ends does not wait for it."""
+        if self._wanted:
+            for work, name in ((self._run, "steadyarm-warming"), (self._tell, "steadyarm-word")):
+                threading.Thread(target=work, name=name, daemon=True).start()
+
+    def end(self) -> None:
+        """Go no further than the step that is being done."""
+        self._ended.set()
+        self._done.set()
+
+    def _run(self) -> None:
+        try:
+            for arms in ARMS:
+                for step in steps(arms):
+                    if self._ended.is_set():
+                        return
+                    step()
+        except Exception:  # requests work without, only slower at first
+            log.exception("getting ready failed")
+        finally:
+            self._done.set()
+
+    def _tell(self) -> None:
+        if not self._done.wait(QUIET):
+            log.info(
+                "getting ready: compiling numerical code; this takes up to a minute at the first "
+                "start"
+            )
+
+
+def steps(arms: sa.ArmSet) -> Iterator[Callable[[], object]]:
+    """A whole test, from its creation to its results, in parts."""
+    test = sa.create_experiment(
+        "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1), missing="drop"
+    )
+
+    def play(first: int) -> None:
+        answers = test.ask_many([f"{first + i}" for i in range(BATCH)])
+        given = [answer for answer in answers if not isinstance(answer, sa.SteadyArmError)]
+        test.tell_many((answer.id, float(i % 2)) for i, answer in enumerate(given))
+
+    for first in range(0, BUDGET, BATCH):
+        yield lambda first=first: play(first)  # type: ignore[misc]  # bound now
+    yield test.recommend
+    yield lambda: test.recommend(anytime=True)
+    yield test.health
+    yield test.drift
+
+
+PROBE = 3.0  # seconds within which a probe of readiness is answered
+
+
+class Readiness:
+    """Whether the storage takes durable writes: asked by probes, logged when it changes.
+
+    It has a thread of its own, so that probes wait neither for traffic nor for each other; those
+    that come while it is being found out share the answer.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._thread = ThreadPoolExecutor(1, "steadyarm-readiness")
+        self._asked: asyncio.Future[str | None] | None = None
+        self._said: str | None = None
+
+    async def wrong(self) -> str | None:
+        """Why the storage is not ready, in a line that anybody may read; None if it is."""
+        if self._asked is None or self._asked.done():
+            loop = asyncio.get_running_loop()
+            self._asked = loop.run_in_executor(self._thread, self._checked)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._asked), PROBE)
+        except TimeoutError:
+            return f"the storage has not answered within {PROBE:g} seconds"
+
+    def end(self) -> None:
+        """Wait for what is being found out."""
+        self._thread.shutdown()
+
+    def _checked(self) -> str | None:
+        reason = detail = None
+        try:
+            self._storage.check()
+        except StorageError as error:
+            reason, detail = error.reason, str(error)
+        except Exception as error:  # a storage that cannot tell is not ready either
+            reason, detail = StorageError.reason, f"{type(error).__name__}: {error}"
+        if reason != self._said:
+            self._said = reason
+            if reason is None:
+                log.warning("ready again: the storage takes writes")
+            else:
+                log.error("not ready: %s", detail)
+        return reason

@@ -1,0 +1,396 @@
+"""What requests contain, and what is wrong with one that does not fit.
+
+A request checks shapes and types. The rules of an experiment, such as the budgets that it accepts,
+stand in `live.settings` alone. What a docstring says of a field completes the sentence "unit is
+true; expected …".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from inspect import cleandoc
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.live.assignments import shortened
+from steadyarm.live.experiment import LONGEST, LONGEST_LEASE
+from steadyarm.live.settings import Missing, Sticky
+from steadyarm.segments import Direction
+from steadyarm.wording import did_you_mean
+
+Id = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+Unit = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000]*$")]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Level = Annotated[float, Meta(gt=0, lt=1)]
+Name = Annotated[str, Meta(examples=["checkout"])]
+# Each name has a row and a column of its own, so a list must not be long.
+Names = Annotated[list[str], Meta(max_length=2000)]
+
+
+class Request(Struct, forbid_unknown_fields=True):
+    """The body of a request."""
+
+
+class NewExperiment(Request, kw_only=True, omit_defaults=True):
+    """An experiment to be created.
+
+    name : up to 100 letters, digits, dots, hyphens and underscores, the first a letter or digit
+    arms : a list of up to 2,000 names or an object with one of one_hot, factorial, bundles,
+        features
+    policy : a name such as steady, or an object with its name and settings
+    budget : a whole number of at least 1: how many assignments are made in all
+    seed : a whole number from 0 to 2**63 - 1, which makes the whole test reproducible; drawn at
+        random by default
+    direction : maximize or minimize: whether large or small rewards are good
+    reward_range : a list of the least and the largest reward that can occur; others are refused
+    reward_window : seconds after an assignment in which its reward counts, or a text such as 90m,
+        12h, 7d
+    reward_grace : seconds after its window in which a reward that happened in time may still
+        arrive, or a text such as 90m, 12h, 7d; by default as long as the window, at most seven days
+    missing : zero, drop or fail: what a reward that never comes counts as; may be left out only if
+        large rewards are good and reward_range contains 0
+    sticky : unit if a unit keeps its first variant, none if a variant is drawn for every request
+    control : an object with one variant and the share that it always gets, from 0 to below 1
+    min_share : a share from 0 to below 1 for all variants, or an object with some of them and their
+        shares
+    start : true or false: whether it starts at once
+    load_if_exists : true or false: whether to accept an existing experiment with the same settings
+    """
+
+    name: Name
+    arms: Annotated[Names | dict[str, Any], Meta(examples=[["A", "B", "C"]])]
+    policy: Annotated[str | dict[str, Any], Meta(examples=["steady"])] = "steady"
+    budget: Annotated[int, Meta(examples=[10000])]
+    seed: int | None = None
+    direction: Direction = "maximize"
+    reward_range: list[float] | None = None
+    reward_window: float | str | None = None
+    reward_grace: float | str | None = None
+    missing: Missing | None = None
+    sticky: Sticky = "unit"
+    control: dict[str, float] | None = None
+    min_share: dict[str, float] | float | None = None
+    start: bool = True
+    load_if_exists: bool = False
+
+
+class NewAssignment(Request):
+    """Who gets a variant.
+
+    unit : a text of 1 to 512 characters, such as a visitor's id; needed unless the experiment has
+        sticky: none
+    """
+
+    unit: Unit | None = None
+
+
+class NewAssignments(Request):
+    """Who get variants.
+
+    units : a list of units; an error takes the place of one that is no text
+    """
+
+    units: Annotated[list[Any], Meta(examples=[["visitor 1", "visitor 2"]])]
+
+
+class NewReward(Request, kw_only=True):
+    """The reward of an assignment, which its id or its unit identifies.
+
+    assignment : the id of the assignment
+    unit : a text of 1 to 512 characters, such as a visitor's id
+    reward : a number
+    at : a time such as 2025-01-31T12:00:00Z: when the reward happened, by default now; it counts by
+        this time if it arrives within the reward_grace
+    sent : a time such as 2025-01-31T12:00:00Z: when the request was sent by the sender's clock,
+        which then need not agree with the service's; without it, at is taken literally
+    """
+
+    assignment: Id | None = None
+    unit: Unit | None = None
+    reward: float
+    at: Time | None = None
+    sent: Time | None = None
+
+    def __post_init__(self) -> None:
+        if self.assignment is not None and self.unit is not None:
+            raise ValueError("there are both assignment and unit; give one of them")
+        if self.assignment is None and self.unit is None:
+            raise ValueError("it is missing whose reward this is; give assignment or unit")
+
+
+class NewRewards(Request):
+    """The rewards of many assignments.
+
+    rewards : a list of rewards; an error takes the place of one that is refused
+    sent : a time such as 2025-01-31T12:00:00Z: when the request was sent by the sender's clock,
+        which then need not agree with the service's; without it, every at is taken literally
+    """
+
+    rewards: list[
+        Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/NewReward"})]
+    ]
+    sent: Time | None = None
+
+
+class NewLease(Request):
+    """Positions that a client assigns by itself, without a request for each.
+
+    positions : a whole number of at least 1: how many at most
+    seconds : a number above 0 and up to 3600: for how long they may be assigned
+    """
+
+    positions: Annotated[int, Meta(ge=1)] = 1000
+    seconds: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)] = 60.0
+
+
+class UsedPosition(Request):
+    """One position of a lease that was assigned.
+
+    position : a whole number, from start to before stop of the lease
+    unit : a text of 1 to 512 characters, such as a visitor's id
+    created : a time such as 2025-01-31T12:00:00Z: when it was assigned
+    """
+
+    position: Annotated[int, Meta(ge=0, lt=2**32)]
+    unit: str
+    created: Time
+
+
+class Used(Request):
+    """The positions of a lease that were assigned.
+
+    used : a list of positions
+    """
+
+    used: list[UsedPosition]
+
+
+class NewCorrection(Request):
+    """What is to be corrected, and why.
+
+    kind : void a reward, correct it to another value, exclude the visits of a unit or of a period,
+        include what was excluded, or erase the identity of a unit
+    assignment : to void or correct: the id of the assignment
+    unit : a text of 1 to 512 characters, such as a visitor's id: who is excluded or erased, or
+        whose reward it is
+    reward : to correct: the right number
+    since : to exclude a period: a time such as 2025-01-31T12:00:00Z, at which the period begins
+    until : to exclude a period: a time such as 2025-01-31T12:00:00Z, before which it ends; not
+        later than now
+    entry : to include: the id of the audit log's entry that excluded the visits
+    reason : a text of up to 1000 characters that says why, for readers of the audit log, which
+        keeps it for ever; it must name no unit. Needed except to erase
+    """
+
+    kind: Literal["void", "correct", "exclude", "include", "erase"]
+    assignment: Id | None = None
+    unit: Unit | None = None
+    reward: float | None = None
+    since: Time | None = None
+    until: Time | None = None
+    entry: Annotated[int, Meta(ge=1, lt=2**53)] | None = None
+    reason: Annotated[
+        str, Meta(max_length=1000, pattern=r"^[^\u0000]*$", examples=["a monitor of our own"])
+    ] = ""
+
+
+class Query(Struct, forbid_unknown_fields=True):
+    """The query of an address."""
+
+
+class NoQuery(Query):
+    """An empty query."""
+
+
+class RecommendationQuery(Query):
+    """How a recommendation is made.
+
+    level : a number between 0 and 1: the probability with which intervals hold
+    anytime : true or false: whether intervals hold at every time somebody reads them, or once, at
+        the end; by default at every time until the test has ended
+    """
+
+    level: Level = 0.95
+    anytime: bool | None = None
+
+
+class DriftQuery(Query):
+    """How drift is tested.
+
+    periods : a whole number from 1 to 1000: in how many equal shares the test is divided
+    level : a number between 0 and 1: the probability with which intervals hold
+    """
+
+    periods: Annotated[int, Meta(ge=1, le=1000)] = 4
+    level: Level = 0.95
+
+
+class AuditQuery(Query):
+    """Which entries of the audit log to read.
+
+    after : a whole number: the id of the last entry that was read
+    most : a whole number from 1 to 10000: how many at most
+    experiment : the name of an experiment, for the entries about it alone
+    """
+
+    after: Annotated[int, Meta(ge=0, lt=2**53)] = 0
+    most: Annotated[int, Meta(ge=1, le=10000)] = 1000
+    experiment: Annotated[str, Meta(max_length=100, pattern=r"^[^\u0000]*$")] | None = None
+
+
+class ExportQuery(Query):
+    """The format of an export.
+
+    format : csv or parquet: the kind of file
+    """
+
+    format: Literal["csv", "parquet"] = "csv"
+
+
+# Reading requests
+
+
+M = TypeVar("M", bound=Struct)
+MOST_FAULTS = 5
+ENTRY = re.compile(r"(\w+(?:, \w+)*) : (.*(?:\n +.*)*)")
+MISTAKEN = {"id": ("assignment", "the assignment's id goes into assignment")}
+
+
+class MalformedError(InvalidInputError):
+    """The body of a request is not JSON."""
+
+
+@cache
+def descriptions(model: type[Struct]) -> Mapping[str, str]:
+    """What the docstrings of a class and of its bases say of its fields.
+
+    Examples
+    --------
+    >>> descriptions(NewLease)["positions"]
+    'a whole number of at least 1: how many at most'
+    """
+    return {
+        name: " ".join(text.split())
+        for kind in reversed(model.__mro__)
+        for names, text in ENTRY.findall(cleandoc(kind.__doc__ or ""))
+        for name in names.split(", ")
+    }
+
+
+def decode(model: type[M], body: bytes) -> M:
+    """The body of a request; InvalidInputError says what is wrong with it.
+
+    Examples
+    --------
+    >>> decode(NewAssignment, b'{"unit": "visitor 1"}')
+    NewAssignment(unit='visitor 1')
+    >>> decode(NewAssignment, b'{"unit": 3}')
+    Traceback (most recent call last):
+    steadyarm.errors.InvalidInputError: unit is 3; expected a text: send it as "3".
+    """
+    try:
+        return msgspec.json.decode(body, type=model)
+    except msgspec.ValidationError as error:
+        refused = str(error)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"The body is not JSON: {error}.") from None
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"The body is not JSON: {error}.") from None
+    raise _error(model, given, refused)
+
+
+def checked(model: type[M], given: Any, strict: bool = True) -> M:
+    """A value as a request; InvalidInputError says what is wrong with it.
+
+    strict : False if numbers are texts, as in the query of an address
+    """
+    try:
+        return msgspec.convert(given, model, strict=strict)
+    except msgspec.ValidationError as error:
+        raise _error(model, given, str(error), strict) from None
+
+
+def time_in(text: str, field: str) -> datetime:
+    """A time that a field of a request gives."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise _fault(field, text, "a time such as 2025-01-31T12:00:00Z") from None
+
+
+def _error(model: type[Struct], given: Any, refused: str, strict: bool = True) -> InvalidInputError:
+    """What is wrong with a request that was refused, in sentences; fields are of the first."""
+    faults = list(_faults(model, given, strict)) or [InvalidInputError(f"{refused}.")]
+    sentences = [str(fault) for fault in faults[:MOST_FAULTS]]
+    if len(faults) > MOST_FAULTS:
+        sentences.append(f"And {len(faults) - MOST_FAULTS} more.")
+    error = faults[0]
+    error.args = (" ".join(sentences),)
+    return error
+
+
+def _faults(
+    model: type[Struct], given: Any, strict: bool, path: str = ""
+) -> Iterator[InvalidInputError]:
+    fields = {field.name: field for field in msgspec.structs.fields(model)}
+    keys = ", ".join(fields)
+    if not isinstance(given, dict):
+        named = f" with the key{'s' * (len(fields) != 1)} {keys}" if fields else ""
+        yield _fault(path or "the body", given, f"an object{named}")
+        return
+    for key, field in fields.items():
+        name, expected = f"{path}.{key}" if path else key, descriptions(model)[key]
+        if key not in given:
+            if field.required:
+                yield InvalidInputError(
+                    f"there is no {name}; expected {expected}.", field=name, expected=expected
+                )
+            continue
+        value = given[key]
+        if _fits(value, field.type, strict):
+            continue
+        entries = get_args(field.type)[:1] if isinstance(value, list) else ()
+        if entries and isinstance(entries[0], type) and issubclass(entries[0], Struct):
+            # Only the first entry that is wrong: a list of all of them could be very long.
+            each = (_faults(entries[0], one, strict, f"{name}[{i}]") for i, one in enumerate(value))
+            yield from next((found for faults in each if (found := list(faults))), ())
+        elif _is_number(value) and _fits(str(value), field.type, strict):
+            yield _fault(name, value, f'a text: send it as "{shortened(value)}"')
+        else:
+            yield _fault(name, value, expected)
+    for key in given:
+        if key not in fields:
+            where = f" in {path}" if path else ""
+            meant, hint = MISTAKEN.get(key, ("", ""))
+            end = f"; {hint}." if meant in fields else did_you_mean(key, tuple(fields))
+            known = f"the keys are {keys}{end}" if fields else "none is expected."
+            yield InvalidInputError(f"there is no key {shortened(key)}{where}; {known}", field=key)
+
+
+def _fault(field: str, given: Any, expected: str) -> InvalidInputError:
+    message = f"{field} is {shortened(given)}; expected {expected}."
+    return InvalidInputError(message, field=field, given=given, expected=expected)
+
+
+def _fits(value: Any, kind: Any, strict: bool) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    try:
+        msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

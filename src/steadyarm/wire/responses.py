@@ -1,0 +1,590 @@
+"""What the service answers, and what the command line prints as JSON; `results` has the rest.
+
+Each response is made of the object that `Experiment` gives (`of`); those that the client reads are
+turned into that object again (`to_…`). A client ignores fields that it does not know, so it may be
+older than its service. JSON has no infinite numbers: null takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+from msgspec import Meta, Struct
+
+from steadyarm.arms.recipes import recipe_from_dict
+from steadyarm.errors import (
+    BudgetSpentError,
+    ExperimentExistsError,
+    InvalidInputError,
+    LeaseExpiredError,
+    RepeatedRewardError,
+    RewardsPendingError,
+    RewardTooLateError,
+    SteadyArmError,
+    StorageError,
+    UnknownAssignmentError,
+    UnknownExperimentError,
+    WrongStateError,
+)
+from steadyarm.inference.evidence import json_ready
+from steadyarm.live.assignments import (
+    LATEST,
+    LiveAssignment,
+    LocalLease,
+    Status,
+    to_datetime,
+    to_micros,
+)
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.settings import Missing, Settings, Sticky, variants_in
+from steadyarm.segments import Direction
+from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.records import ExperimentRecord, ExperimentState
+
+MOST_SHOWN = 500  # variants of a large set
+REF = "#/components/schemas/{name}"
+PROBLEM = "urn:steadyarm:problem:"
+PROBLEMS: dict[str, type[SteadyArmError]] = {
+    "invalid-input": InvalidInputError,
+    "unknown-experiment": UnknownExperimentError,
+    "unknown-assignment": UnknownAssignmentError,
+    "experiment-exists": ExperimentExistsError,
+    "wrong-state": WrongStateError,
+    "budget-spent": BudgetSpentError,
+    "rewards-pending": RewardsPendingError,
+    "reward-conflict": RepeatedRewardError,
+    "reward-too-late": RewardTooLateError,
+    "lease-expired": LeaseExpiredError,
+    "storage-unavailable": StorageError,
+}
+
+Time = Annotated[datetime, Meta(tz=True)]
+
+
+def _one_of(*names: str) -> Meta:
+    """What msgspec cannot say: a value is one of these structs, which no tag tells apart."""
+    return Meta(extra_json_schema={"anyOf": [{"$ref": REF.format(name=name)} for name in names]})
+
+
+class Response(Struct):
+    """What is answered to a request."""
+
+
+class Problem(Response, omit_defaults=True):
+    """An error as RFC 9457 describes it.
+
+    type : the kind of problem, after urn:steadyarm:problem:
+    title : the kind in words
+    status : the HTTP status
+    detail : what was given, and what was expected
+    request_id : that of X-Request-ID, which the service's log has, too
+    hint : what to do; left out if there is nothing to say
+    field : which field or setting is wrong, such as budget; left out if it is not a single one
+    given : the value that was refused, as text if it is long; left out if it is not a single one
+    expected : what the value should be; left out where detail says it in other words
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    hint: str | None = None
+    field: str | None = None
+    given: Any = None
+    expected: str | None = None
+
+
+class Up(Response):
+    """The service or its storage is well.
+
+    status : always ok; anything else is answered with an error
+    """
+
+    status: Literal["ok"]
+
+
+# Experiments
+
+
+class ArmsAnswer(Response):
+    """The variants and their features.
+
+    names : of the variants, in order
+    feature_names : of the features, in order
+    features : a row for each variant, a number for each feature
+    """
+
+    names: list[str]
+    feature_names: list[str]
+    features: list[list[float]]
+
+
+class FactorialAnswer(Response):
+    """A large set of variants: all combinations of the levels of some factors.
+
+    factorial : each factor with its levels, in order
+    interactions : 1 for main effects only, 2 adds pairs, and so on
+    constant : whether the first feature is the constant one
+    """
+
+    factorial: list[tuple[str, list[str]]]
+    interactions: int
+    constant: bool
+
+
+class BundlesAnswer(Response):
+    """A large set of variants: all bundles of a number of items.
+
+    bundles : names of the items
+    size : how many of them make a bundle
+    interactions : 1 for what each item adds, 2 adds what pairs of them do, and so on
+    """
+
+    bundles: list[str]
+    size: int
+    interactions: int
+
+
+class ManyArmsAnswer(Response):
+    """A large set of variants that was given as a table, which is not repeated.
+
+    count : the number of variants
+    feature_names : of the features, in order
+    """
+
+    count: int
+    feature_names: list[str]
+
+
+class SettingsAnswer(Response):
+    """What an experiment was created with.
+
+    arms : the variants; their recipe or number if they are a large set
+    policy : how variants are chosen: the policy's name and all of its settings
+    budget : how many assignments are made in all
+    seed : makes the whole test reproducible
+    direction : whether large or small rewards are good
+    reward_range : the least and the largest reward that are accepted; null for any
+    reward_window : seconds after an assignment in which its reward counts; null for ever
+    reward_grace : seconds after its window in which a reward may still arrive; null without one
+    missing : what a reward that never came counts as; fail for no verdict without it
+    sticky : unit if a unit keeps its first variant, none if a variant is drawn for every request
+    control : one variant and the share that it always gets; empty if there is none
+    min_share : by variant, the share beyond what the policy gives; empty if there is none
+    """
+
+    arms: Annotated[
+        Any, _one_of("ArmsAnswer", "FactorialAnswer", "BundlesAnswer", "ManyArmsAnswer")
+    ]
+    policy: dict[str, Any]
+    budget: int
+    seed: int
+    direction: Direction
+    reward_range: list[float] | None
+    reward_window: float | None
+    reward_grace: float | None
+    missing: Missing
+    sticky: Sticky
+    control: dict[str, float]
+    min_share: dict[str, float]
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The settings without the coordinates of the variants, which follow from the features."""
+        arms = settings.arms
+        told: dict[str, Any] = {"count": arms.size, "feature_names": arms.feature_names}
+        if not arms.large or arms.recipe is not None:
+            told = {key: value for key, value in arms.to_dict().items() if key != "span"}
+        return msgspec.convert(json_ready(settings.to_dict(told)), cls)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all variants; empty if only the service has them."""
+        recipe = recipe_from_dict(self.arms)
+        return tuple(self.arms.get("names", ())) if recipe is None else recipe.names
+
+
+class Totals(Response):
+    """Counts over all variants.
+
+    variants : the number of variants
+    handed_out : variants that were assigned at least once
+    assigned : assignments
+    rewarded : assignments that have a reward
+    excluded : assignments that were excluded; they count nowhere else
+    """
+
+    variants: int
+    handed_out: int
+    assigned: int
+    rewarded: int
+    excluded: int
+
+
+class ExperimentAnswer(Response):
+    """An experiment and its progress.
+
+    Counts are by variant. In a large set (more than 4,096 variants) they are those of the at most
+    500 variants that were assigned most often. Then indices gives the position of each of these,
+    counted from 0; it is null where counts are of all variants. Totals are always of all.
+
+    name : of the experiment
+    state : where it is between draft and archived
+    created : when it was created, in UTC
+    settings : what it was created with
+    assigned : assignments by variant
+    rewarded : rewards by variant
+    indices : position of each variant counted here; null if these are all
+    totals : of all variants
+    segments : segments that were opened
+    observed : segments that the policy has learned from
+    leased : positions that are leased and not yet used
+    """
+
+    name: str
+    state: ExperimentState
+    created: Time
+    settings: SettingsAnswer
+    assigned: dict[str, int]
+    rewarded: dict[str, int]
+    indices: dict[str, int] | None
+    totals: Totals
+    segments: int
+    observed: int
+    leased: int
+
+    @classmethod
+    def of(cls, experiment: Experiment, **more: Any) -> Self:
+        """An experiment as it is now."""
+        status, names = experiment.status(), experiment.arms.names
+        shown = range(len(status.assigned))
+        if status.arms is not None:
+            often = sorted(shown, key=lambda i: (-status.assigned[i], status.arms[i]))  # type: ignore[index]  # not None
+            shown = often[:MOST_SHOWN]  # type: ignore[assignment]
+        arms = shown if status.arms is None else [status.arms[i] for i in shown]
+        named = [names[arm] for arm in arms]
+        return cls(
+            name=status.name,
+            state=status.state,
+            created=status.created,
+            settings=SettingsAnswer.of(experiment.settings),
+            assigned=dict(zip(named, (status.assigned[i] for i in shown), strict=True)),
+            rewarded=dict(zip(named, (status.rewarded[i] for i in shown), strict=True)),
+            indices=None if status.arms is None else dict(zip(named, arms, strict=True)),
+            totals=Totals(
+                variants=experiment.arms.size,
+                handed_out=sum(count > 0 for count in status.assigned),
+                assigned=status.total_assigned,
+                rewarded=status.total_rewarded,
+                excluded=status.excluded,
+            ),
+            segments=status.segments,
+            observed=status.observed,
+            leased=status.leased,
+            **more,
+        )
+
+    def to_status(self) -> Status:
+        """The numbers, as `Experiment.status` gives them."""
+        names = self.settings.arms["names"] if self.indices is None else self.indices
+        assigned = tuple(self.assigned[name] for name in names)
+        rewarded = tuple(self.rewarded[name] for name in names)
+        return Status(
+            name=self.name,
+            state=self.state,
+            created=self.created,
+            budget=self.settings.budget,
+            assigned=assigned,
+            rewarded=rewarded,
+            segments=self.segments,
+            observed=self.observed,
+            leased=self.leased,
+            arms=None if self.indices is None else tuple(self.indices.values()),
+            others=(self.totals.assigned - sum(assigned), self.totals.rewarded - sum(rewarded)),
+            excluded=self.totals.excluded,
+        )
+
+
+class CreatedExperiment(ExperimentAnswer):
+    """A new experiment, and what its settings may cause that nobody wants.
+
+    warnings : sentences; empty if all is well
+    """
+
+    warnings: list[str]
+
+
+class ListedExperiment(Response):
+    """An experiment in short.
+
+    name : of the experiment
+    state : where it is between draft and archived
+    created : when it was created, in UTC
+    budget : how many assignments are made in all
+    policy : the name of the policy
+    arms : how many variants it has
+    """
+
+    name: str
+    state: ExperimentState
+    created: Time
+    budget: int
+    policy: str
+    arms: int
+
+    @classmethod
+    def of(cls, record: ExperimentRecord) -> Self:
+        """A stored experiment."""
+        config = record.config
+        return cls(
+            record.name,
+            record.state,
+            to_datetime(record.created),
+            config["budget"],
+            config["policy"]["name"],
+            variants_in(config),
+        )
+
+
+class ExperimentList(Response):
+    """All experiments.
+
+    experiments : in the order of their creation
+    """
+
+    experiments: list[ListedExperiment]
+
+    @classmethod
+    def of(cls, records: Sequence[ExperimentRecord]) -> Self:
+        """All stored experiments."""
+        return cls([ListedExperiment.of(record) for record in records])
+
+
+# Traffic
+
+
+class AssignmentAnswer(Response):
+    """The variant that a unit gets.
+
+    id : identifies the assignment when its reward is reported
+    unit : who gets the variant
+    arm : the variant's name
+    probability : with which it was drawn
+    created : when the unit got it first, in UTC
+    new : false if the unit had it already
+    """
+
+    id: str
+    unit: str
+    arm: str
+    probability: float
+    created: Time
+    new: bool
+
+    @classmethod
+    def of(cls, found: LiveAssignment) -> Self:
+        """An assignment of an experiment."""
+        return cls(found.id, found.unit, found.name, found.probability, found.created, found.new)
+
+    def to_assignment(self, names: Sequence[str]) -> LiveAssignment:
+        """The assignment; its variant has the number -1 if it is not among the names."""
+        arm = names.index(self.arm) if self.arm in names else -1
+        return LiveAssignment(
+            self.id, self.unit, arm, self.arm, self.probability, self.created, self.new
+        )
+
+
+class RefusedAssignment(Response):
+    """A unit that got no variant.
+
+    unit : as it was sent
+    error : why it got none
+    """
+
+    unit: Any
+    error: Problem
+
+
+class Assignments(Response):
+    """Variants for many units.
+
+    assignments : one for every unit, in their order
+    """
+
+    assignments: list[Annotated[Any, _one_of("AssignmentAnswer", "RefusedAssignment")]]
+
+
+class RewardStatus(Response):
+    """What became of a reward.
+
+    status : repeated if the same reward was there already, else stored
+    """
+
+    status: Literal["stored", "repeated"]
+
+
+class RefusedReward(Response):
+    """A reward that was not stored.
+
+    error : why it was not stored
+    """
+
+    error: Problem
+
+
+class RewardStatuses(Response):
+    """What became of many rewards.
+
+    rewards : one for every reward, in their order
+    """
+
+    rewards: list[Annotated[Any, _one_of("RewardStatus", "RefusedReward")]]
+
+
+class Lease(Response):
+    """Positions start to stop - 1 of a segment, and what determines their variants.
+
+    id : identifies the lease when its assignments are reported, or the rest is given back
+    tag : with which ids of the experiment's assignments begin
+    seed : of the experiment
+    arms : names of the variants that weights are of
+    indices : their positions among all variants, from 0; null if these are all
+    segment : the number of the segment, counted from 0
+    weights : the probability of each of these variants
+    rounds : positions that the segment has
+    order : iid, shuffled or blocks: how its variants are drawn
+    block : positions in a block, if order is blocks
+    start : the first position of the lease
+    stop : the first position after it
+    until : microseconds since 1970 up to which they may be assigned; report them within a minute
+        after that
+    """
+
+    id: int
+    tag: str
+    seed: int
+    arms: list[str]
+    indices: list[int] | None
+    segment: int
+    weights: list[float]
+    rounds: int
+    order: str
+    block: int
+    start: int
+    stop: int
+    until: int
+
+    @classmethod
+    def of(cls, lease: LocalLease) -> Self:
+        """A lease of an experiment."""
+        return msgspec.convert(lease.to_dict(), cls)
+
+    def to_lease(self) -> LocalLease:
+        """The lease, ready to assign; InvalidInputError if it makes no sense."""
+        return LocalLease.from_dict(msgspec.structs.asdict(self))
+
+
+class Leases(Response):
+    """Leases of positions.
+
+    leases : one for each run of positions; together at most as many as requested
+    """
+
+    leases: list[Lease]
+
+
+class Released(Response):
+    """The end of a lease.
+
+    released : how many positions were given back
+    """
+
+    released: int
+
+
+class CorrectedAnswer(Response):
+    """What a correction did.
+
+    entry : its id in the audit log
+    assignments : how many assignments it changed
+    """
+
+    entry: int
+    assignments: int
+
+
+class AuditEntryAnswer(Response):
+    """One entry of the audit log.
+
+    id : entries have rising ids, some of which may be missing
+    created : when it was done, in UTC
+    author : the name of the token or of the user; empty if not known
+    action : what was done, such as experiment.paused or reward.voided
+    experiment : its name; null for what concerns the whole storage
+    detail : further facts: the reason of a correction, how many assignments it changed, the period;
+        never a unit
+    """
+
+    id: int
+    created: Time
+    author: str
+    action: str
+    experiment: str | None
+    detail: dict[str, Any]
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> Self:
+        """A stored entry; the ends of a period are times."""
+        detail = {
+            name: iso(to_datetime(value)) if name in ("since", "until") else value
+            for name, value in entry.detail.items()
+        }
+        created = to_datetime(entry.created)
+        return cls(entry.id, created, entry.author, entry.action, entry.experiment, detail)
+
+    def to_entry(self) -> AuditEntry:
+        """The entry as a storage has it."""
+        detail = {
+            name: _micros(datetime.fromisoformat(value)) if name in ("since", "until") else value
+            for name, value in self.detail.items()
+        }
+        created = _micros(self.created)
+        return AuditEntry(self.id, created, self.author, self.action, self.experiment, detail)
+
+
+class AuditLog(Response):
+    """Entries of the audit log.
+
+    entries : in the order of their ids
+    """
+
+    entries: list[AuditEntryAnswer]
+
+
+class Corrections(Response):
+    """All corrections of an experiment.
+
+    corrections : oldest first
+    """
+
+    corrections: list[AuditEntryAnswer]
+
+
+def iso(when: datetime) -> str:
+    """A time as programs read it.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> iso(datetime(2025, 1, 31, 12, tzinfo=UTC))
+    '2025-01-31T12:00:00Z'
+    """
+    return when.isoformat().replace("+00:00", "Z")
+
+
+def _micros(when: datetime) -> int:
+    return to_micros(when, LATEST)

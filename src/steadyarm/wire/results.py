@@ -1,0 +1,331 @@
+"""What the service answers about results: verdicts, health, drift, allocations and replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, Literal, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.inference.evidence import json_ready
+from steadyarm.inference.health import Finding as HealthFinding
+from steadyarm.live.replay import Replay
+from steadyarm.live.verdict import Verdict
+from steadyarm.storages.records import SegmentRecord
+from steadyarm.wire.responses import MOST_SHOWN, Response, iso
+
+Number = float | None
+
+
+class Allocation(Response):
+    """The segment that is being assigned, and the share of each variant.
+
+    In a large set only the 500 largest shares are given.
+
+    segment : its number, counted from 0
+    policy_version : segments that the policy had learned from when this one was opened
+    weights : the share of each variant
+    played : variants with a share above 0
+    rounds : positions that the segment has
+    order : iid, shuffled or blocks: how its variants are drawn
+    block : positions in a block, if order is blocks
+    """
+
+    segment: int
+    policy_version: int
+    weights: dict[str, float]
+    played: int
+    rounds: int
+    order: str
+    block: int
+
+    @classmethod
+    def of(cls, record: SegmentRecord, names: Sequence[str]) -> Self:
+        """A stored segment; names are of all variants."""
+        segment = record.segment
+        weights = segment.weights[0]
+        shown = np.arange(segment.columns)
+        if segment.arms is not None:
+            shown = np.argsort(-weights, kind="stable")[:MOST_SHOWN]
+        return cls(
+            segment=record.index,
+            policy_version=record.policy_version,
+            weights={names[segment.arm_at(c)]: float(weights[c]) for c in shown.tolist()},
+            played=int((weights > 0).sum()),
+            rounds=record.rounds,
+            order=segment.order,
+            block=segment.block,
+        )
+
+
+class ArmEstimate(Response):
+    """What is known of a variant; null for what is not known.
+
+    name : of the variant
+    index : its position among all variants, counted from 0
+    estimate : of its mean reward over the whole test
+    standard_error : of the estimate
+    low : where the interval of the estimate begins
+    high : where it ends
+    gap : by how much the recommended variant is better
+    gap_low : where the interval of the gap begins
+    gap_high : where it ends
+    """
+
+    name: str
+    index: int
+    estimate: Number
+    standard_error: Number
+    low: Number
+    high: Number
+    gap: Number
+    gap_low: Number
+    gap_high: Number
+
+
+class Recommendation(Response):
+    """The best variant so far, how certain that is, and on which assumption.
+
+    In a large set arms is a short list, others counts further variants that cannot be ruled out,
+    and plausible names those on the list. Statements hold over all variants.
+
+    arm : the recommended variant's name
+    sure : whether it is the declared winner, which is wrong in at most one minus level of tests,
+        and no health check fails
+    level : probability with which intervals hold, for all variants at once
+    anytime : whether intervals hold at every time somebody reads them, or once, at the end
+    method : how intervals were found
+    assumption : what must be true for them, in one line
+    rewards : rewards that this rests on
+    missing : judged visits whose reward never came; they count as declared
+    judged : visits that this rests on: the first ones, up to those whose rewards may still come
+    waiting : newer visits that are not judged yet
+    pending : rewards of these that may still come
+    until : when the last judged visit was assigned; null if none
+    unhealthy : why nothing must be decided yet: the health checks that fail; empty if none
+    caution : what to keep in mind about the intervals; empty if nothing
+    plausible : names of the variants that cannot be ruled out as the best
+    others : further ones that cannot be ruled out
+    variants : how many there are
+    arms : what is known of each
+    """
+
+    arm: str
+    sure: bool
+    level: float
+    anytime: bool
+    method: str
+    assumption: str
+    rewards: int
+    missing: int
+    judged: int
+    waiting: int
+    pending: int
+    until: str | None
+    unhealthy: str
+    caution: str
+    plausible: list[str]
+    others: int
+    variants: int
+    arms: list[ArmEstimate]
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Self:
+        """A verdict."""
+        columns = np.column_stack(
+            [
+                *(verdict.estimates, verdict.standard_errors, verdict.intervals),
+                *(verdict.gaps, verdict.gap_intervals),
+            ]
+        ).tolist()
+        shown = range(len(columns)) if verdict.shown is None else verdict.shown.tolist()
+        same = {name: getattr(verdict, name) for name in cls.__struct_fields__ if name in SAME}
+        return cls(
+            arm=verdict.name,
+            until=None if verdict.until is None else iso(verdict.until),
+            plausible=list(verdict.plausible),
+            arms=[
+                ArmEstimate(name, arm, *json_ready(row))
+                for name, arm, row in zip(verdict.names, shown, columns, strict=True)
+            ],
+            **same,
+        )
+
+    def to_verdict(self) -> Verdict:
+        """The verdict as `Experiment.recommend` gives it."""
+        places = {one.name: one.index for one in self.arms}
+        few = len(self.arms) < self.variants
+
+        def column(key: str, unknown: float = np.nan) -> NDArray[np.float64]:
+            found = [getattr(one, key) for one in self.arms]
+            return np.array([unknown if value is None else value for value in found])
+
+        def between(low: str, high: str) -> NDArray[np.float64]:
+            return np.column_stack([column(low, -np.inf), column(high, np.inf)])
+
+        same = {name: getattr(self, name) for name in SAME - {"sure", "variants"}}
+        return Verdict(
+            arm=places[self.arm],
+            name=self.arm,
+            estimates=column("estimate"),
+            standard_errors=column("standard_error", np.inf),
+            intervals=between("low", "high"),
+            gaps=column("gap"),
+            gap_intervals=between("gap_low", "gap_high"),
+            plausible=tuple(self.plausible),
+            until=None if self.until is None else datetime.fromisoformat(self.until),
+            shown=np.array(list(places.values()), dtype=np.int64) if few else None,
+            size=self.variants if few else 0,
+            names=tuple(places),
+            **same,
+        )
+
+
+# What a recommendation and a verdict call by the same name.
+SAME = frozenset(Recommendation.__struct_fields__) - {"arm", "until", "plausible", "arms"}
+
+
+class Finding(Response):
+    """One health check.
+
+    name : what was checked
+    status : warn: inspect it; fail: do not trust results before it is explained
+    p_value : of the test behind it; null if there is none
+    explanation : what was found, in one sentence
+    advice : what to do; empty if nothing
+    """
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    p_value: float | None
+    explanation: str
+    advice: str
+
+
+class Health(Response):
+    """Whether the log can be trusted.
+
+    status : the worst of the findings
+    findings : all checks
+    """
+
+    status: Literal["ok", "warn", "fail"]
+    findings: list[Finding]
+
+    @classmethod
+    def of(cls, report: HealthReport) -> Self:
+        """A report."""
+        return msgspec.convert(report.to_dict(), cls)
+
+    def to_report(self) -> HealthReport:
+        """The report as `Experiment.health` gives it."""
+        found = (msgspec.structs.asdict(one) for one in self.findings)
+        return HealthReport(tuple(HealthFinding(**one) for one in found))
+
+
+class Drift(Response):
+    """The estimates of every period, and whether periods differ by more than noise.
+
+    In a large set names is a short list, and others counts the variants that are not on it.
+    Averages are over all.
+
+    names : of the variants that rows of numbers are of
+    periods : labels of the periods, in order
+    rounds : rounds in each period
+    best : the variant with the best estimate over the whole test
+    estimates : by period and variant: the mean reward
+    errors : standard errors of these
+    intervals : by period and variant: both ends; they hold for all at once
+    gaps : by period and variant: by how much best beats it; negative where it loses
+    gap_errors : standard errors of these
+    leaders : the variant with the best estimate in each period
+    gap_p_value : how likely gaps vary so much if they do not move; null if unknown
+    level_p_value : the same for the average over all variants
+    arm_p_values : the same for each variant's distance from the average
+    level : of the intervals; 1 minus the error probability of gaps_move and level_moves
+    method : where standard errors come from: lists, rounds or pieces
+    averages : by period: the average over all variants
+    others : variants that are not among names
+    looks : shares of the planned visits at which drift was tested; null for one test
+    gaps_move : whether differences between variants were seen to change: this is dangerous
+    level_moves : whether the average was seen to change: harmless by itself
+    verdict : what it means, in plain sentences
+    """
+
+    names: list[str]
+    periods: list[str]
+    rounds: list[int]
+    best: str
+    estimates: list[list[Number]]
+    errors: list[list[Number]]
+    intervals: list[list[list[Number]]]
+    gaps: list[list[Number]]
+    gap_errors: list[list[Number]]
+    leaders: list[str]
+    gap_p_value: Number
+    level_p_value: Number
+    arm_p_values: list[Number]
+    level: float
+    method: str
+    averages: list[Number]
+    others: int
+    looks: list[float] | None
+    gaps_move: bool
+    level_moves: bool
+    verdict: str
+
+    @classmethod
+    def of(cls, report: DriftReport) -> Self:
+        """A report."""
+        return msgspec.convert(report.to_dict(), cls)
+
+    def to_report(self) -> DriftReport:
+        """The report as `Experiment.drift` gives it; nan where a number is not finite."""
+        tables = {"estimates", "errors", "intervals", "gaps", "gap_errors", "arm_p_values"}
+        values: dict[str, Any] = {}
+        for field in fields(DriftReport):
+            value = getattr(self, field.name)
+            if field.name in tables | {"averages"}:
+                value = np.array(value, dtype=np.float64)
+            elif field.name == "rounds":
+                value = np.array(value, dtype=np.int64)
+            elif field.name.endswith("_p_value") and value is None:
+                value = np.nan
+            values[field.name] = tuple(value) if isinstance(value, list) else value
+        return DriftReport(**values)
+
+
+class ReplayAnswer(Response):
+    """Whether the log leads to what is stored.
+
+    agrees : whether everything is the same to the bit
+    assignments : computed anew
+    rewards : computed anew
+    segments : computed anew
+    differences : what disagrees, in words, the first twenty
+    corrections : changes by hand; they are undone to check what the policy decided before them
+    """
+
+    agrees: bool
+    assignments: int
+    rewards: int
+    segments: int
+    differences: list[str]
+    corrections: int
+
+    @classmethod
+    def of(cls, found: Replay) -> Self:
+        """A replay."""
+        return cls(
+            found.agrees,
+            found.assignments,
+            found.rewards,
+            found.segments,
+            list(found.differences),
+            found.corrections,
+        )
