@@ -214,13 +214,12 @@ def simulate(
     Results(G-BAI: 246 errors in 1000 trials)
     """
     if not isinstance(policy, Policy):
-        raise InvalidInputError(
-            f"policy is {policy!r}; expected an instance of a policy, such as P1RAGE()."
-        )
+        raise InvalidInputError.of("policy", policy, "an instance of a policy, such as P1RAGE()")
     if not hasattr(environment, "play"):
-        raise InvalidInputError(
-            f"environment is {environment!r}; expected a world, such as "
-            "Environment.from_means(arms, means, budget=1000)."
+        raise InvalidInputError.of(
+            "environment",
+            environment,
+            "a world, such as Environment.from_means(arms, means, budget=1000)",
         )
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
 

@@ -82,9 +82,7 @@ def plan_periods(period: str, first: Any, last: Any) -> Plan:
     number = not isinstance(first, datetime)
     shares = re.fullmatch(r"shares(?::(\d+))?", period)
     if not shares and period not in (*UNITS, "auto"):
-        raise InvalidInputError(
-            f"period is {period!r}; expected auto, {', '.join(UNITS)} or shares:20."
-        )
+        raise InvalidInputError.of("period", period, f"auto, {', '.join(UNITS)} or shares:20")
     if not number:
         days = (last.date() - first.date()).days + 1
         if period == "auto" and 3 <= days <= MOST_DAYS:
@@ -98,7 +96,7 @@ def plan_periods(period: str, first: Any, last: Any) -> Plan:
         )
     count = int(shares[1]) if shares and shares[1] else SHARES
     if count < 1:
-        raise InvalidInputError(f"period is {period!r}; expected at least one share.")
+        raise InvalidInputError.of("period", period, "at least one share")
     if number:
         width = (last - first) / MOST_BUCKETS or 1.0
         return Plan("shares", "", float(first), float(width), count)

@@ -36,7 +36,7 @@ class GaussianNoise:
 
     def __post_init__(self) -> None:
         if not finite_number(self.sd, "sd") >= 0:
-            raise InvalidInputError(f"sd is {self.sd}; expected a number of at least 0.")
+            raise InvalidInputError.of("sd", self.sd, "a number of at least 0")
 
     @property
     def scale(self) -> float:
@@ -53,7 +53,7 @@ class BoundedNoise:
 
     def __post_init__(self) -> None:
         if not finite_number(self.bound, "bound") >= 0:
-            raise InvalidInputError(f"bound is {self.bound}; expected a number of at least 0.")
+            raise InvalidInputError.of("bound", self.bound, "a number of at least 0")
 
     @property
     def scale(self) -> float:
@@ -75,8 +75,8 @@ Noise = GaussianNoise | BoundedNoise | BernoulliReward
 def check_noise(noise: Noise) -> None:
     """Refuse what is none of the three."""
     if not isinstance(noise, Noise):
-        raise InvalidInputError(
-            f"noise is {noise!r}; expected GaussianNoise(…), BoundedNoise(…) or BernoulliReward()."
+        raise InvalidInputError.of(
+            "noise", noise, "GaussianNoise(…), BoundedNoise(…) or BernoulliReward()"
         )
 
 

@@ -104,7 +104,7 @@ def malicious_switch(
 def check_period(period: float) -> None:
     """Refuse a period that is not a positive number of rounds."""
     if not finite_number(period, "period") > 0:
-        raise InvalidInputError(f"period is {period}; expected a positive number of rounds.")
+        raise InvalidInputError.of("period", period, "a positive number of rounds")
 
 
 # The paper's multivariate test: layouts of two-level slots, still or oscillating.
@@ -245,7 +245,7 @@ def random_walk(
     """
     base = _vector(arms, theta, "theta")
     if not finite_number(step, "step") >= 0:
-        raise InvalidInputError(f"step is {step}; expected a number of at least 0.")
+        raise InvalidInputError.of("step", step, "a number of at least 0")
     rng = np.random.default_rng(whole_number(seed, "seed"))
     steps = step * normal(rng, (whole_number(budget, "budget", least=1), len(base)))
     steps[0] = 0.0
@@ -271,8 +271,8 @@ def switching(
     table = _rows(arms, thetas)
     share = np.ones(len(table)) if shares is None else _numbers(shares, "shares")
     if share.shape != (len(table),) or not ((share > 0) & (share < np.inf)).all():
-        raise InvalidInputError(
-            f"shares is {shares}; expected {len(table)} positive numbers, one per parameter."
+        raise InvalidInputError.of(
+            "shares", shares, f"{len(table)} positive numbers, one per parameter"
         )
     ends = np.rint(np.cumsum(share) / share.sum() * whole_number(budget, "budget", least=1)).astype(
         np.int64
@@ -355,7 +355,7 @@ def weekday_weekend(
     """
     visits_per_day = whole_number(visits_per_day, "visits_per_day", least=1)
     if not 0 <= whole_number(first_day, "first_day") < 7:
-        raise InvalidInputError(f"first_day is {first_day}; expected 0 (Monday) to 6 (Sunday).")
+        raise InvalidInputError.of("first_day", first_day, "0 (Monday) to 6 (Sunday)")
     week = np.array(
         [_vector(arms, weekday, "weekday")] * 5 + [_vector(arms, weekend, "weekend")] * 2
     )

@@ -420,9 +420,10 @@ def recommended_arms(evidence: Evidence, recommended: ArrayLike | None) -> NDArr
         or not np.issubdtype(arms.dtype, np.integer)
         or not ((arms >= 0) & (arms < K)).all()
     ):
-        raise InvalidInputError(
-            f"recommended is {recommended!r}; expected the index of an arm, 0 to {K - 1}, for each "
-            f"of the {n} tests."
+        raise InvalidInputError.of(
+            "recommended",
+            recommended,
+            f"the index of an arm, 0 to {K - 1}, for each of the {n} tests",
         )
     return arms.astype(np.int64)
 

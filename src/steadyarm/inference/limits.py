@@ -312,15 +312,15 @@ Indices = NDArray[np.int64]
 
 EQUAL = 2.0**-40  # share by which estimates may differ through rounding
 SHORT = 100  # arms with the best estimates that are shown
-MOMENTS = 16  # of the test whose leaders are shown, too
+LEADERS = 16  # times during the test whose leaders are shown, too
 
 
-def moments(pieces: int, most: int = MOMENTS) -> Indices:
+def evenly_spaced(pieces: int, most: int = LEADERS) -> Indices:
     """Pieces whose ends are shown, from the last one backwards.
 
     Examples
     --------
-    >>> moments(7, most=3).tolist()
+    >>> evenly_spaced(7, most=3).tolist()
     [0, 3, 6]
     """
     at = np.linspace(pieces - 1, 0, min(pieces, most)).round().astype(np.int64)
@@ -333,14 +333,14 @@ def shortlisted(
     """A view of the evidence on few arms, and which of them the recommended one is, (1,).
 
     These are the recommended arm, by default the one with the best estimate, those with the best
-    estimates, and who led at 16 moments of the test.
+    estimates, and those that led at 16 times during the test.
     """
     if len(evidence.rounds) != 1:
         raise InvalidInputError(
             f"the evidence is a batch of {len(evidence.rounds)} tests of {evidence.family:,} arms; "
             "of so many arms give one test at a time."
         )
-    at = moments(evidence.rounds.shape[1])
+    at = evenly_spaced(evidence.rounds.shape[1])
     rounds = np.maximum(np.cumsum(evidence.rounds[0])[at], 1)
     paths = np.cumsum(evidence.scores[0], axis=0)[at] / rounds[:, None]
     leaders, top = best_of_all(evidence, paths, most)

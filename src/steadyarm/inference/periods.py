@@ -265,9 +265,8 @@ def _index(
             labels = tuple(f"{a:.0%} to {b:.0%}" for a, b in zip(starts, cuts, strict=True))
         return np.searchsorted(filled, slot), labels
     if isinstance(periods, str):
-        raise InvalidInputError(
-            f"periods is {periods!r}; expected a number of equal shares, or one label for each "
-            f"of the {J} pieces."
+        raise InvalidInputError.of(
+            "periods", periods, f"a number of equal shares, or one label for each of the {J} pieces"
         )
     if len(periods) != J:
         raise InvalidInputError(

@@ -65,9 +65,7 @@ class LoggedSegment:
             if counts is None:
                 continue
             if not isinstance(counts, np.ndarray) or not np.issubdtype(counts.dtype, np.integer):
-                raise InvalidInputError(
-                    f"{what} is {counts!r}; expected an array of whole numbers."
-                )
+                raise InvalidInputError.of(what, counts, "an array of whole numbers")
             if counts.shape != expected or (counts < 0).any():
                 raise InvalidInputError(
                     f"{what} has shape {counts.shape} and least value "

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.generated import walsh_of
 from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, drift_report
-from steadyarm.inference.limits import SHORT, moments
+from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.assignments import Status, to_datetime
 from steadyarm.live.decisions import state_of
@@ -78,7 +78,7 @@ def course_of(
     """
     evidence, pieces = results.evidence(), results.judged()
     arms = evidence.arms
-    at = moments(len(pieces), LOOKS if arms.size <= MANY else FEWER)
+    at = evenly_spaced(len(pieces), LOOKS if arms.size <= MANY else FEWER)
     quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
     counts = arms.large and quick
     used = level_of_looks(level)

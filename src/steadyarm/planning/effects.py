@@ -142,28 +142,27 @@ class Effects:
             if (value := getattr(self, what)) is not None:
                 check_positive(value, f"effects.{what}")
         if finite_number(self.indifference, "effects.indifference") < 0:
-            raise InvalidInputError(
-                f"effects.indifference is {self.indifference!r}; expected at least 0."
-            )
+            raise InvalidInputError.of("effects.indifference", self.indifference, "at least 0")
         if self.means is not None and len(self.means) != self.arms.size:
             raise InvalidInputError(
                 f"effects.means has {len(self.means)} values; expected {self.arms.size}, one per "
                 "arm in the order of the arms."
             )
         if self.smallest_gap is not None and self.indifference >= self.smallest_gap:
-            raise InvalidInputError(
-                f"effects.indifference is {self.indifference:g}; expected less than "
-                f"effects.smallest_gap, which is {self.smallest_gap:g}, or no verdict could be "
-                "wrong."
+            raise InvalidInputError.of(
+                "effects.indifference",
+                self.indifference,
+                f"less than effects.smallest_gap, which is {self.smallest_gap:g}, or no verdict "
+                "could be wrong",
             )
         if self.range is not None and not (len(self.range) == 2 and self.range[0] < self.range[1]):
-            raise InvalidInputError(
-                f"effects.range is {list(self.range)}; expected [lowest, highest]."
-            )
+            raise InvalidInputError.of("effects.range", list(self.range), "[lowest, highest]")
         if self.range is not None and self.indifference >= self.range[1] - self.range[0]:
-            raise InvalidInputError(
-                f"effects.indifference is {self.indifference:g}; expected less than the width of "
-                f"effects.range {list(self.range)}, or no verdict could be wrong."
+            raise InvalidInputError.of(
+                "effects.indifference",
+                self.indifference,
+                f"less than the width of effects.range {list(self.range)}, or no verdict could be "
+                "wrong",
             )
         if self.drawn and self.indifference == 0:
             raise InvalidInputError(

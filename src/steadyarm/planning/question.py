@@ -102,8 +102,8 @@ class Question:
         elif isinstance(policies, (list, tuple)) and policies:
             candidates = tuple(candidate_from_settings(entry, sd) for entry in policies)
         else:
-            raise InvalidInputError(
-                f'policies is {policies!r}; expected a list of names such as ["steady", "p1-rage"].'
+            raise InvalidInputError.of(
+                "policies", policies, 'a list of names such as ["steady", "p1-rage"]'
             )
         if "traffic_per_day" not in settings:
             raise InvalidInputError(
@@ -270,7 +270,7 @@ def _check_keys(settings: Any) -> None:
     for table, keys in TABLES.items():
         value = settings.get(table, {})
         if not isinstance(value, Mapping):
-            raise InvalidInputError(f"{table} is {value!r}; expected a table [{table}].")
+            raise InvalidInputError.of(table, value, f"a table [{table}]")
         if keys is not None:
             _check_known(value, keys, f"[{table}]")
 
@@ -289,7 +289,7 @@ def _log(effects: dict[str, Any], folder: Path) -> LogSummary | None:
     if name is None:
         return None
     if not isinstance(name, str):
-        raise InvalidInputError(f"effects.log is {name!r}; expected the name of a CSV file.")
+        raise InvalidInputError.of("effects.log", name, "the name of a CSV file")
     return read_log(folder / name)
 
 
@@ -322,8 +322,8 @@ def _rewards(
     ways = [way for way in ("rate", "sd", "conversions") if way in rewards]
     allowed = ("sd", "conversions") if known else ("rate", "sd")
     if rewards.get("conversions", True) is not True:
-        raise InvalidInputError(
-            f"rewards.conversions is {rewards['conversions']!r}; expected true, or leave it out."
+        raise InvalidInputError.of(
+            "rewards.conversions", rewards["conversions"], "true, or leave it out"
         )
     if len(ways) != 1 or ways[0] not in allowed:
         raise InvalidInputError(
@@ -354,7 +354,7 @@ def _plain(value: Any, what: str) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(finite_number(x, what) for x in value)
     if what in ("effects.means", "effects.range"):
-        raise InvalidInputError(f"{what} is {value!r}; expected a list of numbers.")
+        raise InvalidInputError.of(what, value, "a list of numbers")
     return finite_number(value, what)
 
 
@@ -362,9 +362,7 @@ def _rhythm(settings: dict[str, Any]) -> Rhythm:
     if "curve" in settings:
         curve = settings["curve"]
         if not isinstance(curve, (list, tuple)):
-            raise InvalidInputError(
-                f"rhythm.curve is {curve!r}; expected a list with one number per day."
-            )
+            raise InvalidInputError.of("rhythm.curve", curve, "a list with one number per day")
         settings = {"kind": "curve"} | settings
         settings["curve"] = tuple(finite_number(x, "rhythm.curve") for x in curve)
     if settings and "kind" not in settings:

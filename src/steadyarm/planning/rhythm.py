@@ -93,9 +93,7 @@ class Rhythm:
         whole_number(self.week, "rhythm.week", least=1)
         finite_number(self.lift, "rhythm.lift")
         if finite_number(self.strength, "rhythm.strength") < 0:
-            raise InvalidInputError(
-                f"rhythm.strength is {self.strength!r}; expected a number of at least 0."
-            )
+            raise InvalidInputError.of("rhythm.strength", self.strength, "a number of at least 0")
         if (self.kind == "curve") != bool(self.curve):
             raise InvalidInputError(
                 f"rhythm.kind is {self.kind!r} and rhythm.curve has {len(self.curve)} days; "

@@ -142,7 +142,7 @@ def exact_complexity(
     """Equation (7) as `h_p1_rage_exact` says it; without demands it is zero."""
     check_choice(reading, "reading", ("proof", "paper"))
     if finite_number(epsilon, "epsilon") < 0:
-        raise InvalidInputError(f"epsilon is {epsilon}; expected a gap of at least 0.")
+        raise InvalidInputError.of("epsilon", epsilon, "a gap of at least 0")
     R = positive(largest_reward, "largest_reward")
     m, i0 = check_phases(m, max(found.gap, epsilon))
     if reading == "paper":
@@ -170,7 +170,7 @@ def check_phases(m: int | None, gap: float) -> tuple[int, int]:
 def positive(value: float, what: str) -> float:
     """`value`, if it is a positive number."""
     if not finite_number(value, what) > 0:
-        raise InvalidInputError(f"{what} is {value!r}; expected a number above 0.")
+        raise InvalidInputError.of(what, value, "a number above 0")
     return float(value)
 
 
