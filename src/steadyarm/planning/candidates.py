@@ -9,39 +9,30 @@ from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies import (
     GBAI,
     POLICIES,
-    AdjacentBAI,
     Peace,
     Steady,
     Uniform,
     policy_from_dict,
     policy_named,
 )
-from steadyarm.policies.base import (
-    Policy,
-    Recommendations,
-    State,
-    TallyState,
-    Ties,
-    best_arm,
-    empty_tally,
-    start_values,
-)
+from steadyarm.policies.adjacent_bai import ShuffledPlan
+from steadyarm.policies.base import Policy, Recommendations, TallyState, best_arm
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
-from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import did_you_mean
 
 # EqualSplit: the A/B/n test as it is usually run, to compare with.
 
 
 @dataclass(frozen=True)
-class EqualSplit(Policy[TallyState]):
+class EqualSplit(ShuffledPlan):
     """Every arm equally often, in one random order; the highest mean reward is named.
 
     Features are ignored. Rounds that cannot be shared equally are not played; in a live test with
@@ -56,26 +47,10 @@ class EqualSplit(Policy[TallyState]):
     """
 
     name: ClassVar[str] = "A/B-test"
-    waits: ClassVar[bool] = False
-    state_type: ClassVar[type[State]] = TallyState
 
-    ties: Ties = "random"
-
-    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> TallyState:
-        """Nothing is known."""
-        return TallyState(
-            **start_values(arms, budget, trials, seed, self.ties), **empty_tally(trials, arms.size)
-        )
-
-    def next_segment(self, state: TallyState) -> Segment | None:
-        """The whole test at once; later, what is left of it."""
-        each = state.budget // state.arms.size
-        segment = Segment.shuffled(np.maximum(each - state.counts, 0))
-        return segment if segment.rounds.any() else None
-
-    def observe(self, state: TallyState, segment: Segment, stats: SegmentStats) -> TallyState:
-        """Add the sums."""
-        return state.after(segment, stats)
+    def plan(self, state: TallyState) -> NDArray[np.int64]:
+        """An equal share of the budget for every arm."""
+        return np.full((1, state.arms.size), state.budget // state.arms.size)
 
     def recommend(self, state: TallyState) -> Recommendations:
         """The arm with the highest mean."""
@@ -101,7 +76,7 @@ class Candidate:
     @property
     def robust(self) -> bool:
         """Whether its estimates stay unbiased however the world moves."""
-        return isinstance(self.policy, (IPSPolicy, AdjacentBAI, EqualSplit))
+        return isinstance(self.policy, (IPSPolicy, ShuffledPlan))
 
     def arms(self, arms: ArmSet) -> ArmSet:
         """The arms as the policy sees them: an A/B test knows no features."""

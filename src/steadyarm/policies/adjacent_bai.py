@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.adjacency import adjacent_optimal
@@ -23,11 +25,45 @@ from steadyarm.policies.base import (
 )
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = ["AdjacentBAI"]
+__all__ = ["AdjacentBAI", "ShuffledPlan"]
 
 
 @dataclass(frozen=True)
-class AdjacentBAI(Policy[TallyState]):
+class ShuffledPlan(Policy[TallyState]):
+    """Numbers of plays that are fixed beforehand, all in one random order.
+
+    Parameters
+    ----------
+    ties : which of arms with equal estimates counts as better: "random", "first" or "last"
+    """
+
+    waits: ClassVar[bool] = False
+    state_type: ClassVar[type[State]] = TallyState
+
+    ties: Ties = "random"
+
+    @abstractmethod
+    def plan(self, state: TallyState) -> NDArray[np.int64]:
+        """(n, K) how often each arm is to be played, or the same for all trials."""
+
+    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> TallyState:
+        """Nothing is known."""
+        return TallyState(
+            **start_values(arms, budget, trials, seed, self.ties), **empty_tally(trials, arms.size)
+        )
+
+    def next_segment(self, state: TallyState) -> Segment | None:
+        """The whole plan at once; later, what is left of it."""
+        segment = Segment.shuffled(np.maximum(self.plan(state) - state.counts, 0))
+        return segment if segment.rounds.any() else None
+
+    def observe(self, state: TallyState, segment: Segment, stats: SegmentStats) -> TallyState:
+        """Add the sums."""
+        return state.after(segment, stats)
+
+
+@dataclass(frozen=True)
+class AdjacentBAI(ShuffledPlan):
     """Play the design for pairs of arms joined by an edge of conv(X), all in one random order.
 
     The best arm is found by comparing neighbours only, and the random order turns drift into
@@ -54,26 +90,10 @@ class AdjacentBAI(Policy[TallyState]):
     """
 
     name: ClassVar[str] = "Adjacent-BAI"
-    waits: ClassVar[bool] = False
-    state_type: ClassVar[type[State]] = TallyState
 
-    ties: Ties = "random"
-
-    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> TallyState:
-        """Nothing is known."""
-        return TallyState(
-            **start_values(arms, budget, trials, seed, self.ties), **empty_tally(trials, arms.size)
-        )
-
-    def next_segment(self, state: TallyState) -> Segment | None:
-        """The whole plan at once; later, what is left of it."""
-        plan = round_designs(adjacent_optimal(state.arms).weights[None], state.budget)
-        segment = Segment.shuffled(np.maximum(plan - state.counts, 0))
-        return segment if segment.rounds.any() else None
-
-    def observe(self, state: TallyState, segment: Segment, stats: SegmentStats) -> TallyState:
-        """Add the sums."""
-        return state.after(segment, stats)
+    def plan(self, state: TallyState) -> NDArray[np.int64]:
+        """The design, rounded."""
+        return round_designs(adjacent_optimal(state.arms).weights[None], state.budget)
 
     def recommend(self, state: TallyState) -> Recommendations:
         """The arm with the highest least-squares value; nan where the plays say nothing of it."""
