@@ -28,35 +28,30 @@ from steadyarm.analysis.faults import (
     NO_TIME,
     SHOWN,
     Faults,
+    duplicate_finding,
     faults_in,
     group_order_finding,
     order_finding,
     refuse,
     rewards_given,
 )
-from steadyarm.analysis.log import (
-    Described,
-    Log,
-    as_number,
-    described,
-    is_excluded,
-    open_log,
-    readable,
-)
+from steadyarm.analysis.log import Described, Log, described, open_log
 from steadyarm.analysis.result import Analysis
 from steadyarm.analysis.sums import (
     FEW,
     SAMPLE,
     Plan,
     allocation_sums,
+    as_number,
+    is_excluded,
     plan_periods,
     propensity_sums,
+    readable,
 )
 from steadyarm.analysis.units import (
     Cells,
     Units,
     count_units,
-    duplicate_finding,
     each_with_unit,
     first_rows,
     missing_rewards,

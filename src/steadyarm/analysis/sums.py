@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.analysis.log import Log
 from steadyarm.errors import InvalidInputError
 
 # Periods of a log: calendar units or equal shares, made of buckets that a database can make.
@@ -110,6 +111,102 @@ def _label(bucket: Any, name: str) -> str:
         bucket = bucket - timedelta(days=bucket.weekday())
     return f"{bucket:{LABELS[name]}}"
 
+
+# Columns as numbers, names and times, the same on every database; what cannot be read is null.
+
+NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
+LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+DATE = (  # only days there are: SQLite and PostgreSQL move others into the next month, or stop
+    r"[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
+    r"|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+)
+TIME = (
+    rf"^\s*({DATE}|{LEAP}-02-29)"
+    r"([ T]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"
+    r"(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?)?\s*$"
+)
+
+
+def readable(log: Log, table: Any, zero: bool = False) -> Any:
+    """The table with the columns time, arm, r and, where there is one, p; the rest as it was.
+
+    The column given is the reward as it stands, where r may be null for other reasons than a
+    missing reward, or 0 for a missing one (`zero`).
+    """
+    import ibis
+
+    backend, reward = log.backend, table["reward"]
+    new = {
+        "time": _as_time(log, table["timestamp"]),
+        "arm": table["arm"].cast("string"),
+        "r": as_number(log, reward),
+    }
+    if zero:
+        new["r"] = ibis.ifelse(reward.isnull(), 0.0, new["r"])
+    if zero or reward.type().is_string() or backend == "sqlite":
+        new["given"] = reward
+    if "probability" in table.columns:
+        new["p"] = as_number(log, table["probability"])
+    return table.mutate(**new)
+
+
+def is_excluded(column: Any) -> Any:
+    """Whether rows were excluded: something stands there that says neither 0 nor no."""
+    said = column.cast("string").strip().lower()
+    return column.notnull() & said.notin(["", "0", "0.0", "false", "no"])
+
+
+def as_number(log: Log, column: Any) -> Any:
+    """A column of float64; null where there is no number."""
+    import ibis
+
+    kind, backend = column.type(), log.backend
+    if kind.is_string():
+        if backend == "duckdb":
+            return column.try_cast("float64")
+        number = column.re_search(NUMBER)
+        return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
+    if kind.is_boolean():
+        return column.cast("int64").cast("float64")
+    if not (kind.is_numeric() or kind.is_null()):
+        raise InvalidInputError(
+            f"the column {log.their(column.get_name())} of {log.name} has "
+            f"type {kind}; expected numbers."
+        )
+    if backend == "sqlite":  # a column of any type may hold anything
+        number = column.typeof().isin(["integer", "real"])
+        return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
+    return column if kind.is_float64() else column.cast("float64")
+
+
+def _as_time(log: Log, column: Any) -> Any:
+    """A column of times in UTC, or of numbers; null where there is no time."""
+    import ibis
+
+    kind, backend = column.type(), log.backend
+    if kind.is_numeric():
+        return as_number(log, column)
+    if backend == "sqlite":
+        text = column.cast("string")
+        good = (column.typeof() == "text") & text.re_search(TIME)
+        return ibis.ifelse(good, text.cast("timestamp"), ibis.null("timestamp"))
+    if kind.is_string():
+        if backend == "duckdb":
+            return column.try_cast("timestamp('UTC')").cast("timestamp")
+        time = column.cast("timestamp('UTC')").cast("timestamp")
+        return ibis.ifelse(column.re_search(TIME), time, ibis.null("timestamp"))
+    if kind.is_date() or (kind.is_timestamp() and kind.timezone is not None):
+        return column.cast("timestamp")
+    if not kind.is_timestamp():
+        raise InvalidInputError(
+            f"the column {log.their('timestamp')} of {log.name} has type {kind}; expected time "
+            "stamps, ISO 8601 text such as 2026-03-01T12:30:00Z, or numbers that only give the "
+            "order."
+        )
+    return column
+
+
+# Sums: expressions that run where the log lives.
 
 SAMPLE, FEW = 50_000, 2_000  # rows in which so many distinct probabilities count as few
 

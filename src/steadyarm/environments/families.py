@@ -1,4 +1,4 @@
-"""Soare's arm set and the paper's worlds on it: still, oscillating, malicious."""
+"""Families of worlds: those of the paper, and further ways to move over time."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ ALARM = 0.001  # p-value below which a test has failed
 NOTICE = 0.01  # p-value below which it needs attention
 MENTION = 0.05  # p-value below which the verdict says what is off
 JOINT, JOINT_OF_ALL = 200, 2**12  # arms judged jointly, at most: of a large set, and of others
+MOST_CELLS = 2**24  # numbers in the covariances of pieces that are computed together
 FURTHEST = 20  # arms that are named where single arms of many are off
 
 
@@ -303,7 +304,9 @@ class _Played:
         for j, piece in enumerate(self.pieces):
             how = (piece.segment.order, piece.segment.block) if self.joint else j
             alike.setdefault(how, []).append(j)
-        for places in alike.values():
+        most = max(MOST_CELLS // len(self.arms) ** 2, 1)
+        batches = [same[i : i + most] for same in alike.values() for i in range(0, len(same), most)]
+        for places in batches:
             some = [self.pieces[j] for j in places]
             segment = replace(
                 some[0].segment,
