@@ -82,13 +82,11 @@ def tally_evidence(
     """
     J, K = int(period.max()) + 1, arms.size
     rounds, scores = np.zeros((1, J), dtype=np.int64), np.zeros((1, J, K))
-    squares = np.zeros((1, J, K, K))
+    squares, fit = np.zeros((1, J, K, K)), ReferenceFit(arms)
     seen, total = np.zeros(K), np.zeros(K)
     for j, piece in enumerate(period):
         m, s = tally.m[j], tally.sums["s"][j]
-        before = (seen.sum(), total.sum()) if seen.any() else (m.sum(), s.sum())
-        common = before[1] / max(before[0], 1)
-        v = np.where(seen > 0, total / np.maximum(seen, 1), common) if reference else np.zeros(K)
+        v = fit.to(seen, total, s.sum() / max(m.sum(), 1)) if reference else np.zeros(K)
         i1, i2, w, w2, ww = (tally.sums[name][j] for name in ("i1", "i2", "w", "w2", "ww"))
         c = w - v * i1
         count = int(m.sum())
@@ -393,10 +391,10 @@ class ReferenceFit:
         if not self._separate:
             self._flat, *_ = np.linalg.lstsq(self._X, np.ones(arms.size), rcond=None)
 
-    def to(self, counts: Floats, sums: Floats, otherwise: float) -> Floats:
-        """(r,) from the number and sum (K,) of earlier rewards; if there is none, that mean."""
+    def to(self, counts: Floats, sums: Floats, default: float) -> Floats:
+        """(r,) from the number and sum (K,) of earlier rewards; `default` if there is none."""
         X, seen = self._X, counts.sum()
-        common = sums.sum() / seen if seen else otherwise
+        common = sums.sum() / seen if seen else default
         if self._separate:
             return np.where(counts > 0, sums / np.maximum(counts, 1), common)
         m = common * self._flat
