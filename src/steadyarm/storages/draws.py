@@ -1,4 +1,4 @@
-"""Draws: the arms of places, drawn in chunks and kept, so that an assignment costs a lookup."""
+"""Draws: the arms of positions, drawn in chunks and cached: an assignment costs a lookup."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 from steadyarm.segments import Columns, Segment, compact_columns, drawn_together
 from steadyarm.storages.records import SegmentRecord, place_of
 
-CHUNK = 1024  # places drawn at a time, unless more of them can only be drawn together
-KEPT = 2**26  # bytes of chunks that are kept; the most that a test may have to draw together
-SEGMENTS = 4096  # segments whose length of chunks is remembered
+CHUNK = 1024  # positions drawn at a time, unless more of them can only be drawn together
+KEPT = 2**26  # bytes of cached chunks; the most that a test may have to draw together
+SEGMENTS = 4096  # number of segments whose chunk length is cached
 
 
 class _Chunk(NamedTuple):
@@ -24,19 +24,19 @@ class _Chunk(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes; those of the allocation are counted with every chunk, though they share it."""
+        """Bytes, with those of the allocation, although the chunks of a segment share it."""
         return self.columns.nbytes + self.segment.weights.nbytes
 
 
 class Draws:
-    """Arms and probabilities of places; allocations never change, so they are read once.
+    """Arms and probabilities of positions; allocations never change, so they are read once.
 
-    A superseded segment only gets shorter: what was drawn of it stays right. What was not used for
-    longest goes first, so that memory does not grow with the budget.
+    A superseded segment only gets shorter, so its draws stay valid. The least recently used chunk
+    is dropped first, so that memory does not grow with the budget.
 
     Attributes
     ----------
-    kept : bytes of all chunks that are kept, at most KEPT unless one alone has more
+    kept : bytes of all cached chunks, at most KEPT unless a single one has more
     """
 
     def __init__(self) -> None:
@@ -52,12 +52,12 @@ class Draws:
         numbers: Iterable[int],
         read: Callable[[int], SegmentRecord],
     ) -> list[tuple[int, float]]:
-        """Arm and probability of every place; `read` gives segments that are not known yet."""
+        """Arm and probability of each number; `read` returns segments that are not cached."""
         found = []
         at, start, stop = -1, 0, 0
         for number in numbers:
             index, position = place_of(number)
-            if at != index or not start <= position < stop:  # mostly they follow each other
+            if at != index or not start <= position < stop:  # mostly they are consecutive
                 columns, segment, start = self._around(key, seed, index, position, read)
                 at, stop = index, start + len(columns)
             column = int(columns[position - start])
@@ -86,10 +86,10 @@ class Draws:
     def _keep(self, whose: tuple[int, int], length: int, number: int, chunk: _Chunk) -> None:
         self._lengths[whose] = length
         self._lengths.move_to_end(whose)
-        if len(self._lengths) > SEGMENTS:  # its chunks are found no more, and age
+        if len(self._lengths) > SEGMENTS:  # its chunks are not found any more, and expire
             self._lengths.popitem(last=False)
         place = (*whose, number)
-        if place not in self._chunks:  # another thread may have drawn it, too
+        if place not in self._chunks:  # another thread may have drawn it meanwhile
             self._chunks[place] = chunk
             self.kept += chunk.size
         while self.kept > KEPT and len(self._chunks) > 1:

@@ -1,8 +1,8 @@
-"""Connections and transactions; the one border at which errors of drivers become ours.
+"""Connections and transactions; only here are errors of drivers translated.
 
-Every call ends: waiting for a lock, a connection or an answer has a deadline here, also if the
-server is frozen and never answers. And nothing is acknowledged that went into an SQLite file which
-was deleted or replaced meanwhile.
+Every call ends: waiting for a lock, a connection or an answer has a deadline, even if the server is
+frozen and never answers. Nothing is acknowledged that was written into an SQLite file which was
+deleted or replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from steadyarm.errors import InvalidInputError, StorageError
 
 T = TypeVar("T")
 
-# Seconds; a call that waits behind one to a frozen server ends within 15: that one fails after
-# CALL, and then nobody gets a new connection for LOCK.
-LOCK = 5.0  # to wait for locks, for a connection of the pool, or for a new one
+# Seconds. A call that waits behind one to a frozen server ends within 15: the first fails after
+# CALL, and then the second gets no new connection within LOCK.
+LOCK = 5.0  # to wait for a lock, for a connection of the pool, or for a new one
 STATEMENT = 8.0  # for one statement on the server
 CALL = 9.0  # for a whole call with all its tries, counted by the client
-LONG = 60.0  # to wait for locks by work that may take long, such as an upgrade
-IDLE = 60.0  # after which the server ends a transaction in which nothing happens
-TCP = {  # what keeps a connection from waiting for a machine that is gone
+LONG = 60.0  # to wait for a lock, for work that may take long, such as an upgrade
+IDLE = 60.0  # after which the server ends an idle transaction
+TCP = {  # so that a connection does not wait for a machine that is gone
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": int(1000 * STATEMENT),
 }
-TRIES = 5  # of a transaction that got in the way of another
+TRIES = 5  # of a transaction that collides with another
 SHARDS = 16  # see schema.tallies
 
 BUSY = {5, 6}  # SQLite's codes: locked by another process, by another connection
 DAMAGED = {11, 26}  # SQLite's: malformed, not a database
 DEADLOCK = {"40001", "40P01"}  # PostgreSQL's: could not serialize, deadlock
 AT_LEISURE = f"SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {int(1000 * LONG)}"
-INHERITED: list[Any] = []  # connections of a parent process: closed here, they would end there
-# What was deleted or moved is overwritten, so that an erased unit is in no free part of a page.
+INHERITED: list[Any] = []  # connections of a parent process, which must not be closed here
+# Deleted rows are overwritten, so that no free part of a page holds an erased unit.
 PRAGMAS = ("synchronous=FULL", "cache_size=-65536", "mmap_size=0", "secure_delete=ON")
 
 HINTS: dict[int | str, str] = {
@@ -79,7 +79,7 @@ HINTS: dict[int | str, str] = {
 }
 
 NOWHERE = (-1, -1)  # device and inode of no file
-_call = local()  # when the call of this thread must have ended
+_call = local()  # the deadline of this thread's call
 
 
 def shown(url: URL) -> str:
@@ -111,18 +111,18 @@ def file_of(url: URL) -> Path | None:
 
 
 class Database:
-    """One database: whole transactions, tried again when they collide.
+    """One database: transactions, which are repeated when they collide.
 
     Attributes
     ----------
     shown : the URL without its password
     sqlite : SQLite, where whoever writes is alone; else PostgreSQL
     file : of SQLite, else None
-    shard : of `tallies`, to which this object adds
-    reopened : called when another file is at the path of an SQLite database than was opened;
-        raises if that one cannot be used
-    written : when a transaction last changed something, by the monotonic clock; of SQLite only
-    damaged : when the driver last found the file damaged, the same
+    shard : the shard of `tallies` to which this object adds
+    reopened : called when the file of an SQLite database was replaced; raises if the new one
+        cannot be used
+    written : when a transaction last changed something, by the monotonic clock; only for SQLite
+    damaged : when the driver last found the file damaged, by the same clock
     """
 
     def __init__(self, url: URL) -> None:
@@ -150,30 +150,30 @@ class Database:
         tries: int = TRIES,
         seconds: float | None = None,
     ) -> T:
-        """Do work in one transaction, again if another one got in its way.
+        """Do work in one transaction, and repeat it if it collides with another one.
 
-        seconds : in which all of it must have ended; None for `CALL`, `inf` for work that may take
-            long, such as an upgrade
+        seconds : after which it fails; None for `CALL`, `inf` for work that may take long, such as
+            an upgrade
         """
         return self._run(self._writer, work, tries, seconds)
 
     def read(self, work: Callable[[Connection], T], seconds: float | None = None) -> T:
-        """Do work that only reads, all of it as of one moment."""
+        """Do work that only reads, and sees one consistent state."""
         return self._run(self._reader, work, TRIES, seconds)
 
     def read_one(self, work: Callable[[Connection], T]) -> T:
-        """Do work that is one statement that reads: it needs no transaction around it."""
+        """Do work that is a single reading statement, which needs no transaction."""
         return self._run(self._autocommit, work, TRIES)
 
     def use_wal(self) -> None:
-        """Let SQLite's readers and writer work side by side; the file remembers it."""
+        """Let SQLite's readers and writer work side by side; the file keeps this setting."""
         outside = self.engine.execution_options(steadyarm_begin="")  # no transaction
 
         def work(connection: Connection) -> None:
             if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
 
-        self._run(outside, work, 10_000, inf)  # SQLite does not wait here by itself
+        self._run(outside, work, 10_000, inf)  # SQLite does not wait for locks here
 
     def close(self) -> None:
         """Close all connections."""
@@ -202,8 +202,8 @@ class Database:
                     return done
                 except DBAPIError as error:
                     tries -= 1
-                    # A connection may have been broken before its use. What broke while it was
-                    # being committed may be stored or not, so that is not tried again.
+                    # A connection may have been broken before its use. A commit that breaks may
+                    # have been stored or not, so it is not repeated.
                     again = _collided(error) or (error.connection_invalidated and not committing)
                     if tries < 1 or not again or time.monotonic() - began > patience:
                         raise self._translated(error) from None
@@ -218,7 +218,7 @@ class Database:
     # The file of an SQLite database
 
     def _run_in_file(self, engine: Engine, work: Callable[[Connection], T]) -> T:
-        """A transaction that counts only if its file is at its path before and after it."""
+        """A transaction that counts only if the file is at its path before and after it."""
         self.attend()
         with engine.begin() as connection:
             mine = connection.info["file"]
@@ -235,7 +235,7 @@ class Database:
         return done
 
     def _identity(self, suffix: str = "") -> tuple[int, int] | None:
-        """Device and inode of what is at the path now."""
+        """Device and inode of the file at the path."""
         try:
             found = os.stat(f"{self.file}{suffix}")
         except OSError:
@@ -243,14 +243,14 @@ class Database:
         return found.st_dev, found.st_ino
 
     def attend(self) -> None:
-        """Return if SQLite's file is the one that was opened, or took its place and fits."""
+        """Return if SQLite's file is the one that was opened, or a replacement that can be used."""
         if self._opened in (None, self._identity()) or getattr(_call, "reopening", False):
             return
         with self._opening:
             found = self._identity()
             if found == self._opened:
                 return  # another thread has done it
-            # Connections stay open until here: no other file gets the inode of an open one.
+            # Connections stay open until here, so no other file can have got their inode.
             if found is None:
                 raise self._lost("was deleted or moved")
             if self._wal is not None and self._identity("-wal") == self._wal:
@@ -273,7 +273,7 @@ class Database:
         return error
 
     def _sqlite(self, url: URL) -> Engine:
-        # The driver begins no transactions by itself: `begin` below does, also before reading.
+        # The driver begins no transactions; `begin` below does, also before reading.
         engine = create_engine(
             url,
             pool_size=8,
@@ -286,7 +286,7 @@ class Database:
         @event.listens_for(engine, "do_connect")
         def connect(dialect: Any, record: Any, given: list[Any], named: dict[str, Any]) -> Any:
             if self._opened is not None and "uri" not in named and self.file is not None:
-                # A file that is gone is not made anew, empty.
+                # A missing file must not be created again, empty.
                 given[0], named["uri"] = f"{self.file.as_uri()}?mode=rw", True
             return None
 
@@ -320,13 +320,13 @@ class Database:
         if code in DAMAGED:
             self.damaged = time.monotonic()
         hint = HINTS.get(code)
-        told = StorageError(f"{self.shown}: {text}{f'; {hint}' if hint else ''}.")
-        told.reason = (hint if code else "the server does not answer") or told.reason
-        return told
+        translated = StorageError(f"{self.shown}: {text}{f'; {hint}' if hint else ''}.")
+        translated.reason = (hint if code else "the server does not answer") or translated.reason
+        return translated
 
 
 def _code(error: DBAPIError) -> int | str:
-    """SQLite's primary code, or the state that PostgreSQL gives."""
+    """SQLite's primary error code, or PostgreSQL's SQLSTATE."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     return str(getattr(error.orig, "sqlstate", None) or "") if code is None else int(code) & 0xFF
 
@@ -341,20 +341,20 @@ def _line(error: BaseException | None) -> str:
 
 
 def _left() -> float:
-    """Seconds that the call of this thread still has."""
+    """Seconds until the deadline of this thread's call."""
     ends: float = getattr(_call, "ends", inf)
     return ends - time.monotonic()
 
 
 def _patience() -> float:
-    """Seconds that it may wait for a lock."""
+    """Seconds that the call may wait for a lock."""
     left = _left()
     return LONG if left == inf else max(0.0, min(LOCK, left))
 
 
 @contextmanager
 def _ending(ends: float) -> Iterator[None]:
-    """A call that must have ended at a time of the monotonic clock; so must those inside it."""
+    """Set the deadline of a call, by the monotonic clock, and of the calls inside it."""
     before: float = getattr(_call, "ends", inf)
     _call.ends = min(before, ends)
     try:
@@ -388,7 +388,7 @@ def _postgres(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:
-        # Not as options of the connection, which poolers between us and the server may refuse.
+        # Not as options of the connection, which connection poolers may refuse.
         connection.execute(
             "; ".join(f"SET SESSION {name} = {int(1000 * limits[name])}" for name in limits)
         )
@@ -398,11 +398,11 @@ def _postgres(url: URL) -> Engine:
 
 
 def _limited() -> Any:
-    """Psycopg's connection with a deadline of ours.
+    """Psycopg's connection with our own deadline.
 
-    A server that is frozen keeps its connections open and answers nothing, so neither its own
-    timeouts nor those of TCP help. The driver wakes up ten times a second while it waits: then we
-    look at the time, and let go of a connection of which an answer is overdue.
+    A frozen server keeps its connections open and answers nothing, so neither its own timeouts nor
+    those of TCP help. The driver wakes up ten times a second while it waits. Then the deadline is
+    checked, and the connection is closed if the answer is overdue.
     """
     import psycopg
 
@@ -418,7 +418,7 @@ def _limited() -> Any:
 
 
 def _until(steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-    """The same steps; TimeoutError if nothing came and the call must have ended."""
+    """The same steps, with a TimeoutError if nothing came before the deadline."""
     try:
         wanted = next(steps)
         while True:
@@ -432,7 +432,7 @@ def _until(steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
 
 
 def _own(engine: Engine) -> Engine:
-    """Make a forked process open connections of its own, and leave its parent's alone."""
+    """Make a forked process open its own connections, and leave those of its parent alone."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, record: Any) -> None:

@@ -36,7 +36,6 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     LogRow,
-    Progress,
     RunningTally,
     SegmentRecord,
     Snapshot,
@@ -114,21 +113,6 @@ DAYS = (
     .where(tallies.c.key == bindparam("key"))
     .order_by(tallies.c.segment, tallies.c.day)
 )
-_sums = (tallies.c.key == segments.c.key) & (tallies.c.segment == segments.c.index)
-PROGRESS = (
-    select(
-        segments.c.index,
-        segments.c.rounds,
-        func.sum(tallies.c.assigned),
-        func.sum(tallies.c.rewarded + tallies.c.excluded),
-        func.max(tallies.c.last),
-    )
-    .select_from(segments.outerjoin(tallies, _sums))
-    .where(_of, segments.c.closed.is_(None))
-    .group_by(segments.c.index, segments.c.rounds)
-    .order_by(segments.c.index)
-)
-EXHAUSTED = PROGRESS.where(segments.c.handed >= segments.c.rounds)
 _this = (segments.c.key == bindparam("of"), segments.c.index == bindparam("at"))
 CLOSE = (
     update(segments)
@@ -319,16 +303,6 @@ class Experiments(SQLBase):
         corrected = corrected_segments(connection, key) if everything else ()
         found = tuple((record, sums[record.index]) for record in records)
         return Snapshot(experiment_of(row), found, corrected)
-
-    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
-        """Read with one statement, which needs no transaction."""
-        self._known_facts(key)  # there is such an experiment
-        statement = EXHAUSTED if exhausted else PROGRESS
-        rows = self._database.read_one(lambda c: c.execute(statement, {"key": key}).all())
-        return tuple(
-            Progress(index, rounds, int(assigned or 0), int(done or 0), last)
-            for index, rounds, assigned, done, last in rows
-        )
 
     @writes
     def decide(

@@ -120,13 +120,13 @@ def note(
 
 
 def reserve(connection: Connection) -> int:
-    """The id of an entry that is noted later in the transaction; others wait until its end."""
+    """The id of an entry that follows in this transaction; others wait until its end."""
     _take_turn(connection)
     return int(connection.execute(NEXT[connection.dialect.name]).scalar() or 1)
 
 
 def reserve_many(connection: Connection, old: Sequence[int]) -> dict[int, int]:
-    """New ids for entries that were made elsewhere, in their order; nothing if there are none."""
+    """New ids for imported entries, in their order."""
     if not old:
         return {}
     if connection.dialect.name == "sqlite":
@@ -136,8 +136,8 @@ def reserve_many(connection: Connection, old: Sequence[int]) -> dict[int, int]:
 
 
 def _take_turn(connection: Connection) -> None:
-    """Wait for others who write to the audit log, so that ids appear in their order."""
-    if connection.dialect.name == "postgresql":  # where ids are counted before they are committed
+    """Wait for others who write to the audit log, so that entries appear in the order of ids."""
+    if connection.dialect.name == "postgresql":  # where an id is taken before it is committed
         connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
 
 
@@ -250,7 +250,7 @@ def _many(
     for page in _pages(connection, numbers, which):
         known, here = True, _within(numbers, page)
         leaving = update(assignments).where(within, excluded.is_(None), here)
-        # First, since others may report further visits from a lease meanwhile.
+        # First, because others may report further visits from a lease meanwhile.
         if count := connection.execute(leaving.values(excluded=entry)).rowcount:
             touched += count
             these = and_(mine, excluded == entry, here)
@@ -332,7 +332,7 @@ def _add_sums(
             corrections.c.key == key,
             corrections.c.entry == entry,
             _within(corrections.c.number, page),
-            assignments.c.key == key,  # as if the join did not say so, for the server's plan
+            assignments.c.key == key,  # implied by the join, but the server plans better with it
             _within(assignments.c.number, page),
         )
         .group_by(*place, rewards.c.reward)
@@ -393,7 +393,7 @@ IS_CLOSED = select(marks.c.value).where(marks.c.name == CLOSED)
 
 ADD_TOKEN = if_free(tokens, tokens.c.name)
 TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.name)
-# Whoever removes a token locks all: of two who remove the last two, the second sees one left.
+# All tokens are locked: if two callers remove the last two, the second sees one left.
 LOCKED_TOKENS = TOKENS.with_for_update()
 KEPT_TOKEN = select(tokens).where(tokens.c.hash == bindparam("of_hash")).with_for_update(read=True)
 REMOVE_TOKEN = delete(tokens).where(tokens.c.name == bindparam("of_name"))

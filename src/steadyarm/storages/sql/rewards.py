@@ -1,6 +1,6 @@
 """Rewards: each is stored once and added to the exact sums of its segment, arm and day.
 
-Every process adds to the rows of its own shard.
+Every process adds to the rows of its own shard. The sums also say how far segments have come.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql
 
 from steadyarm.errors import WrongStateError
@@ -20,6 +29,7 @@ from steadyarm.storages.records import (
     Event,
     LogRow,
     Outcome,
+    Progress,
     day_of,
     happened,
     place_of,
@@ -82,6 +92,21 @@ OPEN = (
     .order_by(segments.c.index)
     .with_for_update(read=True, key_share=True)  # against closing, not against each other
 )
+_tallied = (tallies.c.key == segments.c.key) & (tallies.c.segment == segments.c.index)
+PROGRESS = (
+    select(
+        segments.c.index,
+        segments.c.rounds,
+        func.sum(tallies.c.assigned),
+        func.sum(tallies.c.rewarded + tallies.c.excluded),
+        func.max(tallies.c.last),
+    )
+    .select_from(segments.outerjoin(tallies, _tallied))
+    .where(segments.c.key == bindparam("key"), segments.c.closed.is_(None))
+    .group_by(segments.c.index, segments.c.rounds)
+    .order_by(segments.c.index)
+)
+EXHAUSTED = PROGRESS.where(segments.c.handed >= segments.c.rounds)
 INSERT = insert(rewards)
 # Read again here, where nobody excludes any more, because the segments are locked.
 _excluded: ColumnElement[int | None] = literal_column(
@@ -105,6 +130,16 @@ class New(NamedTuple):
 
 class Rewards(SQLBase):
     """The part of the storage that takes rewards."""
+
+    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
+        """Read with one statement, which needs no transaction."""
+        self._known_facts(key)  # there is such an experiment
+        statement = EXHAUSTED if exhausted else PROGRESS
+        rows = self._database.read_one(lambda c: c.execute(statement, {"key": key}).all())
+        return tuple(
+            Progress(index, rounds, int(assigned or 0), int(done or 0), last)
+            for index, rounds, assigned, done, last in rows
+        )
 
     @writes
     def reward(

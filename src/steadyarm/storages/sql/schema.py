@@ -1,7 +1,8 @@
 """The tables, and statements for inserting and finding many rows.
 
-JSON is kept as text: Python writes floats so that they are read back bit for bit. No foreign keys:
-they would take locks. What a release adds to the tables is a revision in `migrations` too.
+JSON is stored as text, because Python reads back the floats that it writes bit for bit. There are
+no foreign keys, because they take locks. Each change of the tables is also a revision in
+`migrations`.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
-# Oldest first; here, so that opening needs no Alembic.
+# Oldest first; listed here so that opening a storage needs no Alembic.
 REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 
 metadata = MetaData()
-serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER by itself
+serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER columns
 
 
 def _column(name: str, kind: Any, null: bool = False) -> Column[Any]:
@@ -89,8 +90,8 @@ segments = Table(
     _column("handed", BigInteger),
     _column("closed", Integer, null=True),
     _column("closed_at", BigInteger, null=True),
-    _column("arms", Text, null=True),  # which ones the weights are of; all if it is NULL
-    # Few segments are open, however many there were.
+    _column("arms", Text, null=True),  # the arms of the weights; NULL for all arms
+    # Only a few of many segments are open.
     Index(
         f"{PREFIX}segments_open",
         "key",
@@ -100,9 +101,9 @@ segments = Table(
     ),
 )
 
-# Workers add to tallies of their own shard, so that they do not queue; sums go over all shards.
+# Workers add to the rows of their own shard, so that they do not queue; readers sum all shards.
 # `day` is that of the assignments, `waited` and `late` are as in `DaySums`;
-# `excluded` of the assigned count nowhere else.
+# the `excluded` ones among the assigned count nowhere else.
 tallies = Table(
     f"{PREFIX}tallies",
     metadata,
@@ -148,11 +149,10 @@ rewards = Table(
     sqlite_with_rowid=False,
 )
 
-# Leases, and what was released (`expires` is RELEASED). A row's id is never used again, so that who
-# holds a lease that others took meanwhile finds nothing. `holes`: assignments may use some of it.
-# Of leases that were reported on an empty row stays for a day, so that a repeated report is
-# recognised.
-RELEASED = -1  # before all times: one range of the index holds what anybody may take
+# Leases, and released positions (`expires` is RELEASED). A row's id is never used again, so that a
+# holder whose lease was taken by others finds nothing. `holes`: assignments may use some of it.
+# After reports, an empty row of the lease stays for a day, so that repeated reports are recognised.
+RELEASED = -1  # before all times, so one range of the index holds all free positions
 leases = Table(
     f"{PREFIX}leases",
     metadata,
@@ -177,7 +177,7 @@ tokens = Table(
     UniqueConstraint("hash", name=f"{PREFIX}tokens_hash"),
 )
 
-# Who is signed in to the dashboard: hashes of the cookie's id and of the token.
+# People who are signed in to the dashboard: hashes of the cookie's id and of the token.
 sessions = Table(
     f"{PREFIX}sessions",
     metadata,
@@ -198,7 +198,7 @@ marks = Table(
     _column("note", Text, null=True),
 )
 
-# Who did what, when; a trigger of the database refuses to change or delete a row. No units here:
+# Who did what, when; a trigger refuses to change or delete a row. It must name no units, because
 # they are erased on request.
 audit = Table(
     f"{PREFIX}audit",
@@ -233,11 +233,11 @@ corrections = Table(
 OWNED = (rewards, assignments, corrections, leases, tallies, segments)
 
 
-# Inserts that stop at what is there; and many rows in one statement of PostgreSQL, as JSON.
+# Inserts of rows that may exist, and of many rows in one statement of PostgreSQL, as JSON
 
 
 def if_free(table: Table, returned: Column[Any]) -> dict[str, Any]:
-    """By dialect, inserts that give nothing back if a name is taken, whoever took it."""
+    """By dialect, an insert that returns nothing if the row exists."""
     return {
         name: dialect.insert(table).on_conflict_do_nothing().returning(returned)
         for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
@@ -253,7 +253,7 @@ def insert_rows(table: Table) -> postgresql.Insert:
 
 
 def insert_new(table: Table, *returned: ColumnElement[Any]) -> Any:
-    """Insert "rows" that are not there yet; gives columns of those that were not."""
+    """Insert those of "rows" that do not exist; returns columns of these."""
     return insert_rows(table).on_conflict_do_nothing().returning(*returned)
 
 
@@ -262,7 +262,7 @@ def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
     value = column("value", Text)
     elements = func.json_array_elements_text(_json("values"))
     wanted = elements.table_valued(value, name="wanted").render_derived()
-    # The limits, beyond which there is nothing, make the server look up one after the other.
+    # The limits make the server use the index for each value.
     found = (
         select(assignments)
         .where(
