@@ -16,28 +16,20 @@ from steadyarm.reports import analysis_report, format_of, write_report
 
 OPTIONS = (
     (
-        "log LOG",
+        "log LOG ...",
         "CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
-        {"nargs": "+"},
     ),
     ("--table NAME", "the table of a database"),
     ("--query SQL", "or a query; files are the table log in it"),
-    (
-        "--column OURS=THEIRS",
-        "another name of a column, such as arm=variant; may be repeated",
-        {"action": "append", "default": []},
-    ),
+    ("--column OURS=THEIRS ...", "another name of a column, such as arm=variant; may be repeated"),
     ("--arms FILE", "the variants, see below"),
     (
-        "--period PERIOD",
-        "hour, day, week, month or shares:20, for the drift report (default: days if there are "
-        "some)",
-        {"default": "auto"},
+        "--period PERIOD = auto",
+        "of the drift report: hour, day, week, month or shares:20; auto takes days if it can",
     ),
     (
-        "--direction maximize|minimize",
-        "whether the highest or the lowest reward is best (default: %(default)s)",
-        {"default": "maximize"},
+        "--direction maximize|minimize = maximize",
+        "whether the highest or the lowest reward is best",
     ),
     LEVEL,
     (
@@ -46,9 +38,8 @@ OPTIONS = (
         {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH")},
     ),
     (
-        "--missing fail|drop|zero",
-        "what to do with rows without a reward (default: %(default)s)",
-        {"default": "fail"},
+        "--missing fail|drop|zero = fail",
+        "what to do with rows without a reward",
     ),
     ("--no-reference", "do not compare rewards with the means of earlier periods"),
     (
@@ -63,7 +54,7 @@ OPTIONS = (
     ),
     ("--budget N", "rows that were planned for the whole test, for --anytime"),
     ("--no-units", "treat all rows as independent, even if units (users, visitors) have several"),
-    ("--memory SIZE", "that DuckDB may use (default: %(default)s)", {"default": "2GB"}),
+    ("--memory SIZE = 2GB", "that DuckDB may use"),
     FORMAT,
     REPORT,
 )

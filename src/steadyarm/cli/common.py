@@ -30,18 +30,14 @@ WIDTH = 100  # characters of a line
 SILENT = 20  # seconds after which a stage is named again although no other has begun
 MOST_LINES = 60  # of a table
 
-FORMAT = (
-    "--format text|json",
-    "text for people, json for programs (default: text)",
-    {"default": "text"},
-)
+FORMAT = ("--format text|json = text", "text for people, json for programs")
 JOBS = ("--jobs N", "threads (default: one per core)")
-LEVEL = ("--level X", "probability with which intervals hold (default: 0.95)", {"default": 0.95})
+LEVEL = ("--level X = 0.95", "probability with which intervals hold")
 REPORT = (
     "--report FILE",
     "also write a report: FILE.html, which is one file to send, or FILE.md and its pictures",
 )
-SEED = ("--seed N", "seed of all random draws (default: 0)", {"default": 0})
+SEED = ("--seed N = 0", "seed of all random draws")
 STORAGE = (
     "--storage URL",
     "sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE (default: the environment variable "
@@ -50,29 +46,40 @@ STORAGE = (
 
 
 def add_options(parser: Any, options: Iterable[Option]) -> None:
-    """Declare options as they are typed.
+    """Declare options as they are typed, such as "--trials N = 500".
 
     An option is followed by what it takes: N is a whole number, X a number, FILE and DIR are paths,
     words with | between them are choices, and anything else is a text. Without any it is a switch.
-    A name without hyphens is a positional argument.
+    After = stands the default. A name without hyphens is a positional argument, which may be left
+    out if what it takes is in brackets. With ... there may be several.
 
     Examples
     --------
     >>> parser = argparse.ArgumentParser()
-    >>> add_options(parser, [("--port N", "where it listens"), ("file FILE", "what it reads")])
-    >>> parser.parse_args(["test.toml", "--port", "80"]).port
+    >>> options = [("--port N = 8000", "where it listens"), ("files FILE ...", "what it reads")]
+    >>> add_options(parser, options)
+    >>> parser.parse_args(["a.toml", "b.toml", "--port", "80"]).port
     80
     """
     for typed, text, *more in options:
-        name, _, value = typed.partition(" ")
-        given: dict[str, Any] = {"help": text}
+        usage, _, default = typed.partition(" = ")
+        name, _, value = usage.partition(" ")
+        optional = value.startswith("[")
+        value, several, _ = value.strip("[]").partition(" ...")
+        kind = Path if value.startswith("FILE") else TYPES.get(value, str)
+        given: dict[str, Any] = {"help": f"{text} (default: {default})" if default else text}
         if "|" in value:
             given["choices"] = value.split("|")
         elif value:
-            kind = Path if value.startswith("FILE") else TYPES.get(value, str)
             given |= {"metavar": value, "type": kind}
         elif name.startswith("-") and not more:
             given["action"] = "store_true"
+        if default:
+            given["default"] = kind(default)
+        if name.startswith("-"):
+            given |= {"action": "append", "default": []} if several else {}
+        elif several or optional:
+            given["nargs"] = "*" if several and optional else "+" if several else "?"
         parser.add_argument(name, **given, **(more[0] if more else {}))
 
 

@@ -190,16 +190,11 @@ def add_parser(commands: Any) -> None:
         run,
         [
             (
-                "--out DIR",
-                "where the picture and the experiment are written (default: %(default)s)",
-                {"default": Path("steadyarm-demo")},
+                "--out DIR = steadyarm-demo",
+                "where the picture and the experiment are written",
             ),
-            (
-                "--trials N",
-                "repetitions of the whole test per policy (default: %(default)s)",
-                {"default": 500},
-            ),
-            ("--seed N", "another seed, other visitors (default: %(default)s)", {"default": 1}),
+            ("--trials N = 500", "repetitions of the whole test per policy"),
+            ("--seed N = 1", "seed of the visitors"),
         ],
     )
 

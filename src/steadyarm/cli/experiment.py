@@ -336,7 +336,7 @@ VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, options
     (
         "ask",
         experiment_traffic.ask,
-        [("units UNIT", "who gets a variant; - reads standard input", {"nargs": "*"})],
+        [("units [UNIT ...]", "who gets a variant; - reads standard input")],
     ),
     (
         "tell",
@@ -397,11 +397,7 @@ VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, options
         "drift",
         _drift,
         [
-            (
-                "--periods N",
-                "number of equal shares of the test (default: 4)",
-                {"default": 4},
-            ),
+            ("--periods N = 4", "number of equal shares of the test"),
             LEVEL,
         ],
     ),

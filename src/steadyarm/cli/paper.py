@@ -54,9 +54,8 @@ def add_reproduce_parser(commands: Any) -> None:
                 f"{beyond}, the first of them always)",
             ),
             (
-                "--out DIR",
-                "where results, pictures and report are written (default: %(default)s)",
-                {"default": Path("steadyarm-results")},
+                "--out DIR = steadyarm-results",
+                "where results, pictures and report are written",
             ),
             SEED,
             ("--jobs N", "threads, or workers of a new Dask cluster here"),
@@ -67,9 +66,8 @@ def add_reproduce_parser(commands: Any) -> None:
                 {"action": argparse.BooleanOptionalAction, "default": True},
             ),
             (
-                "--engine local|dask",
-                "threads of this process, or Dask (default: %(default)s)",
-                {"default": "local"},
+                "--engine local|dask = local",
+                "threads of this process, or Dask",
             ),
             (
                 "--scheduler ADDRESS",
@@ -197,30 +195,24 @@ def add_data_parser(commands: Any) -> None:
         run_yahoo,
         [
             ("folder DIR", "where the log's files are"),
-            (
-                "--out FILE",
-                "where the instance is written (default: %(default)s)",
-                {"default": Path("yahoo.npz")},
-            ),
-            ("--seed N", "of candidates and arms (default: %(default)s)", {"default": 0}),
+            ("--out FILE = yahoo.npz", "where the instance is written"),
+            ("--seed N = 0", "of candidates and arms"),
             (
                 "--days",
                 "days of May 2009, such as 1,2,5 (default: 1,2,3,4,5,6,7)",
                 {"type": _days, "default": tuple(range(1, 8)), "metavar": "LIST"},
             ),
             (
-                "--visits-per-day N",
-                "rounds for which each day's parameter lasts (default: %(default)s)",
-                {"default": 1000},
+                "--visits-per-day N = 1000",
+                "rounds for which each day's parameter lasts",
             ),
             (
                 "--per-day-basis",
                 "principal components of each day by itself, as in the paper's published runs",
             ),
             (
-                "--max-malformed X",
-                "share of a file's lines that may be malformed (default: %(default)s)",
-                {"default": 0.01},
+                "--max-malformed X = 0.01",
+                "share of a file's lines that may be malformed",
             ),
         ],
     )

@@ -55,7 +55,7 @@ OPTIONS = RUNNING | {  # by the settings that they stand for
 
 def add_parser(commands: Any) -> None:
     """Describe the command's options."""
-    file = ("file FILE.toml", "the question, see below", {"nargs": "?"})
+    file = ("file [FILE.toml]", "the question, see below")
     parser = add_command(commands, "plan", run, [file])
     add_options(parser.add_argument_group("the question, without a file"), QUESTION)
     trials = "simulated tests behind each error (default: 2000, fewer for slow policies)"

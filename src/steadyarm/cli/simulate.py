@@ -21,15 +21,11 @@ def add_parser(commands: Any) -> None:
         "simulate",
         run,
         [
-            ("file FILE.toml", "policy and world, see below", {"nargs": "?"}),
+            ("file [FILE.toml]", "policy and world, see below"),
             ("--policy NAME", f"one of: {', '.join(POLICIES).lower()} (default: steady)"),
             ("--published", "as in the paper's published runs"),
             ("--world NAME", f"one of: {', '.join(WORLDS)}"),
-            (
-                "--set KEY=VALUE",
-                "a parameter of the world, such as scale=3; may be repeated",
-                {"action": "append", "default": []},
-            ),
+            ("--set KEY=VALUE ...", "a parameter of the world, such as scale=3; may be repeated"),
             ("--trials N", "simulated tests (default: 1000)"),
             ("--seed N", "seed of all random draws (default: 0)"),
             JOBS,

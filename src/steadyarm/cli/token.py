@@ -129,16 +129,8 @@ def add_audit_parser(commands: Any) -> None:
         run_audit,
         [
             ("--experiment NAME", "only entries about this experiment"),
-            (
-                "--after N",
-                "only entries after this one, to go on where the last export ended",
-                {"default": 0},
-            ),
-            (
-                "--format text|json|csv",
-                "text for people, json and csv for programs (default: text)",
-                {"default": "text"},
-            ),
+            ("--after N = 0", "only entries after this one, to go on where the last export ended"),
+            ("--format text|json|csv = text", "text for people, json and csv for programs"),
             STORAGE,
         ],
     )
