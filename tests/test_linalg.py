@@ -10,20 +10,16 @@ import pytest
 import scipy
 from numpy.typing import NDArray
 
+from steadyarm.decompositions import eigh, matrix_rank, qr, spanning, svd
 from steadyarm.linalg import (
-    eigh,
     factor,
     gram,
     inverse_root,
     matmul,
-    matrix_rank,
-    qr,
     row_dots,
     solve_lower,
-    spanning,
     sparse_gram,
     sparse_times,
-    svd,
 )
 
 EPS = np.finfo(np.float64).eps

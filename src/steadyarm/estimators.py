@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
+from steadyarm.decompositions import symmetric_eigen
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import cholesky, cholesky_solve, information, symmetric_eigen
+from steadyarm.linalg import cholesky, cholesky_solve, information
 from steadyarm.segments import Segment, SegmentStats
 
 __all__ = [
@@ -128,11 +129,11 @@ def fill_missing(
             for _, segment, stats, _ in pieces
         ]
     columns = _columns_of([segment for _, segment, _, _ in pieces])
-    told, sums, squares, missing, reference = _side_by_side(pieces, columns)
-    assigned, known = told + missing, told > 0
-    mean = sums / np.maximum(told, 1)
-    noise = _noise(told, squares, mean)
-    worst = _worst(told, sums)
+    rewarded, sums, squares, missing, reference = _side_by_side(pieces, columns)
+    assigned, known = rewarded + missing, rewarded > 0
+    mean = sums / np.maximum(rewarded, 1)
+    noise = _noise(rewarded, squares, mean)
+    worst = _worst(rewarded, sums)
     before, after, share = _neighbours(known, assigned.sum(axis=2))
     left, right = np.take_along_axis(mean, before, 0), np.take_along_axis(mean, after, 0)
     found = known.any(axis=0)
@@ -145,8 +146,8 @@ def fill_missing(
         extra = np.zeros_like(stands_for)
         np.add.at(extra, (place, *np.indices(place.shape)[1:]), borrowed * part)
         stands_for += extra
-    each = (stands_for + assigned) / np.maximum(told, 1)
-    own = np.where(known, assigned**2 / np.maximum(told, 1), assigned**2)
+    each = (stands_for + assigned) / np.maximum(rewarded, 1)
+    own = np.where(known, assigned**2 / np.maximum(rewarded, 1), assigned**2)
     lent = borrowed * (
         share * np.take_along_axis(each, before, 0)
         + (1 - share) * np.take_along_axis(each, after, 0)
@@ -193,41 +194,41 @@ def _side_by_side(
     """(J, n, U) counts, sums, squares, missing rounds, and the references' values or nan."""
     J, n = len(pieces), pieces[0][1].trials
     shape = J, n, pieces[0][1].columns if columns is None else columns.size
-    told, missing = np.zeros((2, *shape), dtype=np.int64)
+    rewarded, missing = np.zeros((2, *shape), dtype=np.int64)
     sums, squares = np.zeros((2, *shape))
     reference = np.full(shape, np.nan)
     for j, (X, segment, stats, lost) in enumerate(pieces):
         at = _places(columns, segment)
-        told[j][:, at], sums[j][:, at], missing[j][:, at] = stats.counts, stats.sums, lost
+        rewarded[j][:, at], sums[j][:, at], missing[j][:, at] = stats.counts, stats.sums, lost
         squares[j][:, at] = stats.squares
         if segment.reference is not None:
             reference[j][:, at] = arm_values(X, segment.reference)
-    return told, sums, squares, missing, reference
+    return rewarded, sums, squares, missing, reference
 
 
-def _worst(told: Integers, sums: Floats) -> Floats:
+def _worst(rewarded: Integers, sums: Floats) -> Floats:
     """(n, 1) the least mean of an arm over all segments, among those with a reward."""
-    count = told.sum(axis=0)
+    count = rewarded.sum(axis=0)
     means = np.where(count > 0, sums.sum(axis=0) / np.maximum(count, 1), np.inf)
     least = means.min(axis=1, keepdims=True)
     return np.where(np.isfinite(least), least, 0.0)
 
 
-def _noise(told: Integers, squares: Floats, mean: Floats) -> Floats:
+def _noise(rewarded: Integers, squares: Floats, mean: Floats) -> Floats:
     """(n, U) variance of a reward, from segments and from neighbouring segments' means.
 
     Both see little of a drift. An arm with a single reward is taken for one like the others.
     """
-    spread = np.maximum(squares - told * mean**2, 0.0).sum(axis=0)
-    free = np.maximum(told - 1, 0).sum(axis=0)
-    last_mean, last_told = mean[0], told[0]
-    for now_mean, now_told in zip(mean[1:], told[1:], strict=True):
-        both = (now_told > 0) & (last_told > 0)
-        scale = 1 / np.maximum(now_told, 1) + 1 / np.maximum(last_told, 1)
+    spread = np.maximum(squares - rewarded * mean**2, 0.0).sum(axis=0)
+    free = np.maximum(rewarded - 1, 0).sum(axis=0)
+    last_mean, last_rewarded = mean[0], rewarded[0]
+    for now_mean, now_rewarded in zip(mean[1:], rewarded[1:], strict=True):
+        both = (now_rewarded > 0) & (last_rewarded > 0)
+        scale = 1 / np.maximum(now_rewarded, 1) + 1 / np.maximum(last_rewarded, 1)
         spread = spread + np.where(both, (now_mean - last_mean) ** 2 / scale, 0.0)
         free = free + both
-        last_mean = np.where(now_told > 0, now_mean, last_mean)
-        last_told = np.where(now_told > 0, now_told, last_told)
+        last_mean = np.where(now_rewarded > 0, now_mean, last_mean)
+        last_rewarded = np.where(now_rewarded > 0, now_rewarded, last_rewarded)
     others = spread.sum(axis=1, keepdims=True) / np.maximum(free.sum(axis=1, keepdims=True), 1)
     return np.asarray(np.where(free > 0, spread / np.maximum(free, 1), others))
 
@@ -330,7 +331,7 @@ def _inverse_grams(X: Floats, counts: Integers) -> tuple[Floats, Floats, Integer
 
 @kernel
 def _combine(X: Floats, sums: Floats, v: Floats) -> None:
-    """V = sum_k sums_k x_k."""
+    """The sum over k of sums_k x_k, into v (r,)."""
     v[:] = 0.0
     for k in range(X.shape[0]):
         if sums[k] != 0.0:
@@ -411,7 +412,7 @@ def _pseudo_inverses(gram: Floats, tolerance: float, inverse: Floats, ranks: Int
 
 @kernel
 def _known_kernel(X: Floats, gram: Floats, inverse: Floats, most: float, out: Floats) -> None:
-    """X'G⁺x of arms X (K, r) into out (u, K); nan where GG⁺x misses x by more than `most`."""
+    """Values x'G⁺x of arms X (K, r) into out (u, K); nan where GG⁺x misses x by over `most`."""
     r = X.shape[1]
     y = np.empty(r)
     for i in range(out.shape[0]):
@@ -434,7 +435,7 @@ def _known_kernel(X: Floats, gram: Floats, inverse: Floats, most: float, out: Fl
 
 @kernel
 def _forms_kernel(X: Floats, M: Floats, out: Floats) -> None:
-    """X'Mx of arms X (K, r) for each of M (n, r, r), into out (n, K)."""
+    """Values x'Mx of arms X (K, r) for each of M (n, r, r), into out (n, K)."""
     for i in range(out.shape[0]):
         for k in range(X.shape[0]):
             total = 0.0

@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.designs import round_design, round_designs
-from steadyarm.designs.design import Allocation
-from steadyarm.designs.exact_design import LEAST_SHARE, exact_allocation, exact_counts
+from steadyarm.designs.exact_design import (
+    LEAST_SHARE,
+    Allocation,
+    exact_allocation,
+    exact_counts,
+)
 
 Floats = NDArray[np.float64]
 

@@ -250,7 +250,7 @@ class ArmSet:
         """Number of features the user gave, d."""
         return len(self.feature_names)
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Dimension of the span of the arms; the paper's d when the features are independent."""
         return self.rows.shape[1]
@@ -282,7 +282,7 @@ class ArmSet:
         """Whether coordinates are the features themselves."""
         return self.span.basis is None and self.rank == self.dimension
 
-    @property
+    @cached_property
     def large(self) -> bool:
         """Whether policies work with few arms at a time, and in passes over all of them."""
         K, r = self.rows.shape

@@ -21,8 +21,9 @@ from steadyarm.arms.rows import (
     frozen,
     is_large,
 )
+from steadyarm.decompositions import eigh, qr, svd
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import eigh, gram, matmul, qr, sparse_gram, svd
+from steadyarm.linalg import gram, matmul, sparse_gram
 
 __all__ = [
     "Span",

@@ -13,10 +13,11 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.decompositions import svd
 from steadyarm.designs.cache import TOLERANCE
 from steadyarm.designs.design import Design
 from steadyarm.designs.optimal import solve_saddle, whiten
-from steadyarm.linalg import matmul, row_dots, svd
+from steadyarm.linalg import matmul, row_dots
 
 __all__ = ["adjacent_optimal", "adjacent_pairs"]
 

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.design import Allocation, Design, Status
+from steadyarm.designs.design import Design, Status
+from steadyarm.designs.exact_design import Allocation
 from steadyarm.designs.frank_wolfe import PUBLISHED_STEPS, frank_wolfe_on
 from steadyarm.designs.optimal import Kind, own_span, solve_subsets, whiten
 from steadyarm.errors import InvalidInputError

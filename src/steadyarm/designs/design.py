@@ -1,16 +1,13 @@
 """Design: how often to play each arm, with its value and a proof of its quality.
 
-Also `Allocation`, what policies make of designs: probabilities for a batch of trials, on all arms
-or on few of many. And the validation of what the functions of this package are given.
+Also the validation of what the functions of this package are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +17,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 
 __all__ = [
-    "Allocation",
     "Design",
     "Status",
     "check_among",
@@ -28,7 +24,6 @@ __all__ = [
     "check_rank",
     "check_tolerance",
     "check_weights",
-    "mixed",
 ]
 
 SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
@@ -131,49 +126,6 @@ class Design:
             f"Design(value={self.value:.6g}, gap={max(self.gap, 0.0):.1e}, "
             f"support={self.support.size} of {self.size} arms, status={self.status.value!r})"
         )
-
-
-class Allocation(NamedTuple):
-    """Probabilities of arms for a batch of trials.
-
-    Attributes
-    ----------
-    weights : (n, m) each row sums to one
-    arms : (m,) rising indices of the arms that the columns are; None if they are all arms
-    """
-
-    weights: Floats
-    arms: Indices | None = None
-
-    def everywhere(self, size: int) -> Floats:
-        """(n, K) the weights of all arms."""
-        if self.arms is None:
-            return self.weights
-        weights = np.zeros((len(self.weights), size))
-        weights[:, self.arms] = self.weights
-        return weights
-
-
-def mixed(parts: Sequence[tuple[float | Floats, Allocation]]) -> Allocation:
-    """The mixture of allocations in the given proportions: numbers, or arrays (n, 1).
-
-    Allocations have a row for each trial, or one row for all of them.
-
-    Examples
-    --------
-    >>> one = Allocation(np.array([[0.5, 0.5]]), np.array([0, 7]))
-    >>> other = Allocation(np.array([[0.2, 0.8]]), np.array([3, 7]))
-    >>> both = mixed([(1.0, one), (1.0, other)])
-    >>> both.arms.tolist(), both.weights.round(2).tolist()
-    ([0, 3, 7], [[0.25, 0.1, 0.65]])
-    """
-    few = [part.arms for _, part in parts if part.arms is not None]
-    arms = np.unique(np.concatenate(few)) if few else np.arange(parts[0][1].weights.shape[1])
-    weights = np.zeros((max(len(part.weights) for _, part in parts), arms.size))
-    for share, part in parts:
-        columns = slice(None) if part.arms is None else np.searchsorted(arms, part.arms)
-        weights[:, columns] += share * part.weights
-    return Allocation(weights / sum(share for share, _ in parts), arms if few else None)
 
 
 # Validation

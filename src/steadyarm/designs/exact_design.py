@@ -1,24 +1,25 @@
-"""Exact designs: whole numbers of rounds that stand in for the weights of a design.
+"""Allocations: what policies make of designs, as mixtures and in whole numbers of rounds.
 
-`round_designs` is efficient rounding (Pukelsheim 2006, chapter 12), for policies that play fixed
-numbers of rounds: Peace, OD-LinBAI, Adjacent-BAI. `exact_allocation` finds the counts of a short
-block by their information, for the blocks of Steady and to play few arms of a large set.
+`exact_allocation` finds the counts of a short block by their information, for the blocks of Steady
+and to play few arms of a large set. `round_designs` is efficient rounding (Pukelsheim 2006, chapter
+12), for policies that play fixed numbers of rounds: Peace, OD-LinBAI, Adjacent-BAI.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.compiled import kernel
-from steadyarm.designs.design import Allocation, check_weights
+from steadyarm.decompositions import eigh
+from steadyarm.designs.design import check_weights
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import (
     cholesky,
     cholesky_solve,
-    eigh,
     gram,
     information,
     inverse_root,
@@ -30,8 +31,10 @@ from steadyarm.linalg import (
 
 __all__ = [
     "LEAST_SHARE",
+    "Allocation",
     "exact_allocation",
     "exact_counts",
+    "mixed",
     "round_design",
     "round_designs",
 ]
@@ -44,6 +47,52 @@ AFRESH = 64  # exchanges after which sums are computed anew
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+class Allocation(NamedTuple):
+    """Probabilities of arms for a batch of trials.
+
+    Attributes
+    ----------
+    weights : (n, m) each row sums to one
+    arms : (m,) rising indices of the arms that the columns are; None if they are all arms
+    """
+
+    weights: Floats
+    arms: Integers | None = None
+
+    def everywhere(self, size: int) -> Floats:
+        """(n, K) the weights of all arms."""
+        if self.arms is None:
+            return self.weights
+        weights = np.zeros((len(self.weights), size))
+        weights[:, self.arms] = self.weights
+        return weights
+
+
+def mixed(parts: Sequence[tuple[float | Floats, Allocation]]) -> Allocation:
+    """The mixture of allocations in the given proportions: numbers, or arrays (n, 1).
+
+    Allocations have a row for each trial, or one row for all of them.
+
+    Examples
+    --------
+    >>> one = Allocation(np.array([[0.5, 0.5]]), np.array([0, 7]))
+    >>> other = Allocation(np.array([[0.2, 0.8]]), np.array([3, 7]))
+    >>> both = mixed([(1.0, one), (1.0, other)])
+    >>> both.arms.tolist(), both.weights.round(2).tolist()
+    ([0, 3, 7], [[0.25, 0.1, 0.65]])
+    """
+    few = [part.arms for _, part in parts if part.arms is not None]
+    arms = np.unique(np.concatenate(few)) if few else np.arange(parts[0][1].weights.shape[1])
+    weights = np.zeros((max(len(part.weights) for _, part in parts), arms.size))
+    for share, part in parts:
+        columns = slice(None) if part.arms is None else np.searchsorted(arms, part.arms)
+        weights[:, columns] += share * part.weights
+    return Allocation(weights / sum(share for share, _ in parts), arms if few else None)
+
+
+# Exact designs: short blocks of whole numbers
 
 
 def exact_allocation(X: Floats, allocation: Allocation, length: int) -> Allocation:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import BundleRows, FactorialRows, fraction, walsh_of
 from steadyarm.arms.rows import LARGE, DenseRows, Rows, is_large, subset_of
+from steadyarm.decompositions import eigh, qr, spanning, svd
 from steadyarm.designs.design import (
     Design,
     Status,
@@ -40,18 +41,7 @@ from steadyarm.designs.passes import span_of
 from steadyarm.designs.pooled_g import FIRST, pooled_g
 from steadyarm.designs.pooled_xy import pooled_xy
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import (
-    eigh,
-    factor,
-    gram,
-    inverse_root,
-    matmul,
-    qr,
-    row_dots,
-    solve_lower,
-    spanning,
-    svd,
-)
+from steadyarm.linalg import factor, gram, inverse_root, matmul, row_dots, solve_lower
 
 __all__ = [
     "Kind",

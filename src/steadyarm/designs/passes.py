@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.generated import quick_forms, walsh_of
 from steadyarm.arms.rows import Rows, row_blocks
+from steadyarm.decompositions import eigh
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import eigh, gram, matmul, row_dots
+from steadyarm.linalg import gram, matmul, row_dots
 
 __all__ = ["farthest_along", "leverages", "radii", "span_of", "top"]
 

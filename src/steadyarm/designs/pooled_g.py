@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.rows import Rows
 from steadyarm.compiled import kernel, log
+from steadyarm.decompositions import eigh, spanning
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import farthest_along, leverages, span_of, top
-from steadyarm.linalg import cholesky, eigh, gram, inverse_root, matmul, row_dots, spanning
+from steadyarm.linalg import cholesky, gram, inverse_root, matmul, row_dots
 
 __all__ = ["FIRST", "ascend", "pooled_g"]
 

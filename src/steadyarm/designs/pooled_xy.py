@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.generated import Walsh, walsh_of
 from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows, subset_of
+from steadyarm.decompositions import eigh
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.farthest_pair import FarthestPair, farthest_pair, mean_row
 from steadyarm.designs.passes import leverages, radii, top
-from steadyarm.linalg import eigh, gram, inverse_root, matmul, row_dots
+from steadyarm.linalg import gram, inverse_root, matmul, row_dots
 
 __all__ = ["MultiplicativeWeights", "PoolField", "WalshField", "pooled_xy"]
 

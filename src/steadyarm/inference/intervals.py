@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm import linalg
+from steadyarm import decompositions
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import kernel
 from steadyarm.errors import InvalidInputError
@@ -65,7 +65,7 @@ def critical_values(
     values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
     if whole:
         # other roots of the same covariance would meet other directions and give other bits
-        W = linalg.times_each(X, linalg.square_roots(covariance))
+        W = decompositions.times_each(X, decompositions.square_roots(covariance))
     for free in np.unique(freedom):
         rows = np.flatnonzero(freedom == free)
         tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)

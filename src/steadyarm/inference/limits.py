@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm import linalg
+from steadyarm import decompositions, linalg
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms, walsh_of
 from steadyarm.arms.rows import Rows, row_blocks
@@ -377,6 +377,6 @@ def spread_of(arms: ArmSet) -> tuple[Floats, Floats]:
         total += rows.sum(axis=0)
         gram += linalg.gram(rows)
     mean = total / arms.size
-    sizes, axes = linalg.eigh(gram / arms.size - np.outer(mean, mean))
+    sizes, axes = decompositions.eigh(gram / arms.size - np.outer(mean, mean))
     basis = axes[:, sizes > 1e-12 * sizes[-1]].T
     return mean, np.ascontiguousarray(basis)

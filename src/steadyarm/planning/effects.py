@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import normal
+from steadyarm.decompositions import svd
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import csv_text
-from steadyarm.linalg import gram, matmul, svd
+from steadyarm.linalg import gram, matmul
 from steadyarm.validation import check_positive, finite_number
 from steadyarm.wording import counted, listed
 

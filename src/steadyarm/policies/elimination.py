@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.cache import TOLERANCE, designs_for
-from steadyarm.designs.design import Allocation
+from steadyarm.designs.exact_design import Allocation
 from steadyarm.policies.base import Solver, rank_arms
 
 __all__ = ["MOST_CUTS", "halve", "noise_elimination", "peace_elimination", "rage_elimination"]

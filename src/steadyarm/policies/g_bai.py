@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.design import Allocation
+from steadyarm.designs.exact_design import Allocation
 from steadyarm.policies.ips import IPSPolicy, IPSState
 
 __all__ = ["GBAI"]

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.design import Allocation, mixed
+from steadyarm.designs.exact_design import Allocation, mixed
 from steadyarm.policies.elimination import peace_elimination
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end
 

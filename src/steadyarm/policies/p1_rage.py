@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.designs.design import Allocation, mixed
+from steadyarm.designs.exact_design import Allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.elimination import rage_elimination
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end

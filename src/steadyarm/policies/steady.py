@@ -12,8 +12,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import DenseRows
 from steadyarm.compiled import kernel
-from steadyarm.designs.design import Allocation, mixed
-from steadyarm.designs.exact_design import exact_allocation
+from steadyarm.designs.exact_design import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 from steadyarm.policies.base import State
@@ -159,12 +158,12 @@ def gap_errors(arms: ArmSet, estimates: Floats, covariance: Floats) -> Floats:
 
     covariance : (n, r, r) of each trial's estimated parameter
     """
-    leaders = arms.coordinates_of(estimates.argmax(axis=1))
-    errors = np.empty(estimates.shape)
+    best, errors = estimates.argmax(axis=1), np.empty(estimates.shape)
     if isinstance(arms.rows, DenseRows):
-        _gap_errors(arms.coordinates, leaders, covariance, errors)
+        X = arms.coordinates
+        _gap_errors(X, X[best], covariance, errors)
         return errors
-    for x, C, row in zip(leaders, covariance, errors, strict=True):
+    for x, C, row in zip(arms.rows.take(best), covariance, errors, strict=True):
         pull = matmul(C, x)
         variances = forms(arms.rows, C, -2 * pull) + matmul(x, pull)
         row[:] = np.sqrt(np.maximum(variances, 0.0))
