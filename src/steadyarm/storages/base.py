@@ -238,12 +238,7 @@ class Storage(ABC):
 
     @abstractmethod
     def reward(
-        self,
-        key: int,
-        rewards: Sequence[Event],
-        window: int | None,
-        now: int,
-        grace: int = 0,
+        self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
     ) -> tuple[Outcome, ...]:
         """Record rewards of targets (units only if they are sticky), with one outcome each.
 

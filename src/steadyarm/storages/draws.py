@@ -46,11 +46,7 @@ class Draws:
         self._lock = Lock()
 
     def places(
-        self,
-        key: int,
-        seed: int,
-        numbers: Iterable[int],
-        read: Callable[[int], SegmentRecord],
+        self, key: int, seed: int, numbers: Iterable[int], read: Callable[[int], SegmentRecord]
     ) -> list[tuple[int, float]]:
         """Arm and probability of each number; `read` returns segments that are not cached."""
         found = []

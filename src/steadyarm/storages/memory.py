@@ -564,12 +564,7 @@ class MemoryStorage(Storage):
 
     @locked
     def reward(
-        self,
-        key: int,
-        rewards: Sequence[Event],
-        window: int | None,
-        now: int,
-        grace: int = 0,
+        self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
     ) -> tuple[Outcome, ...]:
         tables = self._of(key)
         _check_not_archived(tables)

@@ -145,10 +145,7 @@ class Database:
         self._autocommit = self.engine.execution_options(**reading_one)
 
     def write(
-        self,
-        work: Callable[[Connection], T],
-        tries: int = TRIES,
-        seconds: float | None = None,
+        self, work: Callable[[Connection], T], tries: int = TRIES, seconds: float | None = None
     ) -> T:
         """Do work in one transaction, and repeat it if it collides with another one.
 

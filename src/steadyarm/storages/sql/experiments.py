@@ -63,12 +63,7 @@ from steadyarm.storages.sql.base import (
     segments_of,
     writes,
 )
-from steadyarm.storages.sql.operators import (
-    corrected_segments,
-    note,
-    reserve_many,
-    restore_trace,
-)
+from steadyarm.storages.sql.operators import corrected_segments, note, reserve_many, restore_trace
 from steadyarm.storages.sql.schema import (
     AnyRow,
     assignments,

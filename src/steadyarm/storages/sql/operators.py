@@ -443,11 +443,7 @@ class Operators(SQLBase):
 
     @reads
     def corrections(
-        self,
-        connection: Connection,
-        key: int,
-        after: tuple[int, int] = (0, -1),
-        most: int = 10_000,
+        self, connection: Connection, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
     ) -> list[Correction]:
         self._facts(connection, key)
         values = {"key": key, "entry": after[0], "number": after[1], "most": most}

@@ -35,14 +35,7 @@ from steadyarm.storages.records import (
     place_of,
     waited_between,
 )
-from steadyarm.storages.sql.base import (
-    SQLBase,
-    by_targets,
-    one_or_many,
-    portions,
-    state_of,
-    writes,
-)
+from steadyarm.storages.sql.base import SQLBase, by_targets, one_or_many, portions, state_of, writes
 from steadyarm.storages.sql.schema import assignments, insert_new, rewards, segments, tallies
 
 Place = tuple[int, int, int]  # segment, arm and day

@@ -266,9 +266,7 @@ def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
     found = (
         select(assignments)
         .where(
-            assignments.c.key == bindparam("key"),
-            by == cast(wanted.c.value, by.type),
-            *conditions,
+            assignments.c.key == bindparam("key"), by == cast(wanted.c.value, by.type), *conditions
         )
         .limit(1)
         .lateral("found")

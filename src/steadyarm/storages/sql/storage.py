@@ -17,17 +17,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Table,
-    and_,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import Connection, Table, and_, delete, exists, func, or_, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 

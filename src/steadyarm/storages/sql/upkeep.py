@@ -35,12 +35,7 @@ from sqlalchemy import (
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.engine import URL
 
-from steadyarm.errors import (
-    InvalidInputError,
-    MissingExtraError,
-    StorageError,
-    StorageVersionError,
-)
+from steadyarm.errors import InvalidInputError, MissingExtraError, StorageError, StorageVersionError
 from steadyarm.storages import database_url
 from steadyarm.storages.records import POSITIONS
 from steadyarm.storages.sql.engine import BUSY, DAMAGED, Database, file_of, shown

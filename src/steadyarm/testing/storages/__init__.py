@@ -12,13 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from steadyarm.storages.base import Storage
-from steadyarm.testing.storages import (
-    assignments,
-    concurrency,
-    corrections,
-    experiments,
-    rewards,
-)
+from steadyarm.testing.storages import assignments, concurrency, corrections, experiments, rewards
 from steadyarm.testing.storages.bench import Bench, Check, Open
 
 __all__ = ["CHECKS", "Open", "run_check", "run_checks"]

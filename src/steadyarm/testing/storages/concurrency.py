@@ -9,14 +9,7 @@ from functools import partial
 import numpy as np
 
 from steadyarm.errors import ExperimentExistsError, UnknownExperimentError
-from steadyarm.storages.records import (
-    Assigned,
-    Decision,
-    Lease,
-    Outcome,
-    SegmentRecord,
-    Target,
-)
+from steadyarm.storages.records import Assigned, Decision, Lease, Outcome, SegmentRecord, Target
 from steadyarm.testing.storages.bench import (
     DAY,
     HOUR,

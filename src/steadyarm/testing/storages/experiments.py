@@ -257,18 +257,7 @@ def check_find_assignments(open_storage: OpenBench) -> None:
     storage.assign(storage.running(10, name="other"), ["foreign"])
     storage.reward(key, [("b", 2.5)], None, NOW + 1)
     rows = storage.log(key)
-    targets: list[Target] = [
-        "b",
-        0,
-        "nobody",
-        7,
-        "7",
-        NAMES[2],
-        1,
-        "foreign",
-        number_of(5, 0),
-        "b",
-    ]
+    targets: list[Target] = ["b", 0, "nobody", 7, "7", NAMES[2], 1, "foreign", number_of(5, 0), "b"]
     expected = [rows[1], rows[0], None, None, rows[3], rows[2], rows[1], None, None, rows[1]]
     assert storage.find_assignments(key, targets) == expected, "not the assignments asked for"
     assert storage.find_assignments(key, []) == []

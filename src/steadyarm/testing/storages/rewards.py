@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError, UnknownExperimentError, WrongStateError
 from steadyarm.segments import Order, Segment
-from steadyarm.storages.records import (
-    SKEW,
-    ExperimentState,
-    Outcome,
-    Target,
-    check_of,
-    number_of,
-)
+from steadyarm.storages.records import SKEW, ExperimentState, Outcome, Target, check_of, number_of
 from steadyarm.testing.storages.bench import (
     DAY,
     HOUR,
