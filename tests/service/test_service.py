@@ -127,7 +127,7 @@ def test_the_name_of_a_pruned_experiment_is_free_again() -> None:
         assert "shop" in service.live
 
         async def look() -> None:
-            await asyncio.to_thread(service._look, asyncio.get_running_loop())
+            await asyncio.to_thread(service._reconcile, asyncio.get_running_loop())
 
         client.run(look())
         assert service.live == {}

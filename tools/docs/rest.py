@@ -1,4 +1,4 @@
-"""The page about the service's interface, from the OpenAPI document that it answers with."""
+"""The page about the service's interface, made from its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Schema = Mapping[str, Any]
 HEAD = """\
 # REST
 
-What the service answers at `/openapi.json`, as a page; [the service](../service.md) tells how to
-use it. Requests and answers are JSON. Errors are problems as RFC 9457 has them
-([Problem](#Problem)); every answer has an `X-Request-ID`. Tokens go into the header
+The document at `/openapi.json` as a page; [the service](../service.md) explains how to use it.
+Requests and responses are JSON. Errors are problems as RFC 9457 describes them
+([Problem](#Problem)); every response has an `X-Request-ID`. Tokens go into the header
 `Authorization: Bearer …`.
 """
 OBJECTS = """\
-What is asked for and answered. All fields of an answer are always there, but for the hint of a
+Requests and responses. All fields of a response are always there, except for some of a
 [Problem](#Problem).
 """
 LIMITS = {

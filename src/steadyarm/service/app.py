@@ -155,12 +155,15 @@ class Endpoint(routing.Route):
         await response(scope, receive, send)
 
     async def _called(self, request: Request) -> Response:
-        takes: msgspec.Struct | None = None
+        service, handler = self._service, self.route.handler
         if self._body is not None:
-            takes = decode(self._body, await read_body(request, self._service.settings.max_body))
+            body = decode(self._body, await read_body(request, service.settings.max_body))
+            answer = await handler(service, request, body)
         elif self._query is not None:
-            takes = checked(self._query, dict(request.query_params), strict=False)
-        answer = await self.route.handler(self._service, request, takes)
+            query = checked(self._query, dict(request.query_params), strict=False)
+            answer = await handler(service, request, query)
+        else:
+            answer = await handler(service, request)
         if isinstance(answer, Response):
             return answer
         status, content = answer

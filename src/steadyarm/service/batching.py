@@ -1,7 +1,7 @@
-"""Who writes when: requests that arrive meanwhile share a transaction, experiments take turns.
+"""Batches, turns and limits: how requests share transactions and threads.
 
-And how much may wait, and for how long: neither memory nor anybody's patience must run out where
-things cannot be written fast enough.
+Requests that arrive while a transaction is being written share the next one, and experiments take
+turns. Limits say how much may wait, and for how long, if storage is slower than traffic.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 T = TypeVar("T")
 
-LATE = 0.05  # seconds after which items are looked up that may be known
-OFTEN = 0.2  # seconds between looks at deadlines
+LATE = 0.05  # seconds after which waiting items are looked up
+OFTEN = 0.2  # seconds between checks of deadlines
 MOST = 500  # items of one transaction
 PAUSE = 3  # turns of the event loop between two batches; microseconds if there is little to do
 
 
 class _Entry(Generic[Item, Answer]):
-    """One item, where its answer goes to, and since when it waits for somebody to look it up."""
+    """One item, where its answer goes, and since when it waits to be looked up."""
 
     __slots__ = ("future", "item", "since")
 
@@ -39,17 +39,17 @@ class _Entry(Generic[Item, Answer]):
 
 
 class Batcher(Generic[Item, Answer]):
-    """Collects items of many requests and hands them to `work`, one batch at a time.
+    """Collects items of many requests and passes them to `work`, one batch at a time.
 
-    An item that finds nothing running starts at once, with all that arrived in the same turn of
-    the event loop. All methods are called in that loop.
+    If nothing runs, an item starts at once, with all that arrived in the same turn of the event
+    loop. All methods are called in that loop.
 
     Parameters
     ----------
-    work : answers a batch, item by item; what it raises is the answer to all of them
-    done : told the size of every batch
-    look_up : answers items without waiting for `work`, where it can, and gives None for others;
-        told, too, for how many seconds they have waited, which is at least LATE
+    work : answers a batch, item by item; an error that it raises is the answer to all of them
+    done : called with the size of every batch
+    look_up : answers items without waiting for `work` if it can, and gives None for others; it is
+        also given for how many seconds they have waited, at least LATE
     most : items of one batch
     """
 
@@ -68,7 +68,7 @@ class Batcher(Generic[Item, Answer]):
         self._tasks = set[asyncio.Task[None]]()
 
     def put(self, item: Item) -> asyncio.Future[Answer | Exception]:
-        """The answer to one item, to be awaited; an error is given, not raised."""
+        """Add an item; the future gives its answer, errors included."""
         future: asyncio.Future[Answer | Exception] = self._loop.create_future()
         self._waiting.append(_Entry(item, future, self._loop.time()))
         if not self._busy:
@@ -82,7 +82,7 @@ class Batcher(Generic[Item, Answer]):
             await asyncio.sleep(0.005)
 
     def _next(self) -> None:
-        # Whoever was told that it took too long does not wait any more.
+        # A request that timed out does not wait any more.
         waiting = [entry for entry in self._waiting if not entry.future.done()]
         self._batch, self._waiting = waiting[: self._most], waiting[self._most :]
         if not self._batch:
@@ -109,14 +109,14 @@ class Batcher(Generic[Item, Answer]):
         self._pass(PAUSE)
 
     def _pass(self, turns: int) -> None:
-        """Let answers go out, and what has arrived meanwhile come in: batches are larger so."""
+        """Let responses go out and requests come in first, which makes batches larger."""
         if turns:
             self._loop.call_soon(self._pass, turns - 1)
         else:
             self._next()
 
     def _watch(self) -> None:
-        """Look up what waits for long, each once."""
+        """Look up items that wait long, each once."""
         if not self._busy:
             self._watched = False
             return
@@ -147,22 +147,21 @@ def _answer(
 class Turns:
     """Threads that work for experiments in turn, one piece of work of each.
 
-    An experiment that has much to write, or slow work, so keeps others waiting for one piece of
-    it at most. All methods are called in the event loop.
+    So an experiment with much or slow work delays others by one piece of it at most. All methods
+    are called in the event loop.
 
-    alone : whether only one piece of an experiment is done at a time, so that it never has more
-        than one of the threads
+    alone : whether an experiment never occupies more than one of the threads
     """
 
     def __init__(self, threads: int, name: str, alone: bool = False) -> None:
         self._pool = ThreadPoolExecutor(threads, name)
         self._free, self._alone = threads, alone
-        self._served = set[str]()  # who has a thread, where one is all that they may have
+        self._served = set[str]()  # experiments that occupy a thread
         self._waiting: OrderedDict[str, deque[tuple[Callable[[], Any], asyncio.Future[Any]]]]
         self._waiting = OrderedDict()
 
     def submit(self, whose: str, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Do work when it is this experiment's turn; gives what it returns or raises."""
+        """Run work when it is this experiment's turn; the future gives its result or error."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(whose, deque()).append((work, future))
         self._start()
@@ -210,13 +209,13 @@ class Turns:
 
 
 class Load:
-    """How much waits: things to be written, by experiment and in all, and bytes of bodies.
+    """Counts what waits: items to be written, by experiment and in all, and bytes of bodies.
 
     Parameters
     ----------
-    things : that may wait in all; half as many of one experiment
-    most : bytes of bodies that were read and not answered
-    strangers : bytes of bodies from people who have not signed in; they have no part in the others
+    things : items that may wait in all; half as many of one experiment
+    most : bytes of bodies of requests that are being processed
+    strangers : the same for people who have not signed in, who use up no others' share
 
     Attributes
     ----------
@@ -230,7 +229,7 @@ class Load:
         self._all, self._bytes = 0, {True: 0, False: 0}
 
     def add(self, whose: str, count: int = 1) -> None:
-        """So many things of an experiment wait from now on; RefusedError if that is too much."""
+        """Count items of an experiment that begin to wait; RefusedError if they are too many."""
         before = self._waiting.get(whose, 0)
         if self._all + count > self._things or 2 * (before + count) > self._things:
             self._refuse(
@@ -241,21 +240,21 @@ class Load:
         self._all += count
 
     def remove(self, whose: str, count: int = 1) -> None:
-        """They do not wait any more."""
+        """Count items that do not wait any more."""
         self._all -= count
         self._waiting[whose] -= count
 
     def hold(self, size: int, known: bool) -> None:
-        """So many bytes of a body were read; RefusedError if that is too much.
+        """Count bytes of a body that were read; RefusedError if they are too many.
 
-        known : whether whoever sends them may do more than sign in
+        known : whether the sender may do more than sign in
         """
         self._bytes[known] += size
         if self._bytes[known] > self._most[known]:
             self._refuse(f"{self._bytes[known]:,} bytes of requests wait")
 
     def let_go(self, size: int, known: bool) -> None:
-        """The request whose bytes these are was answered."""
+        """Count bytes of a request that was answered."""
         self._bytes[known] -= size
 
     def _refuse(self, what: str) -> NoReturn:
@@ -264,7 +263,7 @@ class Load:
 
 
 class Deadline:
-    """Until when a request has to be answered; a timer for each would cost more than the rest.
+    """The time until which a request must be answered; a timer for each would cost too much.
 
     Attributes
     ----------
@@ -278,20 +277,20 @@ class Deadline:
         self.task, self.ends, self._more, self.over = task, ends, more, False
 
     def extend(self) -> None:
-        """The body is there, from now on the time is the service's."""
+        """Add the time that the service has once the body has arrived."""
         self.ends += self._more
 
 
 class Deadlines:
-    """Ends requests that take too long; looks for them a few times in a second."""
+    """Ends requests that take too long; checks a few times a second."""
 
     def __init__(self) -> None:
         self._running = set[Deadline]()
 
     async def keep(self, answer: Awaitable[T], scope: Scope, seconds: float, more: float) -> T:
-        """What a handler answers in time; RefusedError if it does not.
+        """The response of a handler; RefusedError if it takes too long.
 
-        more : seconds that are added once the body is there
+        more : seconds that are added once the body has arrived
         """
         task = asyncio.current_task()
         assert task is not None
@@ -308,7 +307,7 @@ class Deadlines:
         raise RefusedError("timeout", f"There was no answer within {seconds + more:g} s.")
 
     async def watch(self) -> None:
-        """End what takes too long, for ever."""
+        """End requests that take too long, for ever."""
         while True:
             await asyncio.sleep(OFTEN)
             now = asyncio.get_running_loop().time()

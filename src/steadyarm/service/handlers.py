@@ -1,13 +1,14 @@
 """What each route does; `routes` lists them.
 
-A handler gets the service, the request and what the route takes, decoded and checked. It gives a
-status and a struct, or a response that is no JSON. Errors that it raises become problems.
+A handler gets the service, the request and, if it has a third argument, the decoded body or query.
+It gives a status and a struct, or a response that is no JSON; errors become problems. Its
+signature and docstring are what the OpenAPI document says of the route.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,63 +40,29 @@ from steadyarm.service.problems import RefusedError, check_size, problem_of
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Corrected
-from steadyarm.wire.requests import (
-    AuditQuery,
-    DriftQuery,
-    ExportQuery,
-    NewAssignment,
-    NewAssignments,
-    NewCorrection,
-    NewExperiment,
-    NewLease,
-    NewReward,
-    NewRewards,
-    RecommendationQuery,
-    Used,
-    checked,
-    time_in,
-)
-from steadyarm.wire.responses import (
-    AssignmentAnswer,
-    Assignments,
-    AuditEntryAnswer,
-    AuditLog,
-    CorrectedAnswer,
-    Corrections,
-    CreatedExperiment,
-    ExperimentAnswer,
-    ExperimentList,
-    Lease,
-    Leases,
-    RefusedAssignment,
-    RefusedReward,
-    Released,
-    RewardStatus,
-    RewardStatuses,
-    Up,
-)
-from steadyarm.wire.results import Allocation, Drift, Health, Recommendation, ReplayAnswer
+from steadyarm.wire import requests, responses, results
+from steadyarm.wire.requests import checked, time_in
 
 # Traffic: assignments, rewards and leases
 
 
 async def assign(
-    service: Service, request: Request, body: NewAssignment
-) -> tuple[int, AssignmentAnswer]:
-    """Assign a variant to a unit, in one transaction with other requests."""
+    service: Service, request: Request, body: requests.NewAssignment
+) -> tuple[int, responses.AssignmentAnswer]:
+    """Assign a variant to a unit; 200 if it had one already."""
     live = await service.find(request.path_params["name"])
     found = await live.ask(body.unit)
     if isinstance(found, Exception):
         raise found
     if found.new:
         service.metrics.assignments.inc()
-    return 201 if found.new else 200, AssignmentAnswer.of(found)
+    return 201 if found.new else 200, responses.AssignmentAnswer.of(found)
 
 
 async def assign_many(
-    service: Service, request: Request, body: NewAssignments
-) -> tuple[int, Assignments]:
-    """Assign variants to many units, in one transaction."""
+    service: Service, request: Request, body: requests.NewAssignments
+) -> tuple[int, responses.Assignments]:
+    """Assign variants to many units, in their order; an error takes the place of one refused."""
     units = body.units
     check_size(len(units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
@@ -106,28 +73,30 @@ async def assign_many(
     return _assignments(service, request, units, answers)
 
 
-async def reward(service: Service, request: Request, body: NewReward) -> tuple[int, RewardStatus]:
-    """Store the reward of an assignment, in one transaction with other requests."""
+async def reward(
+    service: Service, request: Request, body: requests.NewReward
+) -> tuple[int, responses.RewardStatus]:
+    """Report the reward of an assignment; 200 if the same one was there already."""
     live = await service.find(request.path_params["name"])
     outcome = await live.tell(_reported(body, body.sent))
     if isinstance(outcome, Exception):
         raise outcome
     if outcome == "stored":
         service.metrics.rewards.inc()
-    return 201 if outcome == "stored" else 200, RewardStatus(outcome)
+    return 201 if outcome == "stored" else 200, responses.RewardStatus(outcome)
 
 
 async def reward_many(
-    service: Service, request: Request, body: NewRewards
-) -> tuple[int, RewardStatuses]:
-    """Store many rewards, in one transaction."""
+    service: Service, request: Request, body: requests.NewRewards
+) -> tuple[int, responses.RewardStatuses]:
+    """Report many rewards, in their order; an error takes the place of one refused."""
     check_size(len(body.rewards), service.settings.max_batch, "rewards")
     live = await service.find(request.path_params["name"])
     outcomes: list[Any] = []
     good: list[tuple[str, float, At]] = []
     for entry in body.rewards:
         try:
-            one = checked(NewReward, entry)
+            one = checked(requests.NewReward, entry)
             good.append(_reported(one, one.sent or body.sent))
             outcomes.append(None)
         except InvalidInputError as error:
@@ -136,28 +105,32 @@ async def reward_many(
     outcomes = [next(stored) if outcome is None else outcome for outcome in outcomes]
     service.metrics.rewards.inc(outcomes.count("stored"))
     request_id = request.scope["request_id"]
-    return 200, RewardStatuses(
+    return 200, responses.RewardStatuses(
         [
-            RefusedReward(problem_of(outcome, request_id))
+            responses.RefusedReward(problem_of(outcome, request_id))
             if isinstance(outcome, SteadyArmError)
-            else RewardStatus(outcome)
+            else responses.RewardStatus(outcome)
             for outcome in outcomes
         ]
     )
 
 
-async def lease(service: Service, request: Request, body: NewLease) -> tuple[int, Leases]:
-    """Lease positions, which a client assigns by itself."""
+async def lease(
+    service: Service, request: Request, body: requests.NewLease
+) -> tuple[int, responses.Leases]:
+    """Lease positions, to assign them without a request for each."""
     check_size(body.positions, service.settings.max_lease, "positions")
     experiment = await service.experiment(request)
     steps = experiment.leasing(body.positions, body.seconds)
     with service.waiting(experiment.name):
         leases = await service.take(steps, experiment.name)
-    return 201, Leases([Lease.of(given) for given in leases])
+    return 201, responses.Leases([responses.Lease.of(given) for given in leases])
 
 
-async def report(service: Service, request: Request, body: Used) -> tuple[int, Assignments]:
-    """Store which positions of a lease were assigned."""
+async def report(
+    service: Service, request: Request, body: requests.Used
+) -> tuple[int, responses.Assignments]:
+    """Report which positions of a lease were assigned."""
     check_size(len(body.used), service.settings.max_batch, "positions")
     number = _lease(request)
     experiment = await service.experiment(request)
@@ -167,7 +140,7 @@ async def report(service: Service, request: Request, body: Used) -> tuple[int, A
     return _assignments(service, request, [one.unit for one in body.used], answers)
 
 
-async def give_back(service: Service, request: Request, _: None) -> tuple[int, Released]:
+async def give_back(service: Service, request: Request) -> tuple[int, responses.Released]:
     """Give back what is left of a lease."""
     number = _lease(request)
     experiment = await service.experiment(request)
@@ -175,7 +148,7 @@ async def give_back(service: Service, request: Request, _: None) -> tuple[int, R
         released = await service.write(
             experiment.name, experiment.storage.release, experiment.key, [number]
         )
-    return 200, Released(released)
+    return 200, responses.Released(released)
 
 
 def _assignments(
@@ -183,15 +156,15 @@ def _assignments(
     request: Request,
     units: list[Any],
     answers: list[LiveAssignment | SteadyArmError],
-) -> tuple[int, Assignments]:
+) -> tuple[int, responses.Assignments]:
     request_id = request.scope["request_id"]
     new = sum(isinstance(answer, LiveAssignment) and answer.new for answer in answers)
     service.metrics.assignments.inc(new)
-    return 200, Assignments(
+    return 200, responses.Assignments(
         [
-            RefusedAssignment(unit, problem_of(answer, request_id))
+            responses.RefusedAssignment(unit, problem_of(answer, request_id))
             if isinstance(answer, SteadyArmError)
-            else AssignmentAnswer.of(answer)
+            else responses.AssignmentAnswer.of(answer)
             for unit, answer in zip(units, answers, strict=True)
         ]
     )
@@ -200,7 +173,7 @@ def _assignments(
 def _not_a_unit(given: Any) -> InvalidInputError:
     """The error that a request for this unit alone would get."""
     try:
-        checked(NewAssignment, {"unit": given})
+        checked(requests.NewAssignment, {"unit": given})
     except InvalidInputError as error:
         return error
     raise AssertionError(f"{given!r} is a unit")
@@ -213,7 +186,7 @@ def _lease(request: Request) -> int:
     return int(text)
 
 
-def _reported(body: NewReward, sent: str | None) -> tuple[str, float, At]:
+def _reported(body: requests.NewReward, sent: str | None) -> tuple[str, float, At]:
     """A reward; how long ago it happened, if its sender says when the request was sent."""
     target = _target(body)
     if body.at is None:
@@ -225,7 +198,7 @@ def _reported(body: NewReward, sent: str | None) -> tuple[str, float, At]:
     return target, body.reward, to_datetime(sent_at) - to_datetime(at)
 
 
-def _target(body: NewReward | NewCorrection) -> str:
+def _target(body: requests.NewReward | requests.NewCorrection) -> str:
     """Whose reward a request is about."""
     if body.assignment is not None:
         return AssignmentId(body.assignment)
@@ -247,25 +220,27 @@ NEEDED = {  # by each kind of correction
 
 
 async def create(
-    service: Service, request: Request, body: NewExperiment
-) -> tuple[int, ExperimentAnswer]:
-    """Create an experiment, or load one with the same settings."""
+    service: Service, request: Request, body: requests.NewExperiment
+) -> tuple[int, responses.CreatedExperiment | responses.ExperimentAnswer]:
+    """Create an experiment; 200 if it exists and load_if_exists is true."""
     experiment, new = await create_experiment(service, body, _author(request))
     if not new:
-        return 200, await service.read(ExperimentAnswer.of, experiment)
+        return 200, await service.read(responses.ExperimentAnswer.of, experiment)
     warnings = experiment.settings.cautions()
-    return 201, await service.read(lambda: CreatedExperiment.of(experiment, warnings=warnings))
+    return 201, await service.read(
+        lambda: responses.CreatedExperiment.of(experiment, warnings=warnings)
+    )
 
 
 async def create_experiment(
-    service: Service, body: NewExperiment, by: str
+    service: Service, body: requests.NewExperiment, by: str
 ) -> tuple[Experiment, bool]:
     """Create an experiment; False beside one that existed with the same settings."""
     experiment, new = await service.read(_created, service.storage, body, by)
     return service.hold(experiment).experiment, new
 
 
-def _created(storage: Storage, body: NewExperiment, by: str) -> tuple[Experiment, bool]:
+def _created(storage: Storage, body: requests.NewExperiment, by: str) -> tuple[Experiment, bool]:
     description = msgspec.to_builtins(body)  # without what is left out
     for key in OWN:
         description.pop(key, None)
@@ -283,15 +258,15 @@ def _created(storage: Storage, body: NewExperiment, by: str) -> tuple[Experiment
     return made(load=True), False
 
 
-async def listed(service: Service, request: Request, _: None) -> tuple[int, ExperimentList]:
+async def listed(service: Service, request: Request) -> tuple[int, responses.ExperimentList]:
     """List all experiments in short."""
-    return 200, ExperimentList.of(await service.read(service.storage.experiments))
+    return 200, responses.ExperimentList.of(await service.read(service.storage.experiments))
 
 
-async def shown(service: Service, request: Request, _: None) -> tuple[int, ExperimentAnswer]:
+async def shown(service: Service, request: Request) -> tuple[int, responses.ExperimentAnswer]:
     """Show an experiment and its progress."""
     experiment = await service.experiment(request)
-    return 200, await service.read(ExperimentAnswer.of, experiment)
+    return 200, await service.read(responses.ExperimentAnswer.of, experiment)
 
 
 async def move(service: Service, name: str, action: str, by: str) -> Experiment:
@@ -302,28 +277,28 @@ async def move(service: Service, name: str, action: str, by: str) -> Experiment:
     return live.experiment
 
 
-def mover(action: str) -> Callable[[Service, Request, None], Awaitable[tuple[int, Any]]]:
+def mover(action: str, summary: str) -> Callable[..., Any]:
     """The handler of start, pause, resume, stop or archive."""
 
-    async def handler(service: Service, request: Request, _: None) -> tuple[int, Any]:
+    async def handler(service: Service, request: Request) -> tuple[int, responses.ExperimentAnswer]:
         experiment = await move(service, request.path_params["name"], action, _author(request))
-        return 200, await service.read(ExperimentAnswer.of, experiment)
+        return 200, await service.read(responses.ExperimentAnswer.of, experiment)
 
-    handler.__name__ = action
+    handler.__name__, handler.__doc__ = action, summary
     return handler
 
 
 async def correct(
-    service: Service, request: Request, body: NewCorrection
-) -> tuple[int, CorrectedAnswer]:
-    """Void or correct a reward, exclude or include visits, erase a unit."""
+    service: Service, request: Request, body: requests.NewCorrection
+) -> tuple[int, responses.CorrectedAnswer]:
+    """Void or correct a reward, exclude visits or include them again, erase a unit."""
     experiment = await service.experiment(request)
     # Not in turn with batches: a long period takes its time, and others go on meanwhile.
     done = await service.read(_correct, experiment, body, _author(request))
-    return 201, CorrectedAnswer(done.entry, done.assignments)
+    return 201, responses.CorrectedAnswer(done.entry, done.assignments)
 
 
-def _correct(experiment: Experiment, body: NewCorrection, by: str) -> Corrected:
+def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> Corrected:
     why: dict[str, Any] = {"reason": body.reason, "by": by}
     given = {
         name
@@ -354,17 +329,19 @@ def _correct(experiment: Experiment, body: NewCorrection, by: str) -> Corrected:
             )
 
 
-async def corrections(service: Service, request: Request, _: None) -> tuple[int, Corrections]:
+async def corrections(service: Service, request: Request) -> tuple[int, responses.Corrections]:
     """List all corrections of an experiment."""
     experiment = await service.experiment(request)
     found = await service.read(experiment.corrections)
-    return 200, Corrections([AuditEntryAnswer.of(entry) for entry in found])
+    return 200, responses.Corrections([responses.AuditEntryAnswer.of(entry) for entry in found])
 
 
-async def audit(service: Service, request: Request, query: AuditQuery) -> tuple[int, AuditLog]:
-    """Read who did what, and when."""
+async def audit(
+    service: Service, request: Request, query: requests.AuditQuery
+) -> tuple[int, responses.AuditLog]:
+    """Read the audit log: who did what, and when; page by page."""
     found = await service.read(service.storage.audit, query.after, query.most, query.experiment)
-    return 200, AuditLog([AuditEntryAnswer.of(entry) for entry in found])
+    return 200, responses.AuditLog([responses.AuditEntryAnswer.of(entry) for entry in found])
 
 
 def _author(request: Request) -> str:
@@ -375,13 +352,13 @@ def _author(request: Request) -> str:
 # The service itself
 
 
-async def alive(service: Service, request: Request, _: None) -> tuple[int, Up]:
-    """The process answers; nothing else is tried."""
-    return 200, Up("ok")
+async def alive(service: Service, request: Request) -> tuple[int, responses.Up]:
+    """The process is alive."""
+    return 200, responses.Up("ok")
 
 
-async def ready(service: Service, request: Request, _: None) -> tuple[int, Up]:
-    """The numerical code is compiled, and the storage accepts durable writes."""
+async def ready(service: Service, request: Request) -> tuple[int, responses.Up]:
+    """The service has started, and the storage accepts durable writes; 503 says why not."""
     if not service.warming.done:
         raise RefusedError("starting", "Numerical code is being compiled or loaded.")
     if reason := await service.readiness.wrong():
@@ -390,11 +367,11 @@ async def ready(service: Service, request: Request, _: None) -> tuple[int, Up]:
             f"Not ready: {reason}.",
             "The log says more; once that is repaired the service is ready without a restart.",
         )
-    return 200, Up("ok")
+    return 200, responses.Up("ok")
 
 
-async def metrics(service: Service, request: Request, _: None) -> Response:
-    """What the service counts about itself."""
+async def metrics(service: Service, request: Request) -> Response:
+    """Counters of the service itself, for Prometheus."""
     return Response(
         await service.read(service.metrics.text), headers={"content-type": CONTENT_TYPE_LATEST}
     )
@@ -408,43 +385,45 @@ CHUNK = 1 << 18  # bytes, the same
 
 
 async def recommendation(
-    service: Service, request: Request, query: RecommendationQuery
-) -> tuple[int, Recommendation]:
-    """The best variant so far."""
+    service: Service, request: Request, query: requests.RecommendationQuery
+) -> tuple[int, results.Recommendation]:
+    """The best variant so far, with intervals."""
     experiment = await service.experiment(request)
     verdict = await service.read(experiment.recommend, query.level, query.anytime)
-    return 200, Recommendation.of(verdict)
+    return 200, results.Recommendation.of(verdict)
 
 
-async def health(service: Service, request: Request, _: None) -> tuple[int, Health]:
+async def health(service: Service, request: Request) -> tuple[int, results.Health]:
     """Whether the log can be trusted."""
     experiment = await service.experiment(request)
-    return 200, Health.of(await service.read(experiment.health))
+    return 200, results.Health.of(await service.read(experiment.health))
 
 
-async def drift(service: Service, request: Request, query: DriftQuery) -> tuple[int, Drift]:
-    """Whether the means moved."""
+async def drift(
+    service: Service, request: Request, query: requests.DriftQuery
+) -> tuple[int, results.Drift]:
+    """Whether the means moved, and whether it mattered."""
     experiment = await service.experiment(request)
-    return 200, Drift.of(await service.read(experiment.drift, query.periods, query.level))
+    return 200, results.Drift.of(await service.read(experiment.drift, query.periods, query.level))
 
 
-async def allocation(service: Service, request: Request, _: None) -> tuple[int, Allocation]:
-    """The segment that is being assigned."""
+async def allocation(service: Service, request: Request) -> tuple[int, results.Allocation]:
+    """The shares with which variants are assigned now."""
     experiment = await service.experiment(request)
     snapshot = await service.read(experiment.storage.snapshot, experiment.key)
     if not snapshot.segments:
         raise RefusedError("not-found", "Nothing was assigned yet.", "Request an assignment first.")
     record, _sums = snapshot.segments[-1]
-    return 200, Allocation.of(record, experiment.arms.names)
+    return 200, results.Allocation.of(record, experiment.arms.names)
 
 
-async def replay(service: Service, request: Request, _: None) -> tuple[int, ReplayAnswer]:
-    """The whole test computed anew from its log."""
+async def replay(service: Service, request: Request) -> tuple[int, results.ReplayAnswer]:
+    """The whole test computed anew from its log, and compared."""
     experiment = await service.experiment(request)
-    return 200, ReplayAnswer.of(await service.read(experiment.replay))
+    return 200, results.ReplayAnswer.of(await service.read(experiment.replay))
 
 
-async def export(service: Service, request: Request, query: ExportQuery) -> Response:
+async def export(service: Service, request: Request, query: requests.ExportQuery) -> Response:
     """All assignments with their rewards, as a file."""
     experiment = await service.experiment(request)
     if query.format == "csv":

@@ -32,7 +32,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
 
 
 class Metrics:
-    """What the service counts about itself."""
+    """Metrics of the service; of all workers together if there are many."""
 
     def __init__(self, storage: Storage) -> None:
         self._states = _States(storage)
@@ -65,7 +65,7 @@ class Metrics:
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request."""
+        """Count one request."""
         key = (method, route, status)
         pair = self._known.get(key)
         if pair is None:
@@ -75,7 +75,7 @@ class Metrics:
         pair[1].observe(seconds)
 
     def text(self) -> bytes:
-        """All of it as Prometheus reads it."""
+        """All metrics as Prometheus reads them."""
         registry = CollectorRegistry()
         registry.register(self._states)
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
@@ -101,7 +101,7 @@ class _States(Collector):
 # Warming up: numerical code is compiled, or loaded, before the first request needs it.
 
 
-QUIET = 2.0  # seconds before a word is said about it
+QUIET = 2.0  # seconds before the log mentions it
 ARMS = (
     sa.ArmSet.one_hot(["A", "B", "C"]),
     sa.ArmSet.factorial({"a": ["1", "2"], "b": ["1", "2"]}),
@@ -111,7 +111,7 @@ BUDGET, BATCH = 24, 8  # the smallest test that passes through all of the code
 
 
 class Warming:
-    """A thread that runs tiny tests in memory, once; numba compiles what they touch.
+    """A thread that runs tiny tests in memory, once, so that numba compiles what they use.
 
     wanted : False if it is done before it begins
     """
@@ -127,13 +127,16 @@ class Warming:
         return self._done.is_set()
 
     def start(self) -> None:
-        """Begin; a process that ends does not wait for it."""
+        """Start the thread; a process that ends does not wait for it."""
         if self._wanted:
-            for work, name in ((self._run, "steadyarm-warming"), (self._tell, "steadyarm-word")):
+            for work, name in (
+                (self._run, "steadyarm-warming"),
+                (self._mention, "steadyarm-warming-log"),
+            ):
                 threading.Thread(target=work, name=name, daemon=True).start()
 
     def end(self) -> None:
-        """Go no further than the step that is being done."""
+        """Stop after the current step."""
         self._ended.set()
         self._done.set()
 
@@ -144,12 +147,12 @@ class Warming:
                     if self._ended.is_set():
                         return
                     step()
-        except Exception:  # requests work without, only slower at first
+        except Exception:  # requests work without it, only slower at first
             log.exception("getting ready failed")
         finally:
             self._done.set()
 
-    def _tell(self) -> None:
+    def _mention(self) -> None:
         if not self._done.wait(QUIET):
             log.info(
                 "getting ready: compiling numerical code; this takes up to a minute at the first "
@@ -180,30 +183,30 @@ PROBE = 3.0  # seconds within which a probe of readiness is answered
 
 
 class Readiness:
-    """Whether the storage takes durable writes: asked by probes, logged when it changes.
+    """Whether the storage accepts durable writes: for probes, and logged when it changes.
 
-    It has a thread of its own, so that probes wait neither for traffic nor for each other; those
-    that come while it is being found out share the answer.
+    It has a thread of its own, so that probes wait neither for traffic nor for each other; probes
+    that come during a check share its result.
     """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._thread = ThreadPoolExecutor(1, "steadyarm-readiness")
-        self._asked: asyncio.Future[str | None] | None = None
-        self._said: str | None = None
+        self._check: asyncio.Future[str | None] | None = None
+        self._logged: str | None = None
 
     async def wrong(self) -> str | None:
         """Why the storage is not ready, in a line that anybody may read; None if it is."""
-        if self._asked is None or self._asked.done():
+        if self._check is None or self._check.done():
             loop = asyncio.get_running_loop()
-            self._asked = loop.run_in_executor(self._thread, self._checked)
+            self._check = loop.run_in_executor(self._thread, self._checked)
         try:
-            return await asyncio.wait_for(asyncio.shield(self._asked), PROBE)
+            return await asyncio.wait_for(asyncio.shield(self._check), PROBE)
         except TimeoutError:
             return f"the storage has not answered within {PROBE:g} seconds"
 
     def end(self) -> None:
-        """Wait for what is being found out."""
+        """Wait for the current check."""
         self._thread.shutdown()
 
     def _checked(self) -> str | None:
@@ -212,12 +215,12 @@ class Readiness:
             self._storage.check()
         except StorageError as error:
             reason, detail = error.reason, str(error)
-        except Exception as error:  # a storage that cannot tell is not ready either
+        except Exception as error:  # a storage that cannot be checked is not ready either
             reason, detail = StorageError.reason, f"{type(error).__name__}: {error}"
-        if reason != self._said:
-            self._said = reason
+        if reason != self._logged:
+            self._logged = reason
             if reason is None:
-                log.warning("ready again: the storage takes writes")
+                log.warning("ready again: the storage accepts writes")
             else:
                 log.error("not ready: %s", detail)
         return reason

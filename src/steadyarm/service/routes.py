@@ -6,28 +6,27 @@ The application, its guard and the reference are made from the same list.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cached_property
+from inspect import cleandoc
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
-from starlette.requests import Request
 from starlette.responses import Response
 
 import steadyarm
 from steadyarm.live.lifecycle import NAME
 from steadyarm.service import handlers
 from steadyarm.service.problems import KINDS, MEDIA
-from steadyarm.service.service import Service
 from steadyarm.storages.changes import Scope
 from steadyarm.wire import requests, responses, results
 
-# A handler gets what the route takes, decoded, and gives a status and what is to be encoded.
-Handler = Callable[[Service, Request, Any], Awaitable[tuple[int, Struct] | Response]]
-
+S = TypeVar("S", bound=Struct)
 EXPERIMENT = "/v1/experiments/{name}"
+FILES = ("text/csv", "application/vnd.apache.parquet")
 
 
 @dataclass(frozen=True)
@@ -37,226 +36,92 @@ class Route:
     Attributes
     ----------
     scope : that a token needs; None if no token is needed
-    responses : by status: a struct, or the media types of what is no JSON
-    takes : the body of the request, or its query; None if it has neither
-    errors : statuses that a handler refuses with, beyond those that follow from the rest
+    statuses : of good responses, and of refusals beyond those that follow from the rest
+    media : of responses that are no JSON
     long : whether it computes results, or sends a whole log, and may take longer than others
     """
 
     method: str
     path: str
-    handler: Handler
+    handler: Callable[..., Awaitable[tuple[int, Struct] | Response]]
     scope: Scope | None
     tag: str
-    summary: str
-    responses: Mapping[int, type[Struct] | tuple[str, ...]]
-    takes: type[Struct] | None = None
-    errors: tuple[int, ...] = ()
+    statuses: tuple[int, ...] = (200,)
+    media: tuple[str, ...] = ()
     long: bool = False
 
-    @property
+    @cached_property
     def body(self) -> type[requests.Request] | None:
         """What the body contains; None if there is none."""
-        takes = self.takes
-        return takes if takes is not None and issubclass(takes, requests.Request) else None
+        return self._takes(requests.Request)
 
-    @property
+    @cached_property
     def query(self) -> type[requests.Query] | None:
         """What the query contains; None if there is none."""
-        takes = self.takes
-        return takes if takes is not None and issubclass(takes, requests.Query) else None
+        return self._takes(requests.Query)
+
+    def _takes(self, base: type[S]) -> type[S] | None:
+        hints = get_type_hints(self.handler).values()
+        return next((one for one in hints if isinstance(one, type) and issubclass(one, base)), None)
+
+    @property
+    def responses(self) -> dict[int, type[Struct] | None]:
+        """The structs of good responses by status; None for what is no JSON."""
+        good = [status for status in self.statuses if status < 400]
+        if self.media:
+            return dict.fromkeys(good)
+        _, found = get_args(get_type_hints(self.handler)["return"])
+        return dict(zip(good, get_args(found) or [found] * len(good), strict=True))
 
 
-def _traffic(path: str, handler: Handler, summary: str, **more: Any) -> Route:
-    """Routes that programs use all the time."""
-    tag = "leases" if path.startswith("/leases") else "traffic"
-    method = more.pop("method", "POST")
-    return Route(method, EXPERIMENT + path, handler, "write", tag, summary, **more)
+def _get(path: str, *given: Any, **more: Any) -> Route:
+    return Route("GET", EXPERIMENT + path, *given, **more)
 
 
-def _result(path: str, handler: Handler, summary: str, **more: Any) -> Route:
-    """Routes that compute something from the log."""
-    scope = more.pop("scope", "read")
-    return Route("GET", EXPERIMENT + path, handler, scope, "results", summary, **more)
+def _post(path: str, *given: Any, **more: Any) -> Route:
+    return Route("POST", EXPERIMENT + path, *given, **more)
 
 
-def _admin(method: str, path: str, handler: Handler, tag: str, summary: str, **more: Any) -> Route:
-    """Routes that change experiments, or say who did."""
-    return Route(method, path, handler, "admin", tag, summary, **more)
-
+ACTIONS = {
+    "start": "From draft to running.",
+    "pause": "Assign nothing for now; rewards still count.",
+    "resume": "From paused to running again.",
+    "stop": "Assign nothing any more; rewards still count.",
+    "archive": "End the experiment: neither assignments nor rewards any more.",
+}
 
 # The busiest come first, because requests are compared with them in this order.
 ROUTES: tuple[Route, ...] = (
-    _traffic(
-        "/assignments",
-        handlers.assign,
-        "Assign a variant to a unit; 200 if it had one already.",
-        responses={201: responses.AssignmentAnswer, 200: responses.AssignmentAnswer},
-        takes=requests.NewAssignment,
-        errors=(409,),
-    ),
-    _traffic(
-        "/rewards",
-        handlers.reward,
-        "Report the reward of an assignment; 200 if the same one was there already.",
-        responses={201: responses.RewardStatus, 200: responses.RewardStatus},
-        takes=requests.NewReward,
-        errors=(409,),
-    ),
+    _post("/assignments", handlers.assign, "write", "traffic", (201, 200, 409)),
+    _post("/rewards", handlers.reward, "write", "traffic", (201, 200, 409)),
+    Route("GET", "/healthz", handlers.alive, None, "service"),
+    _post("/assignments:batch", handlers.assign_many, "write", "traffic", (200, 409)),
+    _post("/rewards:batch", handlers.reward_many, "write", "traffic", (200, 409)),
+    _post("/leases", handlers.lease, "write", "leases", (201, 409)),
+    _post("/leases/{lease}/assignments", handlers.report, "write", "leases", (200, 409)),
+    Route("DELETE", EXPERIMENT + "/leases/{lease}", handlers.give_back, "write", "leases"),
+    _get("/recommendation", handlers.recommendation, "read", "results", (200, 409), long=True),
+    _get("/health", handlers.health, "read", "results", (200, 409), long=True),
+    _get("/drift", handlers.drift, "read", "results", (200, 409), long=True),
+    _get("/export", handlers.export, "read", "results", (200, 501), FILES, long=True),
+    _get("/allocation", handlers.allocation, "read", "results"),
+    _get("/replay", handlers.replay, "admin", "results", long=True),
     Route(
-        *("GET", "/healthz", handlers.alive, None, "service", "The process is alive."),
-        responses={200: responses.Up},
-    ),
-    _traffic(
-        "/assignments:batch",
-        handlers.assign_many,
-        "Assign variants to many units, in their order; an error takes the place of one refused.",
-        responses={200: responses.Assignments},
-        takes=requests.NewAssignments,
-        errors=(409,),
-    ),
-    _traffic(
-        "/rewards:batch",
-        handlers.reward_many,
-        "Report many rewards, in their order; an error takes the place of one refused.",
-        responses={200: responses.RewardStatuses},
-        takes=requests.NewRewards,
-        errors=(409,),
-    ),
-    _traffic(
-        "/leases",
-        handlers.lease,
-        "Lease positions, to assign them without a request for each.",
-        responses={201: responses.Leases},
-        takes=requests.NewLease,
-        errors=(409,),
-    ),
-    _traffic(
-        "/leases/{lease}/assignments",
-        handlers.report,
-        "Report which positions of a lease were assigned.",
-        responses={200: responses.Assignments},
-        takes=requests.Used,
-        errors=(409,),
-    ),
-    _traffic(
-        "/leases/{lease}",
-        handlers.give_back,
-        "Give back what is left of a lease.",
-        responses={200: responses.Released},
-        method="DELETE",
-    ),
-    _result(
-        "/recommendation",
-        handlers.recommendation,
-        "The best variant so far, with intervals.",
-        responses={200: results.Recommendation},
-        takes=requests.RecommendationQuery,
-        errors=(409,),
+        *("POST", "/v1/experiments", handlers.create, "admin", "experiments"),
+        (201, 200, 409),
         long=True,
     ),
-    _result(
-        "/health",
-        handlers.health,
-        "Whether the log can be trusted.",
-        responses={200: results.Health},
-        errors=(409,),
-        long=True,
-    ),
-    _result(
-        "/drift",
-        handlers.drift,
-        "Whether the means moved, and whether it mattered.",
-        responses={200: results.Drift},
-        takes=requests.DriftQuery,
-        errors=(409,),
-        long=True,
-    ),
-    _result(
-        "/export",
-        handlers.export,
-        "All assignments with their rewards, as a file.",
-        responses={200: ("text/csv", "application/vnd.apache.parquet")},
-        takes=requests.ExportQuery,
-        errors=(501,),
-        long=True,
-    ),
-    _result(
-        "/allocation",
-        handlers.allocation,
-        "The shares with which variants are assigned now.",
-        responses={200: results.Allocation},
-    ),
-    _result(
-        "/replay",
-        handlers.replay,
-        "The whole test computed anew from its log, and compared.",
-        responses={200: results.ReplayAnswer},
-        scope="admin",
-        long=True,
-    ),
-    _admin(
-        *("POST", "/v1/experiments", handlers.create, "experiments"),
-        "Create an experiment; 200 if it exists and load_if_exists is true.",
-        responses={201: responses.CreatedExperiment, 200: responses.ExperimentAnswer},
-        takes=requests.NewExperiment,
-        errors=(409,),
-        long=True,
-    ),
-    Route(
-        *("GET", "/v1/experiments", handlers.listed, "read", "experiments"),
-        "All experiments in short.",
-        responses={200: responses.ExperimentList},
-    ),
-    Route(
-        *("GET", EXPERIMENT, handlers.shown, "read", "experiments"),
-        "An experiment and its progress.",
-        responses={200: responses.ExperimentAnswer},
-    ),
+    Route("GET", "/v1/experiments", handlers.listed, "read", "experiments"),
+    _get("", handlers.shown, "read", "experiments"),
     *(
-        _admin(
-            *("POST", f"{EXPERIMENT}/{action}", handlers.mover(action), "experiments", summary),
-            responses={200: responses.ExperimentAnswer},
-            errors=(409,),
-        )
-        for action, summary in (
-            ("start", "From draft to running."),
-            ("pause", "Assign nothing for now; rewards still count."),
-            ("resume", "From paused to running again."),
-            ("stop", "Assign nothing any more; rewards still count."),
-            ("archive", "End the experiment: neither assignments nor rewards any more."),
-        )
+        _post(f"/{action}", handlers.mover(action, summary), "admin", "experiments", (200, 409))
+        for action, summary in ACTIONS.items()
     ),
-    _admin(
-        *("POST", EXPERIMENT + "/corrections", handlers.correct, "corrections"),
-        "Void or correct a reward, exclude visits or include them again, erase a unit.",
-        responses={201: responses.CorrectedAnswer},
-        takes=requests.NewCorrection,
-        errors=(409,),
-        long=True,
-    ),
-    _admin(
-        *("GET", EXPERIMENT + "/corrections", handlers.corrections, "corrections"),
-        "All corrections of an experiment.",
-        responses={200: responses.Corrections},
-    ),
-    _admin(
-        *("GET", "/v1/audit", handlers.audit, "corrections"),
-        "The audit log: who did what, and when; page by page.",
-        responses={200: responses.AuditLog},
-        takes=requests.AuditQuery,
-    ),
-    Route(
-        *("GET", "/readyz", handlers.ready, None, "service"),
-        "The service has started, and the storage accepts durable writes; 503 says why not.",
-        responses={200: responses.Up},
-        errors=(503,),
-    ),
-    Route(
-        *("GET", "/metrics", handlers.metrics, "read", "service"),
-        "Counters of the service itself, for Prometheus.",
-        responses={200: ("text/plain",)},
-    ),
+    _post("/corrections", handlers.correct, "admin", "corrections", (201, 409), long=True),
+    _get("/corrections", handlers.corrections, "admin", "corrections"),
+    Route("GET", "/v1/audit", handlers.audit, "admin", "corrections"),
+    Route("GET", "/readyz", handlers.ready, None, "service", (200, 503)),
+    Route("GET", "/metrics", handlers.metrics, "read", "service", media=("text/plain",)),
 )
 
 TAGS = {
@@ -312,7 +177,7 @@ def _operation(route: Route) -> dict[str, Any]:
     query = {} if route.query is None else _described(route.query)["properties"]
     described: dict[str, Any] = {
         "operationId": route.handler.__name__,
-        "summary": route.summary,
+        "summary": cleandoc(route.handler.__doc__ or ""),
         "tags": [route.tag],
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": PLACES[name]}
@@ -325,12 +190,12 @@ def _operation(route: Route) -> dict[str, Any]:
         "responses": {
             str(status): {
                 "description": "It is done.",
-                "content": {media: {"schema": {"type": "string"}} for media in found}
-                if isinstance(found, tuple)
-                else _content(found),
+                "content": {media: {"schema": {"type": "string"}} for media in route.media}
+                if model is None
+                else _content(model),
                 "headers": REQUEST_ID,
             }
-            for status, found in route.responses.items()
+            for status, model in route.responses.items()
         }
         | {str(status): _refusal(status) for status in sorted(_errors(route))},
     }
@@ -343,7 +208,7 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _errors(route: Route) -> set[int]:
-    statuses = {500, *route.errors}
+    statuses = {500, *(status for status in route.statuses if status >= 400)}
     if route.scope is not None:
         statuses |= {401, 403, 421, 429, 503}
     if "{" in route.path:

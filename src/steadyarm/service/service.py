@@ -1,8 +1,4 @@
-"""Service: what all handlers share, from its start to its end.
-
-It has the storage, the threads that touch it, and the experiments that were asked for; handlers go
-through it and block nothing else.
-"""
+"""Service: what all handlers share: the storage, the threads that use it, loaded experiments."""
 
 from __future__ import annotations
 
@@ -43,29 +39,29 @@ Asked = LiveAssignment | SteadyArmError | Soon
 Told = Literal["stored", "repeated"] | SteadyArmError
 
 
-READERS, KEEPERS = 5, 3  # threads; with all others no more than SQLite has connections
-FINDERS, GLANCERS, DECIDERS = 2, 2, 2
-BODIES = 64  # of the largest size that may be held in memory
-STRANGERS = 8_000_000  # bytes of bodies, the same, from people who have not signed in
-MANY = 8  # size of batches from which on positions are leased for further ones
-AHEAD = 4  # how many further ones
-TRY = 0.05  # seconds between tries to get one of the last positions
-IDLE = 0.2  # seconds after which such leases go back; others wait for the last of them, not long
-TICK = 1.0  # seconds between looks at windows
-LONG = 20  # times what a request has may be taken by one that computes results
-ROUND = 10  # ticks between looks at all experiments
+# Threads; all of them together are no more than SQLite has connections.
+READERS, SHORT_READERS, FINDERS, STEPPERS, DECIDERS = 5, 3, 2, 2, 2
+BODIES = 64  # bodies of the largest size that may be held in memory
+STRANGERS = 8_000_000  # bytes of bodies, likewise, from people who have not signed in
+MANY = 8  # units of a batch from which on positions are leased for further batches
+AHEAD = 4  # further batches
+RETRY = 0.05  # seconds between attempts to get one of the last positions
+IDLE = 0.2  # seconds after which leased positions go back; others may wait for the last of them
+TICK = 1.0  # seconds between checks of reward windows
+LONG = 20  # times as long as others may a request take that computes results
+ROUND = 10  # ticks between checks of all experiments
 LONGEST_NAME = 100
-SOON = 1.0  # seconds that a reward may wait and still have happened just now
+SOON = 1.0  # seconds that a reward may wait and still count as happening now
 
 
 class Arrived(NamedTuple):
-    """A reward, and when it arrived, by the monotonic clock: waiting here must not make it late."""
+    """A reward, and its arrival by the monotonic clock: waiting here must not make it late."""
 
     reward: Reported
     at: float
 
     def told(self, now: float) -> Reported:
-        """The reward as one that happened as long ago as it has waited, and what it says itself."""
+        """The reward, which happened before it began to wait."""
         target, value, *when = self.reward
         happened = when[0] if when else None
         if isinstance(happened, (datetime, int)) or (happened is None and now - self.at < SOON):
@@ -74,11 +70,11 @@ class Arrived(NamedTuple):
 
 
 class Live:
-    """One experiment as this process holds it, with what waits to be written."""
+    """One experiment in this process, with the requests that wait to be written."""
 
     def __init__(self, service: Service, experiment: Experiment) -> None:
         self.experiment = experiment
-        self.over = False  # archived, so that nothing is left to look at
+        self.over = False  # archived, so that no window needs to be closed
         self._service = service
         self._leases = service.settings.leases_ahead
         self._used = -inf  # when positions were last used, and leased ahead
@@ -90,11 +86,11 @@ class Live:
         self._tells: Batcher[Arrived, Told] = Batcher(self._tell, metrics.told.observe)
 
     def is_of(self, key: int, tag: str) -> bool:
-        """Whether it is that experiment, not another one of the same name."""
+        """Whether it is that experiment, and not another one of the same name."""
         return (self.experiment.key, self.experiment.tag) == (key, tag)
 
     async def ask(self, unit: str | None) -> LiveAssignment | Exception:
-        """The variant of one unit, written together with those of other requests."""
+        """Assign a variant to one unit, in one transaction with other requests."""
         load, name = self._service.load, self.experiment.name
         load.add(name)
         try:
@@ -106,7 +102,7 @@ class Live:
             load.remove(name)
 
     async def ask_all(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
-        """Variants of many units, in one transaction."""
+        """Assign variants to many units, in one transaction."""
         with self._service.waiting(self.experiment.name, len(units)):
             writing = asyncio.create_task(self._assign(units))
             try:
@@ -121,12 +117,12 @@ class Live:
     async def _last_positions(
         self, units: Sequence[str | None], answers: Sequence[Asked]
     ) -> list[LiveAssignment | SteadyArmError]:
-        """The answers once nobody need wait any more; all who wait try again together."""
+        """The answers without any `Soon`: all that wait for a position try again together."""
         found, until = list(answers), time.monotonic() + PATIENCE
         while places := [i for i, answer in enumerate(found) if isinstance(answer, Soon)]:
             if time.monotonic() > until:
                 break
-            await asyncio.sleep(TRY - time.monotonic() % TRY)
+            await asyncio.sleep(RETRY - time.monotonic() % RETRY)
             again = [self._asks.put(units[i]) for i in places]
             for i, future in zip(places, again, strict=True):
                 answer = await future
@@ -136,7 +132,7 @@ class Live:
         return [answer.error if isinstance(answer, Soon) else answer for answer in found]
 
     async def tell(self, reward: Reported) -> Told | Exception:
-        """What becomes of one reward, written together with those of other requests."""
+        """Store one reward, in one transaction with other requests."""
         load, name = self._service.load, self.experiment.name
         load.add(name)
         try:
@@ -145,7 +141,7 @@ class Live:
             load.remove(name)
 
     async def tell_all(self, rewards: Sequence[Reported]) -> list[Told]:
-        """What becomes of many rewards, in one transaction."""
+        """Store many rewards, in one transaction."""
         with self._service.waiting(self.experiment.name, len(rewards)):
             now = time.monotonic()
             return await self._tell([Arrived(reward, now) for reward in rewards])
@@ -162,7 +158,7 @@ class Live:
         if due:
             try:
                 await self._service.take(experiment.refreshing(), experiment.name)
-            except StorageError as error:  # rewards are stored; who comes next looks again
+            except StorageError as error:  # rewards are stored; the next request tries again
                 log.warning("%s", error)
         return answers
 
@@ -174,21 +170,21 @@ class Live:
     async def _find(
         self, units: Sequence[str | None], waited: float
     ) -> list[LiveAssignment | None]:
-        """What units had before they asked: by reading, which waits for nobody who writes.
+        """The assignments that units had before their requests; reading waits for no writer.
 
-        What they were given meanwhile is told by who wrote it, as new.
+        What they got meanwhile is answered, as new, by the transaction that wrote it.
         """
         experiment, asked = self.experiment, time.monotonic() - waited
 
-        def look() -> list[LiveAssignment | None]:
+        def known() -> list[LiveAssignment | None]:
             before = to_datetime(experiment.now()) - timedelta(seconds=time.monotonic() - asked)
             found = experiment.known(units)
             return [None if one is None or one.created >= before else one for one in found]
 
-        return await self._service.look_up(look)
+        return await self._service.look_up(known)
 
     async def _assign(self, units: Sequence[str | None]) -> Sequence[Asked]:
-        """Variants for a batch; what it leases beyond serves the next ones."""
+        """Assign variants to a batch, and lease positions for the next ones."""
         ahead = AHEAD * len(units) if self._leases and len(units) >= MANY else 0
         answers = await self._service.take(
             self.experiment.asking(units, ahead), self.experiment.name
@@ -198,13 +194,13 @@ class Live:
         return answers
 
     def release(self, idle: float = 0.0) -> None:
-        """Give back what was leased ahead, if that was longer ago; what a batch uses stays."""
+        """Give back positions that were leased ahead, unless some were used `idle` seconds ago."""
         if time.monotonic() - self._used >= idle:
             self.experiment.release()
 
 
 class Service:
-    """Storage, settings, tokens, counters, threads and the experiments that were asked for."""
+    """Storage, settings, tokens, metrics, threads and the experiments that were used."""
 
     def __init__(self, storage: Storage, settings: ServiceSettings) -> None:
         self.storage, self.settings = storage, settings
@@ -213,38 +209,38 @@ class Service:
         self.warming = Warming(settings.warm)
         self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
-        self._closing: dict[str, asyncio.Task[None]] = {}  # by name, who hands over what is over
-        self._strange: set[str] = set()  # tags of experiments that only their own program can run
+        self._closing: dict[str, asyncio.Task[None]] = {}  # by name, tasks that close segments
+        self._foreign: set[str] = set()  # tags of experiments that only their own program can run
         self.load = Load(settings.max_waiting, BODIES * settings.max_body, STRANGERS)
         self._deadlines = Deadlines()
         self._writers = Turns(settings.writers, "steadyarm-writer")
         self._finders = ThreadPoolExecutor(FINDERS, "steadyarm-finder")
-        self._glancers = ThreadPoolExecutor(GLANCERS, "steadyarm-glancer")
+        self._steppers = ThreadPoolExecutor(STEPPERS, "steadyarm-stepper")
         self._deciders = Turns(DECIDERS, "steadyarm-decider", alone=True)
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
-        self._keepers = ThreadPoolExecutor(KEEPERS, "steadyarm-keeper")
+        self._short_readers = ThreadPoolExecutor(SHORT_READERS, "steadyarm-short-reader")
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
-        """Do in a thread what may take a while."""
+        """Run something in a thread that may take long."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *given)
 
     async def run_short(self, work: Callable[..., T], *given: Any) -> T:
-        """Do in a thread what is short, and must not wait for what takes a while."""
-        return await asyncio.get_running_loop().run_in_executor(self._keepers, work, *given)
+        """Run something in a thread that is short, and must not wait for what takes long."""
+        return await asyncio.get_running_loop().run_in_executor(self._short_readers, work, *given)
 
     async def look_up(self, work: Callable[..., T], *given: Any) -> T:
-        """Do in a thread what only reads, and waits neither for reports nor for who writes."""
+        """Run something in a thread that only reads, and must not wait for any other thread."""
         return await asyncio.get_running_loop().run_in_executor(self._finders, work, *given)
 
     async def write(self, whose: str, work: Callable[..., T], *given: Any) -> T:
-        """Do what writes, when it is the turn of the experiment of that name."""
+        """Run something that writes, when it is the experiment's turn."""
         return await self._writers.submit(whose, partial(work, *given))
 
     async def take(self, steps: Steps[T], whose: str) -> T:
-        """Take steps in the threads they belong to.
+        """Take each step in a thread of its kind.
 
-        What computes for long so holds up neither who writes nor who has to read something short,
-        and an experiment makes one decision at a time, so that others can make theirs.
+        A long computation so delays neither writes nor short reads, and an experiment makes one
+        decision at a time, so that others can make theirs.
         """
         loop = asyncio.get_running_loop()
         go: Callable[[], Step] = partial(next, steps)
@@ -260,15 +256,15 @@ class Service:
                 elif step.computes:
                     given = await self._deciders.submit(whose, step.work)
                 else:
-                    given = await loop.run_in_executor(self._glancers, step.work)
+                    given = await loop.run_in_executor(self._steppers, step.work)
                 go = partial(steps.send, given)
             except Exception as error:  # theirs to handle
                 go = partial(steps.throw, error)
 
     def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> Awaitable[T]:
-        """What a handler answers, if it does so within the time that requests have.
+        """The response of a handler; RefusedError if it takes longer than requests may.
 
-        long : computes results, which may take longer
+        long : whether it computes results, which may take longer
         """
         seconds = self.settings.request_timeout
         more = (LONG - 1) * seconds if long else 0.0
@@ -278,7 +274,7 @@ class Service:
 
     @contextmanager
     def waiting(self, name: str, count: int = 1) -> Iterator[None]:
-        """So many things of an experiment wait; RefusedError if that is too much."""
+        """Count requests of an experiment as waiting; RefusedError if they are too many."""
         self.load.add(name, count)
         try:
             yield
@@ -286,7 +282,7 @@ class Service:
             self.load.remove(name, count)
 
     async def find(self, name: str) -> Live:
-        """The experiment of that name; loaded once, for its settings never change."""
+        """The experiment of that name; loaded once, because its settings never change."""
         if found := self.live.get(name):
             return found
         if len(name) > LONGEST_NAME or "\0" in name:
@@ -297,24 +293,24 @@ class Service:
         return self.hold(await self.run_short(load_experiment, name, self.storage))
 
     async def experiment(self, request: Request) -> Experiment:
-        """The experiment that a request's address names."""
+        """The experiment in the path of a request."""
         return (await self.find(request.path_params["name"])).experiment
 
     def hold(self, experiment: Experiment) -> Live:
-        """Keep an experiment; as it is kept already, unless that one had the name before it."""
+        """Keep an experiment loaded, in the place of another one that had its name before."""
         live = self.live.get(experiment.name)
         if live is None or not live.is_of(experiment.key, experiment.tag):
             live = self.live[experiment.name] = Live(self, experiment)
         return live
 
     def drop(self, live: Live) -> None:
-        """Keep it no longer: the storage does not have it any more."""
+        """Unload an experiment that the storage does not have any more."""
         if self.live.get(live.experiment.name) is live:
             del self.live[live.experiment.name]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """From the first request to the last."""
+        """Run the tasks in the background, from the first request to the last."""
         await self.read(self.guard.reload)
         self.warming.start()
         kept = (
@@ -339,11 +335,11 @@ class Service:
             await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        self._keepers.shutdown()
+        self._short_readers.shutdown()
         self.readiness.end()
         for live in self.live.values():
             _logged(live.release)
-        pools = self._writers, self._finders, self._glancers, self._deciders, self._readers
+        pools = self._writers, self._finders, self._steppers, self._deciders, self._readers
         for pool in pools:
             pool.shutdown()
         self.storage.close()
@@ -352,33 +348,33 @@ class Service:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(RELOAD)
-            await loop.run_in_executor(self._keepers, _logged, self.guard.reload)
+            await loop.run_in_executor(self._short_readers, _logged, self.guard.reload)
 
     async def _keep_watch(self) -> None:
-        """Close windows every second, and find experiments that others changed now and then."""
+        """Close windows every second, and now and then find what other processes changed."""
         loop, ticks = asyncio.get_running_loop(), 0
         while True:
             if ticks % ROUND == 0:
-                await loop.run_in_executor(self._keepers, _logged, self._look, loop)
+                await loop.run_in_executor(self._short_readers, _logged, self._reconcile, loop)
             await self._tick(ticks % ROUND == 0)
             ticks += 1
             await asyncio.sleep(TICK)
 
     async def _keep_few_leases(self) -> None:
-        """Give back what is idle, soon: the last positions of a budget may be among it."""
+        """Give back idle positions soon: they may be the last ones of a budget."""
         loop = asyncio.get_running_loop()
         while self.settings.leases_ahead:
             await asyncio.sleep(IDLE / 2)
-            await loop.run_in_executor(self._keepers, self._release)
+            await loop.run_in_executor(self._short_readers, self._release)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        kept = dict(self.live)  # what is kept from now on is newer than the summaries
+    def _reconcile(self, loop: asyncio.AbstractEventLoop) -> None:
+        kept = dict(self.live)  # what is loaded from now on is newer than the summaries
         for summary in self.storage.summaries():
             live = kept.get(summary.name)
             if live is not None and live.is_of(summary.key, summary.tag):
                 live.over = summary.state == "archived"
                 del kept[summary.name]
-            elif summary.state == "running" and summary.tag not in self._strange:
+            elif summary.state == "running" and summary.tag not in self._foreign:
                 self._hold(summary.name, loop)
         for live in kept.values():
             loop.call_soon_threadsafe(self.drop, live)
@@ -388,8 +384,8 @@ class Service:
         try:
             experiment = Experiment(self.storage, record)
         except InvalidInputError as error:  # such as a policy of somebody's own
-            self._strange.add(record.tag)
-            log.warning("experiment %r is not looked after here: %s", name, error)
+            self._foreign.add(record.tag)
+            log.warning("experiment %r does not run here: %s", name, error)
         else:
             loop.call_soon_threadsafe(self.hold, experiment)
 
@@ -398,12 +394,12 @@ class Service:
             name, settings = live.experiment.name, live.experiment.settings
             if live.over or name in self._closing or not (every or settings.window is not None):
                 continue
-            # A decision that takes long is not waited for: windows of others have to be closed.
+            # A decision that takes long must not delay the windows of other experiments.
             task = self._closing[name] = asyncio.create_task(self._close(live))
             await asyncio.wait([task], timeout=TICK / 10)
 
     async def _close(self, live: Live) -> None:
-        """Hand over to the policy what is over."""
+        """Let the policy observe the segments that are over."""
         name = live.experiment.name
         try:
             await self.take(live.experiment.refreshing(), name)
@@ -422,7 +418,7 @@ class Service:
 
 
 def _logged(work: Callable[..., object], *given: Any) -> None:
-    """Do it; what goes wrong is logged, for there is nobody to tell."""
+    """Run something; log its errors, because nobody waits for it."""
     try:
         work(*given)
     except StorageError as error:
