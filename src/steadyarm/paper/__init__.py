@@ -1,4 +1,4 @@
-"""The paper's experiments as specifications, their data and their drawing."""
+"""The paper's experiments: figures as specifications, their data, and the published numbers."""
 
 from steadyarm.paper.flights import Flights, flights_world, load_flights
 from steadyarm.paper.published import published_counts

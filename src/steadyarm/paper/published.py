@@ -1,4 +1,4 @@
-"""The error counts behind the paper's figures, as facts to compare with."""
+"""The error counts behind the paper's figures, and how our own counts agree with them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from scipy.special import ndtr
 
 from steadyarm.paper.run import CellResult
 from steadyarm.paper.specification import Value
-
-# The error counts behind the paper's figures, as facts to compare with.
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""Journal: finished cells on disk, one line each, that a killed run can go on from.
-
-A line is written whole and flushed to disk when its cell is finished. A line that a crash cut off
-is dropped when the journal is opened; it is never taken for a result.
-"""
+"""Run the cells of figures on an engine, and keep what is finished: a journal, and results.csv."""
 
 from __future__ import annotations
 
@@ -22,8 +18,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.files import write_atomically
 from steadyarm.paper.specification import Cell, FigureWorld, Value, figure_named
 from steadyarm.simulation import Engine, chunk_count, chunk_size, clopper_pearson, run_chunk
-
-# Journal: finished cells on disk, one line each, that a killed run can go on from.
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,11 @@ class CellResult:
 
 
 class Journal:
-    """Finished cells in a file of JSON lines, by the key of the cell."""
+    """Finished cells in a file of JSON lines, which a run that was killed goes on from.
+
+    A line is written whole and flushed to disk when its cell is finished. A line that a crash cut
+    off is dropped when the journal is opened; it is never taken for a result.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -25,9 +25,6 @@ from steadyarm.paper.yahoo import load_yahoo_instance, yahoo_world
 from steadyarm.policies import GBAI, P1RAGE, POLICIES, Policy, Steady, policy_named
 from steadyarm.simulation import CHUNK
 
-# Figure: an experiment as a specification, and Cell: one point of it, the unit of work.
-
-
 Value = float | int | None
 RESULTS_VERSION = 1  # raised by hand when the same settings give other results
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -59,6 +59,15 @@ class Series:
     kind: Kind = "line"
     color: int | None = 0
     weak: NDArray[np.bool_] | None = None
+
+    def where(self, here: NDArray[np.bool_]) -> Series:
+        """The same series with these points alone; others are nan."""
+        y, low, high = (
+            None if values is None else np.where(here, values, np.nan)
+            for values in (self.y, self.low, self.high)
+        )
+        assert y is not None
+        return replace(self, y=y, low=low, high=high)
 
 
 @dataclass(frozen=True)

@@ -245,16 +245,7 @@ def parts(series: Series) -> tuple[Series, Series | None]:
     weak = series.weak
     if series.kind != "points" or weak is None or not weak.any():
         return series, None
-    firm, hollow = (
-        replace(
-            series,
-            y=np.where(hidden, np.nan, series.y),
-            low=None if series.low is None else np.where(hidden, np.nan, series.low),
-            high=None if series.high is None else np.where(hidden, np.nan, series.high),
-        )
-        for hidden in (weak, ~weak)
-    )
-    return firm, hollow
+    return series.where(~weak), series.where(weak)
 
 
 def band_runs(series: Series) -> list[slice]:
@@ -283,30 +274,32 @@ def whole(panel: Panel) -> float | None:
     return float(known.max()) if counted else None
 
 
-def mark_rows(panel: Panel, width: float) -> list[int | None]:
-    """In which row above a panel so wide each mark's text stands so that none covers another.
+def mark_places(panel: Panel, width: float) -> list[tuple[int | None, Anchor]]:
+    """Where the text of each mark stands above a panel of this width: its row and its anchor.
 
-    None where the same text stands at all marks: the legend says it once.
+    Rows keep texts from covering each other, anchors keep them inside the picture. The row is None
+    if all marks have the same text: the legend says it once.
     """
-    if not panel.marks or _same(panel.marks):
-        return [None] * len(panel.marks)
     where, first, last = _mark_places(panel)
+    anchors = [_anchor(x, first, last) for x in where]
+    if one_text(panel) is not None:
+        return [(None, anchor) for anchor in anchors]
     scale = width / (last - first) if last > first else 0.0
-    rows: list[int | None] = []
+    found: list[tuple[int | None, Anchor]] = []
     ends: list[float] = []
-    for x, mark in zip(where, panel.marks, strict=True):
-        before = {"left": 0.0, "center": 0.5, "right": 1.0}[_anchor(x, first, last)]
+    for x, mark, anchor in zip(where, panel.marks, anchors, strict=True):
+        before = {"left": 0.0, "center": 0.5, "right": 1.0}[anchor]
         left = (x - first) * scale - before * LETTER * len(mark.text)
         row = next((i for i, end in enumerate(ends) if end < left), len(ends))
         ends[row : row + 1] = [max(left, 0.0) + LETTER * (len(mark.text) + 1)]
-        rows.append(row)
-    return rows
+        found.append((row, anchor))
+    return found
 
 
-def mark_anchors(panel: Panel) -> list[Anchor]:
-    """Which end of each mark's text stands at the mark, so that long texts stay in the picture."""
-    where, first, last = _mark_places(panel)
-    return [_anchor(x, first, last) for x in where]
+def rows_above(panel: Panel, width: float) -> int:
+    """How many rows of texts of marks stand above a panel of this width."""
+    rows = (row for row, _ in mark_places(panel, width) if row is not None)
+    return max(rows, default=-1) + 1
 
 
 def _anchor(x: float, first: float, last: float) -> Anchor:
@@ -323,13 +316,10 @@ def _mark_places(panel: Panel) -> tuple[list[float], float, float]:
     return where, float(seen.min()), float(seen.max())
 
 
-def _same(marks: Sequence[Mark]) -> bool:
-    return len({mark.text for mark in marks}) == 1 and len(marks) > 1
-
-
 def one_text(panel: Panel) -> str | None:
-    """What all marks of a panel say, if they all say the same."""
-    return panel.marks[0].text if _same(panel.marks) else None
+    """The text of all marks of a panel, if it has several and they say the same."""
+    texts = {mark.text for mark in panel.marks}
+    return panel.marks[0].text if len(texts) == 1 < len(panel.marks) else None
 
 
 def legend(chart: Chart) -> bool:

@@ -265,9 +265,8 @@ def _height(panel: Panel, lines: int) -> float:
     if panel.sideways:
         count = max((len(series.x) for series in panel.series), default=1)
         return 0.2 * max(count, 3) * panel.height + 0.6
-    rows = [row for row in layout.mark_rows(panel, PAPER.width) if row is not None]
     usual = 3.0 if lines == 1 else 2.1
-    return usual * panel.height + 0.14 * (max(rows, default=-1) + 1)
+    return usual * panel.height + 0.14 * layout.rows_above(panel, PAPER.width)
 
 
 def _draw(axes: Axes, panel: Panel, letters: int) -> None:
@@ -409,8 +408,8 @@ def _points(
 
 def _marks(axes: Axes, panel: Panel) -> int:
     """Lines where something happened; how many rows of text stand above the panel."""
-    rows, ends = layout.mark_rows(panel, PAPER.width), layout.mark_anchors(panel)
-    for mark, row, end in zip(panel.marks, rows, ends, strict=True):
+    places = layout.mark_places(panel, PAPER.width)
+    for mark, (row, end) in zip(panel.marks, places, strict=True):
         x = layout.seconds(mark.x) / 86400 if isinstance(mark.x, datetime) else mark.x
         if mark.until is None:
             axes.axvline(x, color=LIGHT.faint, linewidth=0.7, linestyle=(0, (4, 3)), zorder=3)
@@ -422,7 +421,7 @@ def _marks(axes: Axes, panel: Panel) -> int:
                 xycoords=axes.get_xaxis_transform(), textcoords="offset points",
                 ha=end, annotation_clip=False, **_font(),
             )  # fmt: skip  # a table reads better so
-    return max((row + 1 for row in rows if row is not None), default=0)
+    return layout.rows_above(panel, PAPER.width)
 
 
 def _keys(chart: Chart) -> dict[str, Any]:

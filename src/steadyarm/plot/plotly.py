@@ -319,8 +319,8 @@ def _place(panel: Panel, x: Any) -> Any:
 
 def _mark_texts(panel: Panel, i: int, ground: layout.Ground, width: float) -> list[dict[str, Any]]:
     texts = []
-    rows, ends = layout.mark_rows(panel, width), layout.mark_anchors(panel)
-    for mark, row, end in zip(panel.marks, rows, ends, strict=True):
+    places = layout.mark_places(panel, width)
+    for mark, (row, end) in zip(panel.marks, places, strict=True):
         if row is None:
             continue
         at = _place(panel, mark.x)

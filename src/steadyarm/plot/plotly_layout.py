@@ -1,4 +1,4 @@
-"""Texts and values as Plotly may have them: its texts are half HTML, its numbers are JSON."""
+"""Where panels, axes and texts stand in a picture of Plotly."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def cells_of(chart: Chart, columns: int, room: Room) -> Grid:
     lines = [chart.panels[i : i + columns] for i in range(0, len(chart.panels), columns)]
     heights = [max(_height(panel, len(lines) > 1) for panel in line) for line in lines]
     wide = room.width / columns
-    rows = [max(_rows(panel, wide) for panel in line) for line in lines]
+    rows = [max(layout.rows_above(panel, wide) for panel in line) for line in lines]
     heads = [
         ROW * count + (HEAD if any(heading(panel) for panel in line) else ROW)
         for count, line in zip(rows, lines, strict=True)
@@ -117,7 +117,9 @@ def cells_of(chart: Chart, columns: int, room: Room) -> Grid:
             if c and panel.sideways:  # its labels need more than the usual space
                 left = max(left, c * width - space + _left([panel], room.side) / USUAL)
             own = _height(panel, len(lines) > 1) if panel.sideways else heights[n]
-            cells.append(Cell(left, right, (y - own) / inner, y / inner, _rows(panel, wide)))
+            cells.append(
+                Cell(left, right, (y - own) / inner, y / inner, layout.rows_above(panel, wide))
+            )
         y -= heights[n] + gaps[n]
     named = layout.legend(chart)
     bottom = gaps[-1] + 4
@@ -176,10 +178,6 @@ def _height(panel: Panel, several: bool) -> int:
         count = max((len(series.x) for series in panel.series), default=1)
         return round(LINE * max(count, 2) * panel.height) + 10
     return round((LOW if several else TALL) * panel.height)
-
-
-def _rows(panel: Panel, width: float) -> int:
-    return max((row + 1 for row in layout.mark_rows(panel, width) if row is not None), default=0)
 
 
 # Axes of a panel for Plotly.

@@ -206,19 +206,8 @@ def split(
     series: Series, parts: Mapping[str, tuple[NDArray[np.bool_], int | None]]
 ) -> tuple[Series, ...]:
     """The series as one for each part that is not empty: its name, its points and its colour."""
-
-    def kept(values: NDArray[np.float64] | None, here: NDArray[np.bool_]) -> Any:
-        return None if values is None else np.where(here, values, np.nan)
-
     return tuple(
-        replace(
-            series,
-            name=name,
-            y=kept(series.y, here),
-            low=kept(series.low, here),
-            high=kept(series.high, here),
-            color=color,
-        )
+        replace(series.where(here), name=name, color=color)
         for name, (here, color) in parts.items()
         if here.any()
     )

@@ -1,4 +1,4 @@
-"""The variants from best to worst, with what is known of each."""
+"""Charts that compare: the variants of a test, the policies of a plan or of simulations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates of each day or period by itself."""
+"""Charts by day or period: estimates, drift, and rewards that have come."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ SHORT = 0.1 / 3600  # hours below which no number is worth reading
 def waiting(waiting: Waiting) -> Chart:
     """Rewards by the day on which their variants were assigned."""
     x = tuple(datetime.combine(day, time()) for day in waiting.days)
-    clock = Axis("day of assignment (UTC)", "time")
+    clock = Axis("day of the visit (UTC)", "time")
     counts = [
         Series("assigned", x, waiting.assigned.astype(float), kind="bars", color=None),
         Series("reward came", x, waiting.told.astype(float), kind="bars", color=0),

@@ -1,4 +1,4 @@
-"""Which share of the visits each variant got as the test went on."""
+"""Charts of a test as it went on: allocation, estimates, and variants that can still win."""
 
 from __future__ import annotations
 
