@@ -23,6 +23,13 @@ from tests.order import longest_first
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("steady")
 
+collect_ignore = ["simulation/dask_scenarios.py"]  # a script, which imports all of Dask
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Many tests wait for servers and browsers: one more worker than cores fills these pauses."""
+    return (os.cpu_count() or 1) + 1
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let workers compile no kernel twice."""

@@ -19,7 +19,7 @@ def test_published_counts_come_back_line_by_line() -> None:
     """The first seven columns are those of the published table, to the letter."""
     published = (resources.files("steadyarm.paper") / "published_results.csv").read_text()
     rows = [row for row in csv.DictReader(published.splitlines()) if row["min_gap"]]
-    assert len(rows) > 250
+    assert rows
     cells = [
         CellResult(
             row["figure"],
