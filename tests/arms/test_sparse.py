@@ -225,7 +225,7 @@ def test_one_hot_is_the_same_set_sparse_and_dense() -> None:
 def test_sets_too_large_for_their_table_have_one_fingerprint_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(arm_set, "MOST_NUMBERS", K * D - 1)
+    monkeypatch.setattr(arm_set, "MOST_IN_TABLE", K * D - 1)
     X = coded()
     thin, thick = sa.ArmSet.from_features(X), sa.ArmSet.from_features(X.toarray())
     assert thin == thick

@@ -55,7 +55,7 @@ from steadyarm.linalg import matmul
 
 __all__ = ["ArmSet"]
 
-MOST_NUMBERS = 2**27  # 1 GB, that a table of arms may have which nobody gave
+MOST_IN_TABLE = 2**27  # 1 GB, that a table of arms may have which nobody gave
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -353,7 +353,7 @@ class ArmSet:
         digest = hashlib.sha256("\x00".join((*self.names, "", *self.feature_names)).encode())
         given = self.given
         assert given is not None
-        if self.size * self.dimension > MOST_NUMBERS:
+        if self.size * self.dimension > MOST_IN_TABLE:
             for part in packed(given):
                 digest.update(part)
             return digest.hexdigest()
@@ -443,7 +443,7 @@ class ArmSet:
 
 
 def _check_room(rows: int, columns: int, of: str = "arms", by: str = "features") -> None:
-    if rows * columns > MOST_NUMBERS:
+    if rows * columns > MOST_IN_TABLE:
         raise InvalidInputError(
             f"a table of {rows:,} {of} and {columns:,} {by} does not fit in memory; take the "
             "arms you need with features_of, coordinates_of or subset."

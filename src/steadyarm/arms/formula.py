@@ -149,7 +149,7 @@ def _matrix(
 
     def made() -> Any:
         table = pandas.DataFrame(plain, index=range(rows))
-        with np.errstate(all="ignore"):  # what is not finite is told below
+        with np.errstate(all="ignore"):  # what is not finite is refused below
             return parsed.get_model_matrix(table, context={}, output="sparse", na_action="ignore")
 
     matrix = _guarded(

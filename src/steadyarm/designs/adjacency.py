@@ -88,7 +88,7 @@ def _affine_coordinates(X: Floats) -> Floats:
 
 
 def _vertices(points: Floats) -> NDArray[np.intp]:
-    """Arms that some functional tells from the hull of all others."""
+    """Arms that some functional separates from the hull of all others."""
     return np.flatnonzero([_is_face(points, [i]) for i in range(len(points))])
 
 

@@ -348,7 +348,7 @@ def _saddle_point(X: Matrix, B: Matrix, pairs: bool, tol: float) -> tuple[Soluti
     """Design on whitened arms X (K, r) for the rows of B (m, r), or all differences of them.
 
     First quickly to within half the tolerance; closer if the arms that carry nothing cannot be
-    told yet; and with short, careful steps if the quick way did not arrive.
+    identified yet; and with short, careful steps if the quick way did not arrive.
     """
     K, r = X.shape
     best = Solution(np.full(K, 1 / K), np.inf, 0.0, Status.STALLED, 0)

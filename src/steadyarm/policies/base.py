@@ -47,7 +47,7 @@ __all__ = [
 
 Ties = Literal["random", "first", "last"]
 FIRST, LAST = -1, -2  # how equal estimates of a large set are ordered; else by a seed
-MOST_NUMBERS = 2**22  # in the table of a large set, for a policy that does not scale
+MOST_OF_LARGE = 2**22  # in the table of a large set, for a policy that does not scale
 MOST_AT_ALL = 2**27  # 1 GB, in the table of arms that have hardly fewer parameters
 LONG = 1024  # numbers from which an array is written in base64
 StateT = TypeVar("StateT", bound="State")
@@ -205,7 +205,7 @@ def start_values(
         raise InvalidInputError(
             f"trials is {trials}; large arm sets are played one trial at a time."
         )
-    if not few and arms.size * arms.rank > (MOST_NUMBERS if arms.large else MOST_AT_ALL):
+    if not few and arms.size * arms.rank > (MOST_OF_LARGE if arms.large else MOST_AT_ALL):
         raise InvalidInputError(
             f"there are {arms.size:,} variants, and this policy keeps numbers for every one of "
             "them; use Steady(), P1RAGE() or GBAI(), which play few of them at a time."

@@ -29,7 +29,7 @@ from steadyarm.policies.base import (
     best_arm,
     start_values,
 )
-from steadyarm.policies.reference import LOOK, best_reference, new_memory, remember
+from steadyarm.policies.reference import BLOCKS_PER_FIT, best_reference, new_memory, remember
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import whole_number
 
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 IN_PLAY = 8  # times the rank: arms of a large set, above which an allocation is thinned out
-MOST_NUMBERS = 2**28  # 2 GB, in the tables of a state
+MOST_IN_STATE = 2**28  # 2 GB, in the tables of a state
 SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 EpochLength = Literal["text", "published"]
 IPSStateT = TypeVar("IPSStateT", bound="IPSState")
@@ -99,7 +99,7 @@ class IPSPolicy(Policy[IPSStateT]):
     ties : which of arms with equal estimates counts as better: "random", "first" or "last"
     order : "iid" draws every round independently, as in the paper; "blocks" draws permuted
         blocks, which keeps every estimate unbiased in a world that does not react to the
-        assignments, and takes away the luck of which arm is drawn when
+        assignments, and removes the variance from which arm is drawn when
     block : length of a block; 0 for `automatic_block`
     control_variate : compare rewards with a predictable reference, see `reference.py`
     """
@@ -165,22 +165,22 @@ class IPSPolicy(Policy[IPSStateT]):
         return replace(state, **self._redesigned(state, np.ones(trials, dtype=bool)))
 
     def next_segment(self, state: IPSStateT) -> Segment | None:
-        """The allocation in force, up to the segment's end or the next look at the reference."""
+        """The allocation in force, up to the segment's end or the next update of the reference."""
         rounds = np.minimum(self.segment_end(state), state.budget) - state.played
         if not rounds.any():
             return None
         block = self.block_length(state.arms, state.budget)
-        look = self.look(state)
-        if look is not None:
-            rounds = np.minimum(rounds, look)
+        most = self.rounds_between_sums(state)
+        if most is not None:
+            rounds = np.minimum(rounds, most)
         arms = None if state.support is None else state.support[0]
         return Segment(state.weights, rounds, self.order, block, self.reference(state), arms)
 
-    def look(self, state: IPSStateT) -> int | None:
-        """Rounds after which sums are looked at although the allocation stays; None for never."""
+    def rounds_between_sums(self, state: IPSStateT) -> int | None:
+        """Rounds after which a segment ends although the allocation stays; None for any number."""
         if not self.control_variate:
             return None
-        return LOOK * self.block_length(state.arms, state.budget)
+        return BLOCKS_PER_FIT * self.block_length(state.arms, state.budget)
 
     def reference(self, state: IPSStateT) -> NDArray[np.float64] | None:
         """(n, r) what the next segment's rewards are compared with; None for zero."""
@@ -259,7 +259,7 @@ class IPSPolicy(Policy[IPSStateT]):
 
 
 def _check_parameters(r: int, trials: int) -> None:
-    if trials * r * r > MOST_NUMBERS:
+    if trials * r * r > MOST_IN_STATE:
         raise InvalidInputError(
             f"the variants have {r:,} parameters to estimate, and policies keep a table of "
             f"{r:,} by {r:,} for each of {trials} trials; describe the variants by fewer features."

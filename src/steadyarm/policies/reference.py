@@ -19,14 +19,14 @@ from steadyarm.compiled import exponentials, kernel
 from steadyarm.linalg import cholesky, cholesky_solve, information
 from steadyarm.segments import SegmentStats
 
-__all__ = ["LOOK", "MEMORIES", "best_reference", "new_memory", "remember"]
+__all__ = ["BLOCKS_PER_FIT", "MEMORIES", "best_reference", "new_memory", "remember"]
 
 Floats = NDArray[np.float64]
 
-# In blocks: how far back each fit looks. The last candidate extrapolates from the two shortest.
+# In blocks: how far back each fit reaches. The last candidate extrapolates from the two shortest.
 MEMORIES = (np.inf, 3.0, 1.25)
 EXTRAPOLATION = 1.0
-LOOK = 2  # blocks after which a fitted reference is looked at again
+BLOCKS_PER_FIT = 2  # after which references are fitted again
 LATELY = 10.0  # blocks over which predictions are judged
 PRIOR_ROUNDS = 5.0  # of the G-optimal design with rewards of zero, that every fit starts from
 

@@ -18,14 +18,14 @@ from steadyarm.linalg import matmul
 from steadyarm.policies.base import State
 from steadyarm.policies.elimination import noise_elimination
 from steadyarm.policies.ips import IPSPolicy, IPSState
-from steadyarm.policies.reference import LOOK
+from steadyarm.policies.reference import BLOCKS_PER_FIT
 from steadyarm.validation import finite_number, whole_number
 
 __all__ = ["Steady"]
 
 Floats = NDArray[np.float64]
 
-LOOKS = 48  # segments in a test, about: their differences tell the noise
+SEGMENTS = 48  # in a test, about: their differences measure the noise
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class Steady(IPSPolicy[SteadyState]):
         part = max(1, round(state.budget / self.updates / block)) * block
         return (state.played // part + 1) * part
 
-    def look(self, state: SteadyState) -> int:
+    def rounds_between_sums(self, state: SteadyState) -> int:
         """Whole blocks, some 48 times in a test."""
         block = self.block_length(state.arms, state.budget)
-        most = max(1, round(state.budget / LOOKS / block))
-        return block * (min(most, LOOK) if self.control_variate else most)
+        most = max(1, round(state.budget / SEGMENTS / block))
+        return block * (min(most, BLOCKS_PER_FIT) if self.control_variate else most)
 
     def reference(self, state: SteadyState) -> NDArray[np.float64] | None:
         """The estimate so far, unless references are fitted."""
