@@ -18,7 +18,6 @@ from steadyarm.inference.srm import (
     CountTest,
     attrition_test,
     srm_from_propensities,
-    srm_p_values,
     srm_test,
 )
 
@@ -45,6 +44,5 @@ __all__ = [
     "late_finding",
     "reward_findings",
     "srm_from_propensities",
-    "srm_p_values",
     "srm_test",
 ]
