@@ -53,7 +53,7 @@ def test_an_experiment_has_every_picture_twice(experiment: sa.Experiment, name: 
     assert isinstance(getattr(sa.plot.matplotlib, name)(experiment), Figure)
 
 
-def test_an_experiment_and_a_look_at_it_are_the_same(experiment: sa.Experiment) -> None:
+def test_an_experiment_and_its_scorecard_are_the_same(experiment: sa.Experiment) -> None:
     card = scorecard_of(experiment)
     for name in CHARTS:
         assert chart_for(name, experiment).table == chart_for(name, card).table
