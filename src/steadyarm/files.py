@@ -1,11 +1,19 @@
-"""Files that are never half-written, and texts in CSV files that spreadsheets must not compute."""
+"""Files that are never half-written, TOML, and CSV cells that spreadsheets must not compute."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from steadyarm.errors import InvalidInputError
 
 FORMULA = "=+-@\t\r"  # what a cell begins with that spreadsheets compute
+WIDTH = 88  # characters of a line of TOML, up to which lists and small tables stay in one
+BARE = re.compile(r"[A-Za-z0-9_-]+")
 GUARDED = FORMULA + "'"  # what a text begins with that has an apostrophe put before it
 
 
@@ -40,3 +48,53 @@ def csv_cell(text: str) -> str:
 def csv_text(cell: str) -> str:
     """The text of a cell that `csv_cell` wrote; others stay as they are."""
     return cell[1:] if cell[:1] == "'" and cell[1:2] and cell[1] in GUARDED else cell
+
+
+def toml_of(values: Mapping[str, Any]) -> str:
+    """A table of texts, numbers, lists and further tables as TOML; None is left out.
+
+    Examples
+    --------
+    >>> print(toml_of({"name": "shop", "arms": ["A", "B"], "control": {"A": 0.2}}), end="")
+    name = "shop"
+    arms = ["A", "B"]
+    control = { A = 0.2 }
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    return "\n".join(_table(given, ())) + "\n"
+
+
+def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Lines of a table: first what fits on lines of its own, then the tables within."""
+    later: list[tuple[str, Mapping[str, Any]]] = []
+    for key, value in values.items():
+        line = f"{_key(key)} = {_value(value)}"
+        if isinstance(value, Mapping):
+            if len(line) > WIDTH or any(isinstance(v, (Mapping, list)) for v in value.values()):
+                later.append((key, value))
+            else:
+                yield line
+        elif isinstance(value, (list, tuple)) and len(line) > WIDTH:
+            yield from (f"{_key(key)} = [", *(f"    {_value(entry)}," for entry in value), "]")
+        else:
+            yield line
+    for key, value in later:
+        yield from ("", f"[{'.'.join(map(_key, (*path, key)))}]")
+        yield from _table(value, (*path, key))
+
+
+def _value(value: Any) -> str:
+    """A value on one line; in JSON and TOML texts, numbers and lists of these are the same."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_value(entry)}" for key, entry in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_value, value))}]"
+    if not isinstance(value, (str, bool, int, float)):
+        raise InvalidInputError(f"{value!r} cannot be written as TOML; expected texts and numbers.")
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007F")
+    return {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}.get(text, text)
+
+
+def _key(key: str) -> str:
+    return key if BARE.fullmatch(key) else _value(key)

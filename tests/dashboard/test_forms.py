@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steadyarm.dashboard.forms import BLANK, CHOICES, POLICY_CHOICES, USUAL, read_form
-from steadyarm.live.description import toml_of
+from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.policies import POLICIES as ALL_POLICIES
 
@@ -185,7 +185,7 @@ def test_a_form_without_errors_makes_the_test_of_its_file(
     if filled.errors:
         assert set(filled.errors) == {"variants"}
         return
-    read = tomllib.loads(toml_of(filled.name, filled.description))
+    read = tomllib.loads(toml_of({"name": filled.name, **filled.description}))
     assert read.pop("name") == filled.name
     assert read == filled.description
 

@@ -118,7 +118,7 @@ def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, card: Scorec
     assert waiting is not None
     rows = test.storage.log(test.key, most=10_000)
     assert waiting.assigned.sum() == len(rows)
-    assert waiting.told.sum() == sum(row.reward is not None for row in rows)
+    assert waiting.rewarded.sum() == sum(row.reward is not None for row in rows)
     first = [row for row in rows if date_of(row.created // DAY) == waiting.days[0]]
     took = [row.rewarded - row.created for row in first if row.rewarded is not None]
     assert waiting.hours[0] == pytest.approx(np.mean(took) / 3.6e9, rel=1e-6)

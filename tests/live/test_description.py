@@ -14,8 +14,8 @@ import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.description import description_of, toml_of
-from steadyarm.live.lifecycle import create_from_description, load_experiment
+from steadyarm.files import toml_of
+from steadyarm.live.lifecycle import create_from_description, description_of, load_experiment
 from steadyarm.live.settings import Settings
 from steadyarm.policies import POLICIES
 
@@ -28,26 +28,26 @@ VALUES = st.recursive(
 
 @given(st.text(), st.dictionaries(st.text().filter(lambda key: key != "name"), VALUES))
 def test_whatever_is_written_is_read_again(name: str, description: dict[str, Any]) -> None:
-    assert tomllib.loads(toml_of(name, description)) == {"name": name} | description
+    assert tomllib.loads(toml_of({"name": name, **description})) == {"name": name} | description
 
 
 @given(st.lists(st.text(min_size=90), min_size=2, max_size=4))
 def test_long_lists_stand_on_lines_of_their_own(names: list[str]) -> None:
-    written = toml_of("x", {"arms": names})
+    written = toml_of({"arms": names})
     assert written.count("\n    ") == len(names)
     assert tomllib.loads(written)["arms"] == names
 
 
 def test_the_order_of_factors_stays() -> None:
     factors = {"z": ["1", "2"], "a b": ["1", "2"], "m": ["1", "2"]}
-    read = tomllib.loads(toml_of("x", {"arms": {"factorial": factors, "interactions": 1}}))
+    read = tomllib.loads(toml_of({"arms": {"factorial": factors, "interactions": 1}}))
     assert list(read["arms"]["factorial"]) == ["z", "a b", "m"]
 
 
 def test_what_toml_cannot_say_is_refused_and_what_is_usual_left_out() -> None:
-    assert toml_of("x", {"seed": None}) == 'name = "x"\n'
+    assert toml_of({"name": "x", "seed": None}) == 'name = "x"\n'
     with pytest.raises(InvalidInputError, match="None cannot be written as TOML"):
-        toml_of("x", {"control": {"A": None}})
+        toml_of({"control": {"A": None}})
 
 
 ARMS = {
@@ -73,9 +73,8 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("kind", ARMS)
 def test_the_file_makes_equal_settings(kind: str, options: dict[str, Any]) -> None:
     settings = Settings(ARMS[kind], sa.Steady(robustness=0.7), 5000, seed=2**62 + 1, **options)
-    read = tomllib.loads(toml_of("x", description_of(settings)))
-    name = read.pop("name")
-    assert create_from_description(name, read, "memory").settings.to_dict() == settings.to_dict()
+    read = tomllib.loads(toml_of(description_of(settings)))
+    assert create_from_description("x", read, "memory").settings.to_dict() == settings.to_dict()
 
 
 @pytest.mark.parametrize("kind", ARMS)
@@ -121,7 +120,7 @@ def test_the_command_line_takes_the_file(kind: str, tmp_path: Path) -> None:
         reward_window=172800.0,
     )
     file, storage = tmp_path / "test.toml", f"sqlite:///{tmp_path}/tests.db"
-    file.write_text(toml_of("test", description_of(settings)), encoding="utf-8")
+    file.write_text(toml_of({"name": "test", **description_of(settings)}), encoding="utf-8")
     main(["experiment", "create", str(file), "--storage", storage])
     with load_experiment("test", storage) as made:
         assert made.settings.to_dict() == settings.to_dict()
@@ -140,7 +139,7 @@ def test_large_sets_are_described_by_their_recipe(kind: str) -> None:
     assert arms.large
     share = {arms.names[3]: 0.1}
     settings = Settings(arms, sa.Uniform(), 10, seed=1, control=share, missing="drop")
-    text = toml_of("x", description_of(settings))
+    text = toml_of(description_of(settings))
     assert len(text) < 2_000
     read = tomllib.loads(text)
     assert read["control"] == share

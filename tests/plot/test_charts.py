@@ -255,7 +255,7 @@ def test_waiting_counts() -> None:
     waiting = samples.waiting()
     counts, hours = charts.waiting(waiting).panels
     assert counts.series[0].y.tolist() == waiting.assigned.tolist()
-    assert counts.series[1].y.tolist() == waiting.told.tolist()
+    assert counts.series[1].y.tolist() == waiting.rewarded.tolist()
     np.testing.assert_array_equal(hours.series[0].y, waiting.hours)
     on_time = replace(waiting, late=np.zeros_like(waiting.late))
     assert len(charts.waiting(on_time).panels[0].series) == 2

@@ -17,7 +17,7 @@ from steadyarm.client.fallback import RecentUnits
 from steadyarm.client.remote import RemoteExperiment
 from steadyarm.client.transport import PATIENCE, Transport, forget_after_fork, understood
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.description import arms_of
+from steadyarm.live.lifecycle import arms_of
 from steadyarm.policies import Policy
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.wire.responses import AuditLog, ExperimentAnswer, ExperimentList, ListedExperiment

@@ -22,7 +22,7 @@ from steadyarm.arms.recipes import check_factors
 from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
-from steadyarm.live.description import toml_of
+from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.settings import Settings
 from steadyarm.service.handlers import create_experiment
@@ -412,7 +412,7 @@ async def previewed(service: Service, request: Request, viewer: Viewer) -> Respo
     }
     if not filled.errors:
         draft = "" if filled.start else " --draft"
-        answer["toml"] = toml_of(filled.name, filled.description)
+        answer["toml"] = toml_of({"name": filled.name, **filled.description})
         answer["command"] = f"steadyarm experiment create {filled.name}.toml{draft}"
     return json_response(answer)
 

@@ -28,20 +28,6 @@ from steadyarm.live.settings import Settings, microseconds
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Assigned, Decision, Lease
 
-__all__ = [
-    "PATIENCE",
-    "Assigner",
-    "Clock",
-    "Soon",
-    "Step",
-    "Steps",
-    "close_finished_segments",
-    "is_due",
-    "open_segment",
-    "run",
-    "waited_for",
-]
-
 T = TypeVar("T")
 
 LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use

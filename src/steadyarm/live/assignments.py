@@ -28,22 +28,6 @@ from steadyarm.storages.records import (
     place_of,
 )
 
-__all__ = [
-    "LATEST",
-    "AssignmentId",
-    "At",
-    "LiveAssignment",
-    "LocalLease",
-    "Reported",
-    "Status",
-    "id_of",
-    "parse_assignment_id",
-    "reward_answer",
-    "shortened",
-    "to_datetime",
-    "to_micros",
-]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
 LATEST = 2**53  # microseconds, some 285 years

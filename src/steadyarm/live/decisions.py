@@ -2,8 +2,8 @@
 
 Everything here is a pure function of ledgers, or of a snapshot and the time. Any process may
 decide, and the storage accepts the first decision; a replay of the log reaches the same ones. The
-order of a decision: complete segments go to the policy; a segment that only carried on is told to
-end with its block; a segment opens if positions are needed.
+order of a decision: the policy observes complete segments; a segment that only carried on must end
+with its block; a segment opens if positions are needed.
 """
 
 from __future__ import annotations
@@ -31,21 +31,6 @@ from steadyarm.storages.records import (
     Snapshot,
     Tally,
 )
-
-__all__ = [
-    "Transition",
-    "as_seen",
-    "check_servable",
-    "decide",
-    "first_state",
-    "is_over",
-    "next_segment",
-    "progress_of",
-    "state_after",
-    "state_of",
-    "transition",
-    "why_it_waits",
-]
 
 PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
 

@@ -1,4 +1,4 @@
-"""The items that the arms of a set are bundles of."""
+"""Effects of the parts that variants are made of: levels of factors, or items of bundles."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ from steadyarm.linalg import matmul
 from steadyarm.live.scorecard import Effect, Effects, Interaction
 from steadyarm.wording import factors_in
 
-__all__ = ["bundles_in", "effects_of", "has_effects", "with_and_without"]
-
 # The items that the arms of a set are bundles of.
-
 
 Floats = NDArray[np.float64]
 
 
 def bundles_in(arms: ArmSet) -> Bundles | None:
-    """What `ArmSet.bundles` made the set of; None if it was made otherwise.
+    """What `ArmSet.bundles` made the set of; None if another constructor did.
 
     Small sets do not keep it. Their features begin with those of the items, so it is found by
     making names and features again, whatever signs names have in them.
@@ -46,7 +43,7 @@ def bundles_in(arms: ArmSet) -> Bundles | None:
     return _found_in(arms) if arms.feature_names[0] == CONSTANT else None
 
 
-@lru_cache(maxsize=32)  # every look at a test asks
+@lru_cache(maxsize=32)  # every scorecard asks
 def _found_in(arms: ArmSet) -> Bundles | None:
     for n, order in _shapes(arms.dimension):
         for size in range(order, n):
@@ -109,7 +106,6 @@ def _averages(n: int, size: int, order: int) -> tuple[Floats, Floats]:
 
 # What the parts of variants do: levels of factors, which may interact, and items of bundles.
 
-
 TINY = 1e-10  # of the largest: a direction in which nothing can differ
 
 
@@ -135,7 +131,7 @@ def effects_of(
     evidence : of a test, such as `Session.evidence()` and `Analysis.evidence`
     factors : with their levels; None to find them, or the items, in the arms
     level : of the intervals
-    arm : the recommended bundle, whose items are then told as `chosen`
+    arm : the recommended bundle, whose items become `chosen`
 
     Examples
     --------

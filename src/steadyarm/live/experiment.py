@@ -68,8 +68,6 @@ from steadyarm.storages.records import (
 )
 from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["LONGEST", "LONGEST_LEASE", "OWN_CLOCK", "Experiment"]
-
 log = logging.getLogger("steadyarm")
 
 GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end

@@ -12,8 +12,6 @@ from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.verdict import Verdict
 from steadyarm.wording import counted, listed
 
-__all__ = ["announcement", "headline", "since"]
-
 Floats = NDArray[np.float64]
 
 FEW = 3  # names that are listed

@@ -18,8 +18,6 @@ from steadyarm.segments import Segment, SegmentStats, columns_between
 from steadyarm.storages.records import SegmentRecord, Tally
 from steadyarm.validation import whole_number
 
-__all__ = ["SegmentLedger", "ledger_of"]
-
 BUFFER = 1024  # positions drawn ahead at a time
 
 Counts = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Making experiments: created, loaded, described in TOML or JSON; and checking all of them."""
+"""Experiments are created, loaded, imported and described here; and a whole storage is checked."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from steadyarm import storages
-from steadyarm.arms import ArmSet
+from steadyarm.arms import CONSTANT, ArmSet
 from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import (
     ExperimentExistsError,
@@ -24,25 +26,21 @@ from steadyarm.errors import (
 from steadyarm.live.assignments import shortened
 from steadyarm.live.decisions import check_servable, first_state, state_of
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
-from steadyarm.live.settings import NEVER_MATURE, Missing, Settings, Sticky, microseconds
+from steadyarm.live.settings import (
+    NEVER_MATURE,
+    UNITS,
+    Missing,
+    Settings,
+    Sticky,
+    microseconds,
+    usual_grace,
+)
 from steadyarm.live.transfer import read_export
 from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-
-__all__ = [
-    "DESCRIBED",
-    "NAME",
-    "StorageCheck",
-    "check_name",
-    "check_storage",
-    "create_experiment",
-    "create_from_description",
-    "import_experiment",
-    "load_experiment",
-    "settings_from_description",
-]
+from steadyarm.wording import factors_of
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
@@ -80,7 +78,7 @@ def create_experiment(
     name : letters, digits, dots, hyphens and underscores
     arms : the variants; a list of names for variants that share nothing
     policy : how they are chosen; Steady() if in doubt
-    budget : how many assignments will be handed out in all; `plan` says how many are needed
+    budget : how many assignments will be made in all; `plan` says how many are needed
     storage : a URL such as "sqlite:///tests.db" or "postgresql+psycopg://me@host/tests"; by default
         what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
     seed : makes all draws reproducible; drawn and stored if it is not given
@@ -249,7 +247,7 @@ def settings_from_description(description: Mapping[str, Any]) -> Settings:
         elif isinstance(arms, (list, tuple)):
             arms = ArmSet.one_hot(arms)
     with _field("policy"):
-        policy = _policy(values.pop("policy", "Steady"))
+        policy = _policy_in(values.pop("policy", "Steady"))
     return _settings(arms, policy, values.pop("budget"), **values)
 
 
@@ -260,6 +258,117 @@ def _field(name: str) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise InvalidInputError(str(error), field=name) from None
+
+
+def description_of(settings: Settings) -> dict[str, Any]:
+    """The description from which `create_from_description` makes these settings, no defaults.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B"])
+    >>> description_of(Settings(arms, sa.Steady(), 1000, seed=1, missing="drop"))
+    {'arms': ['A', 'B'], 'budget': 1000, 'policy': 'steady', 'seed': 1, 'missing': 'drop'}
+    """
+    found: dict[str, Any] = {
+        "arms": arms_of(settings.arms),
+        "budget": settings.budget,
+        "policy": _described_policy(settings.policy),
+        "seed": settings.seed,
+    }
+    for field in fields(Settings):
+        value = getattr(settings, field.name)
+        if field.name in ("direction", "missing", "sticky") and value != field.default:
+            found[field.name] = value
+    if settings.reward_range is not None:
+        found["reward_range"] = list(settings.reward_range)
+    if settings.reward_window is not None:
+        found["reward_window"] = _duration(settings.reward_window)
+        if settings.reward_grace != usual_grace(settings.reward_window):
+            found["reward_grace"] = _duration(settings.reward_grace or 0.0)
+    if settings.control:
+        found["control"] = dict(settings.control)
+    if settings.min_share:
+        found["min_share"] = _min_share(settings)
+    return found
+
+
+def arms_of(arms: ArmSet) -> Any:
+    """The arms of a description: names, factors, items, or all features."""
+    if arms.recipe is not None:
+        return _recipe(arms.recipe.to_dict())
+    if arms.feature_names == arms.names and np.array_equal(arms.features, np.eye(arms.size)):
+        return list(arms.names)
+    found = None if arms.large else _factorial(arms)
+    if found is not None:
+        return found
+    return {
+        "features": arms.features.tolist(),
+        "names": list(arms.names),
+        "feature_names": list(arms.feature_names),
+    }
+
+
+def _recipe(found: dict[str, Any]) -> dict[str, Any]:
+    if "factorial" in found:
+        found["factorial"] = dict(found["factorial"])
+        if found["constant"]:
+            del found["constant"]
+    return found
+
+
+def _factorial(arms: ArmSet) -> dict[str, Any] | None:
+    factors = factors_of(arms.names)
+    if factors is None:
+        return None
+    constant = arms.feature_names[0] == CONSTANT
+    # products of polynomials 1 + (levels - 1) x: their coefficients count the columns by order
+    columns = np.ones(1)
+    for levels in factors.values():
+        columns = np.convolve(columns, [1, len(levels) - 1])
+    for order in range(1, len(factors) + 1):
+        if columns[1 : order + 1].sum() + constant == arms.dimension:
+            found: dict[str, Any] = {
+                "factorial": {factor: list(levels) for factor, levels in factors.items()},
+                "interactions": order,
+            }
+            if not constant:
+                found["constant"] = False
+            try:
+                made = ArmSet.factorial(factors, interactions=order, constant=constant)
+            except InvalidInputError:  # names may look like factors that nobody could create
+                return None
+            return found if made == arms else None
+    return None
+
+
+def _described_policy(policy: Policy[Any]) -> str | dict[str, Any]:
+    """The name, and the settings that are not the default; None is always a default."""
+    settings = policy.to_dict()
+    name = settings.pop("name")
+    if name in POLICIES:
+        usual = {field.name: field.default for field in fields(type(policy))}
+        settings = {
+            key: value for key, value in settings.items() if usual.get(key, MISSING) != value
+        }
+        name = name.lower()
+    settings = {key: value for key, value in settings.items() if value is not None}
+    return {"name": name} | settings if settings else name
+
+
+def _duration(seconds: float) -> float | str:
+    for unit, length in reversed(UNITS.items()):
+        if seconds % length == 0 and unit != "w":
+            return f"{seconds / length:.0f}{unit}"
+    return seconds
+
+
+def _min_share(settings: Settings) -> float | dict[str, float]:
+    others = settings.arms.size - len(settings.control)  # the control is none of them
+    shares = set(settings.min_share.values())
+    if len(shares) == 1 and len(settings.min_share) == others:
+        return shares.pop()
+    return dict(settings.min_share)
 
 
 @dataclass(frozen=True)
@@ -279,7 +388,7 @@ class StorageCheck:
 
 
 def check_storage(url: str | None = None) -> StorageCheck:
-    """Look for damage, for rows that belong to nothing, and compute every experiment anew."""
+    """Search for damage and for rows that belong to nothing, and replay every experiment."""
     found = storages.storage_status(url)
     if found.state != "current":
         fault = f"tables: {found.state} ({found.revision}); see: steadyarm storage status"
@@ -340,7 +449,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def _policy(given: Any) -> Policy[Any]:
+def _policy_in(given: Any) -> Policy[Any]:
     settings = dict(given) if isinstance(given, Mapping) else {"name": given}
     if not isinstance(settings.get("name"), str):
         raise InvalidInputError(

@@ -38,9 +38,7 @@ from steadyarm.storages.records import (
 )
 from steadyarm.wording import counted
 
-__all__ = ["Replay", "pages", "replay"]
-
-SHOWN = 20  # differences that are told
+SHOWN = 20  # differences that are listed
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Replay:
     Attributes
     ----------
     assignments, rewards, segments : how many were computed anew
-    corrections : changes by hand; for what the policy decided before, they are undone
+    corrections : changes by hand; they are undone for decisions made before them
     differences : what disagrees, in words, the first twenty; empty if all agrees to the bit
     """
 
@@ -80,28 +78,28 @@ class Replay:
 def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -> Replay:
     """Compute every assignment, sum, allocation and estimate from the log.
 
-    The test may go on meanwhile: what comes in after the first look is left out.
+    The test may go on meanwhile: assignments and rewards after its begin are left out.
     """
     before = storage.snapshot(experiment.key, everything=True)
     entries, lately = _corrections(storage, experiment.key)
     rows = pages(storage, experiment.key)
     found = _Differences()
-    sums, handed = _count(rows, before, settings, lately, found)
+    sums, seen = _count(rows, before, settings, lately, found)
     after = storage.snapshot(experiment.key, everything=True)
     _compare_tallies(before, after, sums, found)
     if _corrections(storage, experiment.key)[0] == entries:  # else tallies are of another moment
-        _follow(_as_observed(before, handed), settings, found)
+        _follow(_as_observed(before, seen), settings, found)
     return Replay(
         sum(tally.handed_out for tally in sums.values()),
         sum(tally.told for tally in sums.values()),
         len(before.segments),
-        tuple(found.told),
+        tuple(found.listed),
         len(entries),
     )
 
 
 def _corrections(storage: Storage, key: int) -> tuple[set[int], dict[int, list[Correction]]]:
-    """All changes by hand, and what they did, by number, after the policy had seen a segment."""
+    """Ids of all corrections; and those of segments that the policy had observed, by number."""
     entries, lately = set[int](), dict[int, list[Correction]]()
     after = 0, -1
     while page := storage.corrections(key, after):
@@ -113,11 +111,11 @@ def _corrections(storage: Storage, key: int) -> tuple[set[int], dict[int, list[C
     return entries, lately
 
 
-def _as_observed(snapshot: Snapshot, handed: dict[int, Tally]) -> Snapshot:
-    """The snapshot with tallies of closed segments as the policy was handed them."""
+def _as_observed(snapshot: Snapshot, seen: dict[int, Tally]) -> Snapshot:
+    """The snapshot with tallies of closed segments as the policy observed them."""
     return replace(
         snapshot,
-        segments=tuple((record, handed.get(record.index, t)) for record, t in snapshot.segments),
+        segments=tuple((record, seen.get(record.index, t)) for record, t in snapshot.segments),
     )
 
 
@@ -131,11 +129,11 @@ def pages(storage: Storage, key: int) -> Iterator[list[LogRow]]:
 
 class _Differences:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.listed: list[str] = []
 
     def __call__(self, text: str) -> None:
-        if len(self.told) < SHOWN:
-            self.told.append(text)
+        if len(self.listed) < SHOWN:
+            self.listed.append(text)
 
 
 def _count(
@@ -153,7 +151,7 @@ def _count(
     """
     known = {record.index: record for record, _ in before.segments}
     sums = {index: RunningTally(columns_of(known[index].segment)) for index in known}
-    handed = {
+    seen = {
         index: RunningTally(columns_of(known[index].segment))
         for index in {place_of(number)[0] for number in lately} & known.keys()
     }
@@ -190,15 +188,15 @@ def _count(
                     found(f"unit {row.unit!r} has two assignments")
                 units.add(row.unit)
             if not there:
-                continue  # told above, and in no sum
+                continue  # listed above, and in no sum
             index = place_of(row.number)[0]
-            with suppress(InvalidInputError):  # of an arm that is not played: told above
+            with suppress(InvalidInputError):  # of an arm that is not played: listed above
                 sums[index].add(row)
-                if index in handed:
-                    handed[index].add(as_handed(row, lately.get(row.number, ())))
+                if index in seen:
+                    seen[index].add(as_handed(row, lately.get(row.number, ())))
     return (
         {index: running.tally() for index, running in sums.items()},
-        {index: running.tally() for index, running in handed.items()},
+        {index: running.tally() for index, running in seen.items()},
     )
 
 
@@ -229,9 +227,9 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
         states.append(state_after(settings.policy, states[-1], [ledger]))
     for record, tally in closed:
         if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
-            found(f"segment {record.index} was handed to the policy before it was over")
+            found(f"segment {record.index} was observed by the policy before it was over")
     if [record.closed for record, _ in closed] != list(range(1, len(closed) + 1)):
-        found("segments were not handed to the policy one by one")
+        found("the policy did not observe segments one by one")
     previous: SegmentRecord | None = None
     spare = settings.budget
     for record, _ in snapshot.segments:

@@ -44,16 +44,6 @@ from steadyarm.segments import Segment
 from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally
 from steadyarm.validation import check_fraction, checked_range
 
-__all__ = [
-    "LiveResults",
-    "health_of",
-    "level_of_looks",
-    "results_by_day",
-    "results_of",
-    "rewards_until",
-    "status_of",
-]
-
 ON_THE_WAY = 0.2  # of the error probability: what looks before the end may spend; the end the rest
 
 EARLY = (

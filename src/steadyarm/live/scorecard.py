@@ -17,20 +17,6 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.wording import labels_of
 
-__all__ = [
-    "Course",
-    "Effect",
-    "Effects",
-    "Interaction",
-    "Light",
-    "Scorecard",
-    "Shares",
-    "Standing",
-    "Waiting",
-    "order_of",
-    "standing_of",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -81,15 +67,15 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """How variants were handed out in each of J pieces.
+    """How variants were assigned in each of J pieces.
 
     Attributes
     ----------
-    names : of the K variants; of a large set those handed out most often, and all others as one
-    starts, ends : when the first and the last of each piece was handed out; None without a clock
-    rounds : (J,) handed out in each piece
+    names : of the K variants; of a large set those assigned most often, and all others as one
+    starts, ends : when the first and the last visit of each piece came; None without a clock
+    rounds : (J,) visits of each piece
     planned : (J, K) shares with which they were drawn
-    given : (J, K) how often each was handed out
+    given : (J, K) how often each was assigned
     turns : (J,) whether the policy changed its mind when the piece began
     rest : of how many variants the last column is the sum; 0 if each has its own
     """
@@ -110,7 +96,7 @@ class Shares:
 
     @property
     def variants(self) -> int:
-        """How many variants were handed out, or may have been."""
+        """How many variants were assigned, or may have been."""
         return self.single + self.rest
 
 
@@ -178,19 +164,19 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Rewards over the days on which their variants were handed out (UTC).
+    """Rewards by the day (UTC) of their assignment.
 
     Attributes
     ----------
     days : D of them
-    assigned, told : (D,) variants handed out on that day, and rewards that came for them
+    assigned, rewarded : (D,) visits of that day, and how many of them have a reward
     late : (D,) rewards that came too late and were refused
     hours : (D,) mean time from a variant to its reward; nan where none came
     """
 
     days: tuple[date, ...]
     assigned: Integers
-    told: Integers
+    rewarded: Integers
     late: Integers
     hours: Floats
 
@@ -202,29 +188,29 @@ class Scorecard:
     Attributes
     ----------
     name : of the test
-    seen : when it was looked at
+    seen : that moment
     settings, status : what it was created with, and where it stands
-    started, last : when the first and the last variant was handed out; None before the first
+    started, last : when the first and the last visit came; None before the first
     expected_end : when the budget will be spent at the present pace; None if that is not known
     policy_ended : whether the policy has chosen, however much of the budget is left
-    rewards_until : up to when rewards of what was handed out may come; None if none is waited for
+    rewards_until : up to when rewards may still come; None if none is waited for
     headline : the verdict in a few plain sentences, without markup
     announcement : what of it is worth saying aloud when it changes; without numbers of visits
     verdict : None if there is none yet; `obstacle` then says why, in one sentence
     course : None if the policy's estimates are not unbiased, or before the first reward
-    shares : None before anything was handed out
+    shares : None before the first visit
     drift : by day (`by_day`) if the test has lasted for at least two, else by equal shares; None
         if there is nothing to compare
     by_day : whether the periods of `drift` are days (UTC), with labels such as 2026-11-15
-    health : None before anything was handed out
+    health : None before the first visit
     effects : None if the test is neither factorial nor of bundles
-    waiting : None before anything was handed out
+    waiting : None before the first visit
     shown : (m,) variants of a large set that are shown, in rising order; None for all. What has a
         row for each variant, such as `names` and the verdict, then has one for each of these
-    planned : (m,) shares with which those shown are handed out now; None if that is not known
+    planned : (m,) shares with which those shown are assigned now; None if that is not known
     corrections : entries of the audit log that corrected rewards or visits, oldest first
-    needs_stop : all visits were assigned, rewards are missing and have no window: whoever stops the
-        test says that none will come any more
+    needs_stop : all visits were assigned, rewards are missing and have no window: stopping the test
+        says that none will come any more
     """
 
     name: str
@@ -275,7 +261,7 @@ class Scorecard:
 
     @property
     def assigned(self) -> tuple[int, ...]:
-        """How often each of these was handed out."""
+        """How often each of these was assigned."""
         return _of_those(self.status.assigned, self.status.arms, self.shown)
 
     @property
@@ -285,7 +271,7 @@ class Scorecard:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will be handed out."""
+        """Whether no more variants will be assigned."""
         spent = self.status.total_assigned >= self.status.budget
         return spent or self.policy_ended or self.status.state in ("stopped", "archived")
 
@@ -298,7 +284,7 @@ class Scorecard:
 def _of_those(
     counts: tuple[int, ...], arms: tuple[int, ...] | None, shown: Integers | None
 ) -> tuple[int, ...]:
-    """Counts of the variants shown, from those of the arms that were handed out."""
+    """Counts of the variants shown, from those of the arms that were assigned."""
     if shown is None:
         return counts
     found = counts if arms is None else dict(zip(arms, counts, strict=True))
@@ -307,16 +293,13 @@ def _of_those(
     return tuple(found.get(k, 0) for k in shown.tolist())
 
 
-# Who comes first, and where each variant stands; the same on pages and in reports.
-
-
 Standing = Literal["best", "leads", "ahead", "open", "maybe", "out", "dropped", "unknown"]
 
 
 def order_of(card: Scorecard) -> list[int]:
     """Variants from the best to the worst: the recommended one, then by their estimates.
 
-    They are told by their rows: of a large set those that are shown have one. Those without an
+    Variants are given as rows: of a large set those that are shown have one. Those without an
     estimate come last; without a verdict variants stay as they were given.
     """
     if card.verdict is None:
@@ -358,6 +341,6 @@ def standing_of(card: Scorecard, k: int) -> Standing:
 
 
 def _dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
-    """Whether a variant has no estimate; one that is still handed out merely has no reward yet."""
+    """Whether a variant has no estimate; one that is still assigned merely has no reward yet."""
     planned = card.planned is not None and bool(card.planned[k] > 0)
     return bool(np.isnan(verdict.estimates[k])) and not planned

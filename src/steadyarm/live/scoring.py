@@ -1,4 +1,4 @@
-"""How estimates and shares went over a test, piece by piece."""
+"""scorecard_of: a live test as people see it, from the sums that storages keep."""
 
 from __future__ import annotations
 
@@ -36,25 +36,11 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot
 from steadyarm.wording import counted
 
-__all__ = [
-    "LEVEL",
-    "course_of",
-    "date_of",
-    "drift_by_day",
-    "expected_end",
-    "scorecard_of",
-    "shares_of",
-    "waiting_of",
-]
-
-# How estimates and shares went over a test, piece by piece.
-
-
 LEVEL = 0.95
 LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants
-WORK = 5e8  # arms times squared parameters up to which all arms are gone through at every look
-TOO_MANY = 2**12  # variants, to tell the share of each
-MOST_SHARES = 40  # of these whose shares are told one by one
+WORK = 5e8  # arms times squared parameters up to which every look goes through all arms
+TOO_MANY = 2**12  # variants for a share of each
+MOST_SHARES = 40  # variants of so many that have a share of their own
 TURN = 0.02  # share of the traffic that has to move before it is a change of mind
 
 Floats = NDArray[np.float64]
@@ -73,7 +59,7 @@ def course_of(
 
     Parameters
     ----------
-    spans : when segments were handed out, by their index
+    spans : times of the first and the last assignment, by the index of the segment
     reward_range : beyond which no reward lies, and so no mean
     """
     evidence, pieces = results.evidence(), results.judged()
@@ -90,15 +76,15 @@ def course_of(
     return Course(
         names=path[0].arms.names,
         times=times,
-        rounds=np.array([card.rounds[0] for card in path]),
-        estimates=np.array([card.estimates[0] for card in path]),
-        low=_clipped([card.low[0] for card in path], reward_range),
-        high=_clipped([card.high[0] for card in path], reward_range),
-        leaders=np.array([card.recommended[0] for card in path]),
-        plausible=np.array([card.plausible[0] for card in path]),
+        rounds=np.array([look.rounds[0] for look in path]),
+        estimates=np.array([look.estimates[0] for look in path]),
+        low=_clipped([look.low[0] for look in path], reward_range),
+        high=_clipped([look.high[0] for look in path], reward_range),
+        leaders=np.array([look.recommended[0] for look in path]),
+        plausible=np.array([look.plausible[0] for look in path]),
         level=level,
         size=arms.size if arms.large else 0,
-        others=np.array([card.others for card in path]) if counts else None,
+        others=np.array([look.others for look in path]) if counts else None,
     )
 
 
@@ -113,7 +99,7 @@ def _clipped(ends: list[Floats], reward_range: tuple[float, float] | None) -> Fl
 def shares_of(
     names: Sequence[str], pieces: Sequence[SegmentLedger], spans: Spans | None = None
 ) -> Shares:
-    """How variants were handed out, from pieces that were handed out from."""
+    """How variants were assigned, from pieces with an assignment."""
     planned, given, rest = _columns(pieces)
     moved = np.abs(np.diff(planned, axis=0)).sum(axis=1) / 2
     shown: Sequence[str] = names
@@ -152,7 +138,7 @@ def _columns(pieces: Sequence[SegmentLedger]) -> tuple[Floats, Integers, Integer
 def _most_frequent(
     names: Sequence[str], planned: Floats, given: Integers, arms: Integers
 ) -> tuple[Floats, Integers, tuple[str, ...]]:
-    """The columns of those handed out most often, and one for all others."""
+    """The columns of those assigned most often, and one for all others."""
     order = np.lexsort((-given.sum(axis=0), -planned[-1].round(4)))
     top, rest = np.sort(order[:MOST_SHARES]), order[MOST_SHARES:]
     shown = tuple(names[k] for k in arms[top].tolist())
@@ -165,12 +151,9 @@ def _most_frequent(
     )
 
 
-# A live test day by day, from the sums that storages keep.
-
-
 HOUR = 3_600_000  # milliseconds
-PACE = 7  # days by which the present pace is told
-FEW = 20  # visits in these by which no pace is told
+PACE = 7  # days from which the present pace is computed
+FEW = 20  # visits in these below which no pace is known
 
 
 def date_of(day: int) -> date:
@@ -181,7 +164,7 @@ def date_of(day: int) -> date:
 def drift_by_day(results: LiveResults, days: Sequence[int], level: float) -> DriftReport | None:
     """The drift report with a period for each day; None if there are fewer than two.
 
-    judgement : of pieces that do not cross midnight
+    results : of pieces that do not cross midnight
     days : the day of each piece, by its index
     """
     labels = [date_of(days[piece.index]).isoformat() for piece in results.judged()]
@@ -198,13 +181,13 @@ def waiting_of(sums: Iterable[DaySums]) -> Waiting:
         tally = part.tally.counted()
         row += (tally.handed_out, tally.told, sum(part.late), sum(part.waited))
     days = sorted(found)
-    assigned, told, late, waited = np.array([found[day] for day in days]).T
-    hours = np.where(told > 0, waited / np.maximum(told, 1) / HOUR, np.nan)
-    return Waiting(tuple(map(date_of, days)), assigned, told, late, hours)
+    assigned, rewarded, late, waited = np.array([found[day] for day in days]).T
+    hours = np.where(rewarded > 0, waited / np.maximum(rewarded, 1) / HOUR, np.nan)
+    return Waiting(tuple(map(date_of, days)), assigned, rewarded, late, hours)
 
 
 def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) -> datetime | None:
-    """When what is left will be handed out at the pace of the last days; None if it stands still.
+    """When the budget will be spent at the pace of the last days; None if no pace is known.
 
     Examples
     --------
@@ -227,9 +210,6 @@ def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) 
         return None
 
 
-# Looking at a live test: everything that people see of it, from sums alone.
-
-
 PERIODS = 4  # of tests that last for less than two days
 
 
@@ -246,7 +226,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     >>> import steadyarm as sa
     >>> rules = {"reward_window": "1d", "missing": "zero"}  # no click within a day counts as 0
     >>> test = sa.create_experiment("button", ["A", "B"], sa.Steady(), 500, "memory", **rules)
-    >>> look_at(test).headline
+    >>> scorecard_of(test).headline
     'Waiting for the first of 500 visits to 2 variants.'
     """
     storage, settings, now = experiment.storage, experiment.settings, experiment.now()
@@ -269,7 +249,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         course = course_of(results, settings.budget, spans, level, settings.reward_range)
         _end_with(course, verdict, settings.arms.names)
         effects = _effects(results, level, verdict.arm)
-        # the days may be a moment younger than the segments, so nothing is demanded of them
+        # the days are read after the segments, so they need not agree with them
         drift = drift_by_day(*results_by_day(settings, snapshot, days, now, strict=False), level)
         by_day = drift is not None
         drift = _alarmed(drift, results, level)
@@ -316,7 +296,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
 
 
 def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
-    """Of a large set those on the verdict's short list, else those handed out most often."""
+    """Of a large set those on the verdict's short list, else those assigned most often."""
     if not settings.arms.large:
         return None
     if verdict is not None:
@@ -328,7 +308,7 @@ def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integ
 
 
 def _planned(whole: LiveResults, shown: Integers | None) -> Floats:
-    """Shares with which the variants shown are handed out in the last piece."""
+    """Shares with which the variants shown are assigned in the last piece."""
     segment = whole.pieces[-1].segment
     if segment.arms is None:
         return np.asarray(segment.weights[0] if shown is None else segment.weights[0][shown])
@@ -338,7 +318,7 @@ def _planned(whole: LiveResults, shown: Integers | None) -> Floats:
 
 
 def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
-    """When the first and the last of each segment was handed out; of those that were."""
+    """First and last assignment of each segment that has one."""
     return {
         record.index: (to_datetime(record.opened), to_datetime(tally.last))
         for record, tally in snapshot.segments
@@ -359,7 +339,7 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
 def _judged(
     settings: Settings, snapshot: Snapshot, now: int, level: float
 ) -> tuple[LiveResults | None, Verdict | None, str]:
-    """The judgement and its verdict, or why there is none."""
+    """The results and their verdict, or why there is none."""
     try:
         results = results_of(settings, snapshot, now)
     except RewardsPendingError as error:

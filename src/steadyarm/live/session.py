@@ -33,8 +33,6 @@ from steadyarm.policies import Policy, State
 from steadyarm.segments import Direction, SegmentStats
 from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["Assignment", "Session"]
-
 FORMAT = 3
 
 

@@ -6,13 +6,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
@@ -28,19 +27,6 @@ from steadyarm.validation import (
 )
 from steadyarm.wording import strung
 
-__all__ = [
-    "LARGEST",
-    "NEVER_MATURE",
-    "UNITS",
-    "Missing",
-    "Settings",
-    "Sticky",
-    "microseconds",
-    "stored_policy",
-    "usual_grace",
-    "variants_in",
-]
-
 Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
 
@@ -53,6 +39,7 @@ NEVER_MATURE = (
     "without one are neither judged nor learned from before the test is stopped; give "
     "reward_window, or report zeros, too."
 )
+DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*([smhdw])")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -64,14 +51,14 @@ class Settings:
     ----------
     arms : the variants
     policy : how they are chosen
-    budget : how many assignments will be handed out in all
+    budget : how many assignments will be made in all
     seed : makes the whole test reproducible
     direction : "maximize" or "minimize" the reward
     reward_range : (least, largest) reward that can occur; others are refused
     reward_window : how long after its assignment a reward may happen to count; None for ever.
         Seconds, a timedelta, or text such as "90m", "12h", "7d"; kept in seconds
     reward_grace : how long after its window a reward that happened in time may still arrive, such
-        as from a buffer after an outage; segments are handed to the policy, and visits judged,
+        as from a buffer after an outage; the policy observes segments, and visits are judged,
         only after it. By default the window again, at most seven days; 0 for none
     missing : what a reward that never came counts as: "zero", such as a click that did not happen;
         "drop", as the mean of the same variant's rewards around it, right if rewards get lost
@@ -168,7 +155,12 @@ class Settings:
             self.arms.index(name): share
             for name, share in (*self.control.items(), *self.min_share.items())
         }
-        segment = _with_columns(segment.in_blocks(), sorted(shares))
+        segment = segment.in_blocks()
+        if segment.arms is not None:
+            both = np.union1d(segment.arms, np.array(sorted(shares), dtype=np.int64))
+            weights = np.zeros((1, both.size))
+            weights[:, np.searchsorted(both, segment.arms)] = segment.weights
+            segment = replace(segment, weights=weights, arms=both)
         floors, free = np.zeros(segment.columns), np.ones(segment.columns, dtype=bool)
         for arm, share in shares.items():
             floors[segment.column_of(arm)] = share
@@ -179,14 +171,18 @@ class Settings:
                 f"{self.policy.name} wants to play the control alone, which has its fixed share; "
                 "leave control out, or give other variants a min_share."
             )
-        return replace(segment, weights=_mixed(segment.weights[0], floors, free)[None])
+        own = np.where(free, segment.weights[0], 0.0)
+        if own.sum() <= 0:  # the policy wants nothing but the control
+            own = free.astype(np.float64)
+        mixed = floors + (1.0 - floors.sum()) * own / own.sum()
+        return replace(segment, weights=mixed[None])
 
     def check_reward(self, reward: Any) -> float:
         """The reward as a number, if it can occur."""
         value = finite_number(reward, "the reward")
         low, high = self.reward_range or (-LARGEST, LARGEST)
         if not low <= value <= high:
-            where, other = "what can be added up", "tell rewards in a larger unit"
+            where, other = "what can be added up", "report rewards in a larger unit"
             if self.reward_range:
                 where, other = "the reward_range", "create an experiment with a wider range"
             raise InvalidInputError(
@@ -211,7 +207,7 @@ class Settings:
         return None if self.window is None else self.window + self.grace
 
     def cautions(self) -> list[str]:
-        """What these settings may bring about that nobody wants, in sentences.
+        """Warnings about what these settings may lead to, in sentences.
 
         Examples
         --------
@@ -236,21 +232,14 @@ class Settings:
     def to_dict(self, arms: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Numbers, texts and lists only.
 
-        arms : what is said of the variants in place of all of their features
+        arms : a description of the variants in place of all of their features
         """
-        return {
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
-            "budget": self.budget,
-            "seed": self.seed,
-            "direction": self.direction,
             "reward_range": None if self.reward_range is None else list(self.reward_range),
-            "reward_window": self.reward_window,
-            "missing": self.missing,
-            "sticky": self.sticky,
             "control": dict(self.control),
             "min_share": dict(self.min_share),
-            "reward_grace": self.reward_grace,
         }
 
     @classmethod
@@ -290,22 +279,22 @@ def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str
 
 
 def variants_in(config: Mapping[str, Any]) -> int:
-    """How many variants `Settings.to_dict` wrote down, without making them."""
+    """The number of variants in what `Settings.to_dict` wrote, without making them."""
     return len(names_in(config["arms"]))
 
 
 def usual_grace(window: float) -> float:
-    """How long after its window a reward may still arrive if nothing is said; seconds."""
+    """How long after its window a reward may still arrive by default, in seconds."""
     return min(window, LONGEST_GRACE)
 
 
-def microseconds(moment: float) -> int:
+def microseconds(seconds: float) -> int:
     """Whole microseconds of a time or duration in seconds."""
-    return round(moment * SECOND)
+    return round(seconds * SECOND)
 
 
 def _usual_missing(direction: Direction, reward_range: Any) -> Missing:
-    """What may be taken for granted of rewards that never came; refused if nothing may."""
+    """The default for rewards that never come; refused where no default is safe."""
     if direction == "maximize" and reward_range is not None:
         low, high = checked_range(reward_range)
         if low <= 0 <= high:
@@ -314,7 +303,7 @@ def _usual_missing(direction: Direction, reward_range: Any) -> Missing:
         "where less is better, counting what never came as zero would make the variant win that "
         "loses its measurements"
         if direction == "minimize"
-        else "without a reward_range that contains 0 nobody can tell what a reward that never came "
+        else "without a reward_range that contains 0 nobody knows what a reward that never came "
         "stands for"
     )
     raise InvalidInputError(
@@ -334,25 +323,6 @@ def _no_floors(floor: float, arms: ArmSet) -> dict[str, float]:
             field="min_share",
         )
     return {}
-
-
-def _with_columns(segment: Segment, arms: list[int]) -> Segment:
-    """The same segment with columns for these arms, too."""
-    if segment.arms is None:
-        return segment
-    both = np.union1d(segment.arms, np.array(arms, dtype=np.int64))
-    weights = np.zeros((1, both.size))
-    weights[:, np.searchsorted(both, segment.arms)] = segment.weights
-    return replace(segment, weights=weights, arms=both)
-
-
-def _mixed(
-    weights: NDArray[np.float64], floors: NDArray[np.float64], free: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    own = np.where(free, weights, 0.0)
-    if own.sum() <= 0:  # the policy wants nothing but the control
-        own = free.astype(np.float64)
-    return np.asarray(floors + (1.0 - floors.sum()) * own / own.sum())
 
 
 def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
@@ -399,8 +369,8 @@ def _seconds(given: Any, what: str = "reward_window", least: float | None = None
     value: Any = given
     if isinstance(given, timedelta):
         value = given.total_seconds()
-    elif isinstance(given, str) and (found := re.fullmatch(r"([\d.]+)\s*([smhdw])", given.strip())):
-        value = _number(found[1]) * UNITS[found[2]]
+    elif isinstance(given, str) and (found := DURATION.fullmatch(given.strip())):
+        value = float(found[1]) * UNITS[found[2]]
     elif isinstance(given, str):
         value = math.nan
     try:
@@ -412,10 +382,3 @@ def _seconds(given: Any, what: str = "reward_window", least: float | None = None
         expected = f'a time {limit}: seconds, a timedelta, or text such as "90m", "12h", "7d"'
         raise InvalidInputError.of(what, given, expected)
     return seconds
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

@@ -39,17 +39,6 @@ from steadyarm.storages.records import (
 )
 from steadyarm.validation import check_choice, whole_number
 
-__all__ = [
-    "Source",
-    "csv_lines",
-    "description_beside",
-    "export_experiment",
-    "read_export",
-    "segment_from",
-    "segment_to",
-    "write_parquet",
-]
-
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
 GUARDS = ("unit", "arm")  # texts of others; in CSV files they have a guard against formulas
 COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at", "excluded")

@@ -23,14 +23,6 @@ from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import counted, listed, strung
 
-__all__ = [
-    "OfVariant",
-    "Verdict",
-    "arms_judged",
-    "evidence_of",
-    "verdict_of",
-]
-
 Floats = NDArray[np.float64]
 
 NAMED = 5  # variants not ruled out that are named
@@ -290,7 +282,7 @@ def evidence_of(
 ) -> Evidence:
     """The evidence of segments as the policy saw them, in units of the rewards.
 
-    binary : whether all rewards are 0 or 1; by default as the sums tell
+    binary : whether all rewards are 0 or 1; by default the sums decide
     """
     if settings.direction == "minimize":
         segments = [

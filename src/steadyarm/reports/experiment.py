@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
+from steadyarm.files import toml_of
 from steadyarm.inference import Counterfactuals
 from steadyarm.live.assignments import to_datetime
-from steadyarm.live.description import description_of, toml_of
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Scorecard, order_of
 from steadyarm.live.scoring import scorecard_of
@@ -146,7 +147,7 @@ def _appendix(
     else:
         yield Items((estimates_in_words(settings.policy), *intervals_in_words(card.verdict)))
     yield Heading("Settings", 3)
-    text = toml_of(card.name, description_of(settings)).strip()
+    text = toml_of({"name": card.name, **description_of(settings)}).strip()
     if len(text) > LONGEST:
         yield Paragraph(
             f"They take {counted(len(text), 'character')} and are not printed; the file that an "
@@ -303,7 +304,7 @@ def _health(card: Scorecard) -> Iterator[Block]:
     yield health_table(card.health)
     if (waiting := card.waiting) is not None:
         assigned, came, late = (
-            int(each.sum()) for each in (waiting.assigned, waiting.told, waiting.late)
+            int(each.sum()) for each in (waiting.assigned, waiting.rewarded, waiting.late)
         )
         refused = counted(late, "reward that came too late was", "rewards that came too late were")
         says = f"{came:,} of {counted(assigned, 'reward')} came"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from steadyarm import __version__
-from steadyarm.live.description import toml_of
+from steadyarm.files import toml_of
 from steadyarm.planning.answer import Line, Plan, Point
 from steadyarm.plot import charts
 from steadyarm.reports.document import (
@@ -139,7 +139,7 @@ def _name(line: Line) -> str:
 
 def _file(plan: Plan) -> str:
     """The question in TOML; a question has no name."""
-    return toml_of("", _known(plan.question)).partition("\n")[2].strip()
+    return toml_of(_known(plan.question)).strip()
 
 
 def _known(value: Any) -> Any:

@@ -187,7 +187,7 @@ def waiting(waiting: Waiting) -> Chart:
     clock = Axis("day of the visit (UTC)", "time")
     counts = [
         Series("assigned", x, waiting.assigned.astype(float), kind="bars", color=None),
-        Series("reward came", x, waiting.told.astype(float), kind="bars", color=0),
+        Series("reward came", x, waiting.rewarded.astype(float), kind="bars", color=0),
     ]
     if waiting.late.any():
         late = waiting.late.astype(float)
@@ -215,7 +215,7 @@ def waiting(waiting: Waiting) -> Chart:
 
 
 def _note(waiting: Waiting) -> str:
-    missing = waiting.assigned - waiting.told - waiting.late
+    missing = waiting.assigned - waiting.rewarded - waiting.late
     if not (missing[-NEWEST:] > 0).any():
         return ""
     return "The newest days may seem worse than they are: some of their rewards may still come."
@@ -245,12 +245,12 @@ def _lasting(hours: float) -> str:
 
 
 def _waiting_summary(waiting: Waiting) -> str:
-    assigned, came, late = (int(v.sum()) for v in (waiting.assigned, waiting.told, waiting.late))
+    assigned, came, late = (int(v.sum()) for v in (waiting.assigned, waiting.rewarded, waiting.late))
     share = percent(came / assigned) if assigned else "none"
-    seen = np.isfinite(waiting.hours) & (waiting.told > 0)
+    seen = np.isfinite(waiting.hours) & (waiting.rewarded > 0)
     slow = ""
     if seen.any():
-        mean = np.average(waiting.hours[seen], weights=waiting.told[seen])
+        mean = np.average(waiting.hours[seen], weights=waiting.rewarded[seen])
         slow = f" A reward took {_lasting(float(mean))} on average."
     refused = f" {counted(late, 'reward')} came too late." if late else ""
     return (
@@ -264,7 +264,7 @@ def _waiting_table(waiting: Waiting) -> Table:
         {
             "day": [day.isoformat() for day in waiting.days],
             "assigned": waiting.assigned,
-            "reward came": waiting.told,
+            "reward came": waiting.rewarded,
             "came too late": waiting.late,
             "mean hours until the reward": waiting.hours,
         }
