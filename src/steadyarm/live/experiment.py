@@ -388,13 +388,13 @@ class Experiment:
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""
         snapshot = self.storage.snapshot(self.key, everything=True)
-        results = results_of(self.settings, snapshot, self.now(), strict=False)
+        results = results_of(self.settings, snapshot, self.now())
         return health_of(results, snapshot, self.storage.days(self.key))
 
-    def results(self, strict: bool = True) -> LiveResults:
-        """All that the test says of itself; with strict, missing="fail" refuses missing rewards."""
+    def results(self) -> LiveResults:
+        """All that the test says of itself; missing="fail" refuses missing rewards at the end."""
         snapshot = self.storage.snapshot(self.key, everything=True)
-        return results_of(self.settings, snapshot, self.now(), strict)
+        return results_of(self.settings, snapshot, self.now()).check_complete()
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""

@@ -125,6 +125,19 @@ class LiveResults:
         """What turns the policy's rewards into those that were recorded."""
         return 1.0 if self.settings.direction == "maximize" else -1.0
 
+    def check_complete(self) -> LiveResults:
+        """The results themselves; refused after the end if no reward may be missing, but some are.
+
+        That is what missing="fail" asks for.
+        """
+        missing = sum(int(piece.missing.sum()) for piece in self.pieces)
+        if self.settings.missing == "fail" and self.ended and missing:
+            raise RewardsPendingError(
+                f"{missing} rewards are missing, and the experiment was created with "
+                'missing="fail"; report them. steadyarm experiment export lists which.'
+            )
+        return self
+
     def recommend(
         self,
         level: float = 0.95,
@@ -351,22 +364,14 @@ def _excluded(excluded: int, assigned: int) -> Finding:
 # Results of an experiment, from what is stored of it
 
 
-def results_of(
-    settings: Settings, snapshot: Snapshot, now: int, strict: bool = True
-) -> LiveResults:
-    """The test as it stands; with strict, missing="fail" refuses missing rewards."""
+def results_of(settings: Settings, snapshot: Snapshot, now: int) -> LiveResults:
+    """The test as it stands."""
     ended, given_up = _standing(settings, snapshot, now)
     pieces = [
         _counted(settings, record, tally, given_up[record.index])
         for record, tally in snapshot.segments
         if tally.handed_out > tally.left_out
     ]
-    missing = sum(int(piece.missing.sum()) for piece in pieces)
-    if strict and settings.missing == "fail" and ended and missing:
-        raise RewardsPendingError(
-            f"{missing} rewards are missing, and the experiment was created with "
-            'missing="fail"; report them. steadyarm experiment export lists which.'
-        )
     state, caution = _corrected_state(settings, snapshot)
     return LiveResults(
         settings,
@@ -391,13 +396,12 @@ def _counted(
 
 
 def results_by_day(
-    settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int, strict: bool = True
+    whole: LiveResults, snapshot: Snapshot, days: Iterable[DaySums]
 ) -> tuple[LiveResults, list[int]]:
     """Results of the mature segments, with a piece for each segment and day.
 
     Also gives the day of each piece, by the piece's index.
     """
-    whole = results_of(settings, snapshot, now, strict)
     mature = {piece.index for piece in whole.mature}
     records = {record.index: record for record, _ in snapshot.segments if record.index in mature}
     parts = sorted(
@@ -408,7 +412,7 @@ def results_by_day(
     for index, part in enumerate(parts):
         record, assigned = records[part.segment], part.tally.handed_out
         cut = replace(record, index=index, segment=record.segment.lasting(assigned))
-        pieces.append(_counted(settings, cut, part.tally, given_up=True))
+        pieces.append(_counted(whole.settings, cut, part.tally, given_up=True))
     return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
 
 

@@ -30,7 +30,7 @@ from steadyarm.live.results import (
     rewards_until,
     status_of,
 )
-from steadyarm.live.scorecard import Course, Effects, Scorecard, Shares, Waiting
+from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot
@@ -88,9 +88,9 @@ def course_of(
     )
 
 
-def _clipped(ends: list[Floats], reward_range: tuple[float, float] | None) -> Floats:
-    """Ends of intervals that lie where rewards lie; what is unknown stays infinite."""
-    values = np.array(ends)
+def _clipped(ends: Floats | list[Floats], reward_range: tuple[float, float] | None) -> Floats:
+    """Ends of intervals, within the range of the rewards; unknown ones stay infinite."""
+    values = np.asarray(ends)
     if reward_range is None:
         return values
     return np.where(np.isfinite(values), np.clip(values, *reward_range), values)
@@ -233,7 +233,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     snapshot = storage.snapshot(experiment.key, everything=True)
     days = storage.days(experiment.key)
     status = status_of(settings, snapshot, storage.leases(experiment.key))
-    whole, spans = results_of(settings, snapshot, now, strict=False), _spans(snapshot)
+    results, spans = results_of(settings, snapshot, now), _spans(snapshot)
     started = min((start for start, _ in spans.values()), default=None)
     waiting = waiting_of(days) if days else None
     policy_ended = _has_chosen(settings, snapshot)
@@ -241,28 +241,27 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, to_datetime(now), left)
-    results, verdict, obstacle = _judged(settings, snapshot, now, level)
+    verdict, obstacle = _verdict(results, snapshot, level)
     course = effects = drift = None
     by_day = False
-    unbiased = settings.policy.unbiased
-    if unbiased and results is not None and verdict is not None and results.judged():
+    if verdict is not None and settings.policy.unbiased:
         course = course_of(results, settings.budget, spans, level, settings.reward_range)
         _end_with(course, verdict, settings.arms.names)
-        effects = _effects(results, level, verdict.arm)
-        # the days are read after the segments, so they need not agree with them
-        drift = drift_by_day(*results_by_day(settings, snapshot, days, now, strict=False), level)
+        if has_effects(settings.arms):
+            effects = effects_of(results.evidence(), level=level, arm=verdict.arm)
+        drift = drift_by_day(*results_by_day(results, snapshot, days), level)
         by_day = drift is not None
         drift = _alarmed(drift, results, level)
-    health = health_of(whole, snapshot, days) if whole.pieces else None
+    health = health_of(results, snapshot, days) if results.pieces else None
     if verdict is not None and health is not None:
         verdict = replace(verdict, unhealthy=health.unhealthy)
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else to_datetime(open_until)
-    stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in whole.pieces)
+    stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in results.pieces)
     needs_stop = (
         (left <= 0 or (stuck and settings.window is None))
         and until is None
-        and not whole.ended
+        and not results.ended
         and settings.missing != "fail"
     )
     shown = _shown(settings, status, verdict)
@@ -281,14 +280,14 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         verdict=verdict,
         obstacle=obstacle,
         course=course,
-        shares=shares_of(settings.arms.names, whole.pieces, spans) if whole.pieces else None,
+        shares=shares_of(settings.arms.names, results.pieces, spans) if results.pieces else None,
         drift=drift,
         by_day=by_day,
         health=health,
         effects=effects,
         waiting=waiting,
         shown=shown,
-        planned=_planned(whole, shown) if whole.pieces else None,
+        planned=_planned(results, shown) if results.pieces else None,
         needs_stop=needs_stop,
         corrections=tuple(experiment.corrections()),
     )
@@ -307,9 +306,9 @@ def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integ
     return np.array(sorted(found), dtype=np.int64)
 
 
-def _planned(whole: LiveResults, shown: Integers | None) -> Floats:
+def _planned(results: LiveResults, shown: Integers | None) -> Floats:
     """Shares with which the variants shown are assigned in the last piece."""
-    segment = whole.pieces[-1].segment
+    segment = results.pieces[-1].segment
     if segment.arms is None:
         return np.asarray(segment.weights[0] if shown is None else segment.weights[0][shown])
     assert shown is not None
@@ -336,23 +335,24 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
     return settings.policy.next_segment(state) is None
 
 
-def _judged(
-    settings: Settings, snapshot: Snapshot, now: int, level: float
-) -> tuple[LiveResults | None, Verdict | None, str]:
-    """The results and their verdict, or why there is none."""
+def _verdict(results: LiveResults, snapshot: Snapshot, level: float) -> tuple[Verdict | None, str]:
+    """The verdict, or why there is none."""
     try:
-        results = results_of(settings, snapshot, now)
+        results.check_complete()
     except RewardsPendingError as error:
-        return None, None, f"{error}".partition(", and")[0] + ", so there is no verdict."
-    if not results.judged():
-        if not any(tally.told for _, tally in snapshot.segments):
-            return None, None, "no reward has come yet, so nobody leads."
-        return None, None, _too_early(settings, snapshot, results)
-    return results, _within(results.recommend(level), settings), ""
+        return None, f"{error}".partition(", and")[0] + ", so there is no verdict."
+    if results.judged():
+        verdict = results.recommend(level)
+        limits = _clipped(verdict.intervals, results.settings.reward_range)
+        return replace(verdict, intervals=limits), ""
+    if not any(tally.told for _, tally in snapshot.segments):
+        return None, "no reward has come yet, so nobody leads."
+    return None, _too_early(results, snapshot)
 
 
-def _too_early(settings: Settings, snapshot: Snapshot, results: LiveResults) -> str:
+def _too_early(results: LiveResults, snapshot: Snapshot) -> str:
     """Why no visit can be judged yet, and from when on some can be."""
+    settings = results.settings
     open_ones = {p.index for p in results.pieces if not (p.observed or p.complete)}
     record, tally = next(
         (pair for pair in snapshot.segments if pair[0].index in open_ones), snapshot.segments[0]
@@ -384,21 +384,6 @@ def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
         course.plausible[-1] = [name in alive for name in course.names]
         if course.others is not None:
             course.others[-1] = verdict.possible - int(course.plausible[-1].sum())
-
-
-def _within(verdict: Verdict, settings: Settings) -> Verdict:
-    """Means of rewards lie where rewards lie."""
-    if settings.reward_range is None:
-        return verdict
-    limits = verdict.intervals
-    inside = np.where(np.isfinite(limits), np.clip(limits, *settings.reward_range), limits)
-    return replace(verdict, intervals=inside)
-
-
-def _effects(results: LiveResults, level: float, arm: int) -> Effects | None:
-    if not has_effects(results.settings.arms):
-        return None
-    return effects_of(results.evidence(), level=level, arm=arm)
 
 
 def _alarmed(by_day: DriftReport | None, results: LiveResults, level: float) -> DriftReport | None:
