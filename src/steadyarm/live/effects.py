@@ -23,6 +23,8 @@ from steadyarm.wording import factors_in
 
 # The items that the arms of a set are bundles of.
 
+__all__ = ["bundles_in", "effects_of", "has_effects", "with_and_without"]
+
 Floats = NDArray[np.float64]
 
 

@@ -17,6 +17,11 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.wording import labels_of
 
+__all__ = [
+    *("Course", "Effect", "Effects", "Interaction", "Light", "Scorecard", "Shares", "Standing"),
+    *("Waiting", "order_of", "standing_of"),
+]
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

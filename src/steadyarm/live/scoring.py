@@ -36,6 +36,8 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot
 from steadyarm.wording import counted
 
+__all__ = ["LEVEL", "course_of", "expected_end", "scorecard_of", "shares_of", "waiting_of"]
+
 LEVEL = 0.95
 LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants
 WORK = 5e8  # arms times squared parameters up to which every look goes through all arms
