@@ -16,9 +16,8 @@ from pathlib import Path
 import steadyarm as sa
 from benchmarks.traffic.servers import Postgres, Service
 from benchmarks.traffic.shopper import reward_of
-from steadyarm.live.assignments import parse_assignment_id
 from steadyarm.live.replay import pages
-from steadyarm.storages.records import LogRow, place_of
+from steadyarm.storages.records import LogRow, parse_assignment_id, place_of
 
 __all__ = ["Aftermath", "Disturb", "Scene", "kills", "under_load"]
 

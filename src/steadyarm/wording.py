@@ -245,3 +245,9 @@ def labels_of(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(names)
     labels = tuple(" + ".join(row) for row in product(*factors.values()))
     return labels if len(set(labels)) == len(labels) else tuple(names)
+
+
+def shortened(value: Any) -> str:
+    """The value that was given, as far as it fits into a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

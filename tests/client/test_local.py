@@ -16,7 +16,8 @@ import pytest
 import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, is_default
 from steadyarm.client.worker import Places
-from steadyarm.live.assignments import LocalLease, parse_assignment_id
+from steadyarm.live.assignments import LocalLease
+from steadyarm.storages.records import parse_assignment_id
 from steadyarm.wire.responses import Lease, SettingsAnswer
 from tests.client.servers import Proxy, Scripted
 from tests.live.worlds import create

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.assignments import id_of
 from steadyarm.live.decisions import first_state, state_after, state_of
 from steadyarm.live.ledger import ledger_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import LogRow, Snapshot, number_of, place_of
+from steadyarm.storages.records import LogRow, Snapshot, id_of, number_of, place_of
 from tests.live.worlds import Clock, create
 
 WHY = "a monitor of our own"

@@ -27,11 +27,11 @@ from steadyarm.cli.common import (
     typed_by,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.assignments import to_datetime
 from steadyarm.live.settings import microseconds
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.records import to_datetime
 from steadyarm.wire.responses import AuditEntryAnswer, AuditLog, iso
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")

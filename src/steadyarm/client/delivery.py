@@ -20,17 +20,11 @@ from steadyarm.client.transport import (
     forget_after_fork,
 )
 from steadyarm.errors import InvalidInputError, ServiceError, SteadyArmError, StorageError
-from steadyarm.live.assignments import (
-    LATEST,
-    At,
-    LiveAssignment,
-    Reported,
-    parse_assignment_id,
-    shortened,
-    to_micros,
-)
+from steadyarm.live.assignments import At, LiveAssignment, Reported
+from steadyarm.storages.records import LATEST, parse_assignment_id, to_micros
 from steadyarm.validation import finite_number
 from steadyarm.wire.responses import RewardStatus, RewardStatuses
+from steadyarm.wording import shortened
 
 if TYPE_CHECKING:
     from steadyarm.client.client import Client

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from steadyarm.client.transport import forget_after_fork
 from steadyarm.errors import InvalidInputError, SteadyArmError
-from steadyarm.live.assignments import LiveAssignment, shortened
+from steadyarm.live.assignments import LiveAssignment
+from steadyarm.wording import shortened
 
 if TYPE_CHECKING:
     from steadyarm.client.client import Client

@@ -19,9 +19,10 @@ from steadyarm.errors import (
     RewardsPendingError,
     ServiceError,
 )
-from steadyarm.live.assignments import At, LiveAssignment, shortened
+from steadyarm.live.assignments import At, LiveAssignment
 from steadyarm.live.experiment import LONGEST, LONGEST_LEASE
 from steadyarm.validation import finite_number, whole_number
+from steadyarm.wording import shortened
 
 if TYPE_CHECKING:
     from steadyarm.client.remote import RemoteExperiment

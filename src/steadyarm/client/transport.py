@@ -27,9 +27,9 @@ from steadyarm.errors import (
     SteadyArmError,
     StorageError,
 )
-from steadyarm.live.assignments import shortened
 from steadyarm.validation import finite_number, whole_number
 from steadyarm.wire.responses import PROBLEM, PROBLEMS, Response
+from steadyarm.wording import shortened
 
 if TYPE_CHECKING:
     import httpx

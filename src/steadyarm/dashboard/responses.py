@@ -19,11 +19,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 import steadyarm
-from steadyarm.live.assignments import to_datetime
 from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.records import to_datetime
 
 if TYPE_CHECKING:
     from steadyarm.dashboard.access import Viewer

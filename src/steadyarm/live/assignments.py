@@ -1,36 +1,18 @@
-"""Assignments and their ids, leases of positions, the status of an experiment, and its errors."""
+"""Assignments, leases of positions, and the status of an experiment: what programs work with."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from steadyarm.errors import (
     InvalidInputError,
-    RepeatedRewardError,
-    RewardTooLateError,
-    SteadyArmError,
-    UnknownAssignmentError,
 )
-from steadyarm.live.settings import Settings
 from steadyarm.segments import Segment, columns_between
-from steadyarm.storages.records import (
-    POSITIONS,
-    ExperimentState,
-    Lease,
-    Outcome,
-    check_of,
-    number_of,
-    place_of,
-)
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
-LATEST = 2**53  # microseconds, some 285 years
+from steadyarm.storages.records import ExperimentState, Lease, id_of, number_of, to_datetime
 
 
 @dataclass(frozen=True)
@@ -108,60 +90,6 @@ class Status:
     def total_rewarded(self) -> int:
         """Rewards of all variants."""
         return sum(self.rewarded) + self.others[1]
-
-
-def id_of(tag: str, number: int, unit: str) -> str:
-    """The id of an assignment: the experiment's tag, segment, position, and a check of the unit.
-
-    Examples
-    --------
-    >>> id_of("k3v9x2ma", number_of(12, 345), "visitor 1")
-    'k3v9x2ma-12-345-41242f'
-    """
-    segment, position = place_of(number)
-    return f"{tag}-{segment}-{position}-{check_of(unit)}"
-
-
-def parse_assignment_id(text: str, tag: str) -> tuple[int, str] | None:
-    """Number and check in an id of that experiment; None if it is something else.
-
-    Examples
-    --------
-    >>> number, check = parse_assignment_id("k3v9x2ma-12-345-41242f", "k3v9x2ma")
-    >>> place_of(number), check
-    ((12, 345), '41242f')
-    >>> parse_assignment_id("visitor-7", "k3v9x2ma")
-    """
-    found = ID.fullmatch(text)
-    if found is None or found[1] != tag or int(found[3]) >= POSITIONS:
-        return None
-    return number_of(int(found[2]), int(found[3])), found[4]
-
-
-def to_datetime(micros: int) -> datetime:
-    """A stored time, in microseconds since 1970, as a datetime."""
-    return EPOCH + timedelta(microseconds=micros)
-
-
-def to_micros(when: Any, now: int) -> int:
-    """A time as it is stored; never later than `now`, for clocks differ."""
-    if isinstance(when, datetime) and when.tzinfo is not None:
-        stored = (when - EPOCH) // timedelta(microseconds=1)
-    elif isinstance(when, int) and not isinstance(when, bool):
-        stored = when
-    else:
-        raise InvalidInputError(
-            f"the time is {shortened(when)}; expected a datetime with its time zone."
-        )
-    if not 0 <= stored < LATEST:
-        raise InvalidInputError(f"the time is {shortened(when)}; expected one after 1970.")
-    return min(stored, now)
-
-
-def shortened(value: Any) -> str:
-    """The value that was given, as far as it fits into a message."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,35 +192,3 @@ class LocalLease:
             raise InvalidInputError(
                 f"this is no lease of positions: {error!r}; expected what LocalLease.to_dict wrote."
             ) from None
-
-
-def reward_answer(
-    name: str, settings: Settings, target: str, reward: float, outcome: Outcome
-) -> Literal["stored", "repeated"] | SteadyArmError:
-    """What the storage did with the reward of a target, or the error that says why it refused."""
-    if outcome.status == "stored" or outcome.status == "repeated":
-        return outcome.status
-    if outcome.status == "unknown":
-        return UnknownAssignmentError(
-            f"{target!r} is neither the id of an assignment of {name!r} nor a unit that has one; "
-            "report rewards by the id or the unit of an assignment."
-        )
-    if outcome.status == "conflict":
-        return RepeatedRewardError(
-            f"{target!r} has the reward {outcome.told!r} already, {reward!r} is another; the first "
-            "one counts."
-        )
-    if outcome.status == "early":
-        return InvalidInputError(
-            f"the reward of {target!r} is said to have happened before its assignment; check `at`, "
-            "and the clock of whoever reported it, and report it again."
-        )
-    if settings.reward_window is None:
-        return RewardTooLateError(
-            f"the rewards around {target!r} are closed already; this one came too late to count."
-        )
-    return RewardTooLateError(
-        f"the reward of {target!r} happened after its window of {settings.reward_window:g} "
-        f"seconds, or arrived more than {settings.reward_grace:g} seconds after it; what was "
-        f"missing then counts as missing={settings.missing!r} says."
-    )

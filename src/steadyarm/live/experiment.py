@@ -18,6 +18,8 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import (
     InvalidInputError,
     LeaseExpiredError,
+    RepeatedRewardError,
+    RewardTooLateError,
     SteadyArmError,
     StorageError,
     UnknownAssignmentError,
@@ -36,19 +38,12 @@ from steadyarm.live.assigner import (
     waited_for,
 )
 from steadyarm.live.assignments import (
-    LATEST,
     AssignmentId,
     At,
     LiveAssignment,
     LocalLease,
     Reported,
     Status,
-    id_of,
-    parse_assignment_id,
-    reward_answer,
-    shortened,
-    to_datetime,
-    to_micros,
 )
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, health_of, results_of, status_of
@@ -59,14 +54,21 @@ from steadyarm.policies import Policy
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected
 from steadyarm.storages.records import (
+    LATEST,
     SKEW,
     Assigned,
     Event,
     ExperimentRecord,
     ExperimentState,
+    Outcome,
     Target,
+    id_of,
+    parse_assignment_id,
+    to_datetime,
+    to_micros,
 )
 from steadyarm.validation import finite_number, whole_number
+from steadyarm.wording import shortened
 
 log = logging.getLogger("steadyarm")
 
@@ -305,7 +307,7 @@ class Experiment:
         grace = self.settings.grace
         outcomes = self.storage.reward(self.key, events, window, now, grace) if good else ()
         for (i, target, event), outcome in zip(good, outcomes, strict=True):
-            answers[i] = reward_answer(self.name, self.settings, target, event[1], outcome)
+            answers[i] = _answer_to_reward(self.name, self.settings, target, event[1], outcome)
         if refresh and "stored" in answers:
             self._try_to_refresh()
         return answers
@@ -559,6 +561,38 @@ class Experiment:
             to_datetime(found.created),
             found.new,
         )
+
+
+def _answer_to_reward(
+    name: str, settings: Settings, target: str, reward: float, outcome: Outcome
+) -> Literal["stored", "repeated"] | SteadyArmError:
+    """What the storage did with the reward of a target, or the error that says why it refused."""
+    if outcome.status == "stored" or outcome.status == "repeated":
+        return outcome.status
+    if outcome.status == "unknown":
+        return UnknownAssignmentError(
+            f"{target!r} is neither the id of an assignment of {name!r} nor a unit that has one; "
+            "report rewards by the id or the unit of an assignment."
+        )
+    if outcome.status == "conflict":
+        return RepeatedRewardError(
+            f"{target!r} has the reward {outcome.told!r} already, {reward!r} is another; the first "
+            "one counts."
+        )
+    if outcome.status == "early":
+        return InvalidInputError(
+            f"the reward of {target!r} is said to have happened before its assignment; check `at`, "
+            "and the clock of whoever reported it, and report it again."
+        )
+    if settings.reward_window is None:
+        return RewardTooLateError(
+            f"the rewards around {target!r} are closed already; this one came too late to count."
+        )
+    return RewardTooLateError(
+        f"the reward of {target!r} happened after its window of {settings.reward_window:g} "
+        f"seconds, or arrived more than {settings.reward_grace:g} seconds after it; what was "
+        f"missing then counts as missing={settings.missing!r} says."
+    )
 
 
 def _is_storable(unit: str) -> bool:

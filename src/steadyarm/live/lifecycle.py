@@ -23,7 +23,6 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.assignments import shortened
 from steadyarm.live.decisions import check_servable, first_state, state_of
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
 from steadyarm.live.settings import (
@@ -40,7 +39,7 @@ from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-from steadyarm.wording import factors_of
+from steadyarm.wording import factors_of, shortened
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"

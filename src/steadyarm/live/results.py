@@ -27,7 +27,7 @@ from steadyarm.inference import (
     lack_of_fit,
     late_finding,
 )
-from steadyarm.live.assignments import Status, to_datetime
+from steadyarm.live.assignments import Status
 from steadyarm.live.decisions import (
     as_seen,
     first_state,
@@ -41,7 +41,7 @@ from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
 from steadyarm.policies import State
 from steadyarm.segments import Segment
-from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally
+from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally, to_datetime
 from steadyarm.validation import check_fraction, checked_range
 
 ON_THE_WAY = 0.2  # of the error probability: what looks before the end may spend; the end the rest

@@ -15,7 +15,7 @@ from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, drift_report
 from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.live.assignments import Status, to_datetime
+from steadyarm.live.assignments import Status
 from steadyarm.live.decisions import state_of
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
@@ -33,7 +33,7 @@ from steadyarm.live.results import (
 from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.records import DaySums, Snapshot
+from steadyarm.storages.records import DaySums, Snapshot, to_datetime
 from steadyarm.wording import counted
 
 __all__ = ["LEVEL", "course_of", "expected_end", "scorecard_of", "shares_of", "waiting_of"]

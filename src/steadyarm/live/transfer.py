@@ -22,12 +22,12 @@ from steadyarm.arms.recipes import LazyNames, names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.files import csv_cell, csv_text
-from steadyarm.live.assignments import LATEST, id_of, parse_assignment_id, to_datetime, to_micros
 from steadyarm.live.replay import pages
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
 from steadyarm.storages.records import (
+    LATEST,
     ExperimentRecord,
     ExperimentState,
     LogRow,
@@ -35,7 +35,11 @@ from steadyarm.storages.records import (
     Snapshot,
     Tally,
     check_of,
+    id_of,
+    parse_assignment_id,
     place_of,
+    to_datetime,
+    to_micros,
 )
 from steadyarm.validation import check_choice, whole_number
 

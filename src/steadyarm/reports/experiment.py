@@ -10,7 +10,6 @@ from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.files import toml_of
 from steadyarm.inference import Counterfactuals
-from steadyarm.live.assignments import to_datetime
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
@@ -48,6 +47,7 @@ from steadyarm.reports.sections import (
     health_table,
     leaderboard_section,
 )
+from steadyarm.storages.records import to_datetime
 from steadyarm.wording import counted, percent, when
 
 # Short names of variants throughout a report.

@@ -24,15 +24,7 @@ from steadyarm.errors import (
     MissingExtraError,
     SteadyArmError,
 )
-from steadyarm.live.assignments import (
-    LATEST,
-    AssignmentId,
-    At,
-    LiveAssignment,
-    shortened,
-    to_datetime,
-    to_micros,
-)
+from steadyarm.live.assignments import AssignmentId, At, LiveAssignment
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.transfer import csv_lines, write_parquet
@@ -40,8 +32,10 @@ from steadyarm.service.problems import RefusedError, check_size, problem_of
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Corrected
+from steadyarm.storages.records import LATEST, to_datetime, to_micros
 from steadyarm.wire import requests, responses, results
 from steadyarm.wire.requests import checked, time_in
+from steadyarm.wording import shortened
 
 # Traffic: assignments, rewards and leases
 

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageVersionError
-from steadyarm.live.assignments import shortened
 from steadyarm.wire.requests import MalformedError
 from steadyarm.wire.responses import PROBLEM, PROBLEMS, Problem
+from steadyarm.wording import shortened
 
 log = logging.getLogger("steadyarm.service")
 

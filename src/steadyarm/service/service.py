@@ -23,7 +23,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
 )
 from steadyarm.live.assigner import PATIENCE, Soon, Step, Steps
-from steadyarm.live.assignments import LiveAssignment, Reported, to_datetime
+from steadyarm.live.assignments import LiveAssignment, Reported
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
@@ -31,6 +31,7 @@ from steadyarm.service.batching import LATE, Batcher, Deadlines, Load, Turns
 from steadyarm.service.monitoring import Metrics, Readiness, Warming
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
+from steadyarm.storages.records import to_datetime
 
 log = logging.getLogger("steadyarm.service")
 

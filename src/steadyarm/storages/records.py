@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import blake2b
 from secrets import token_hex
@@ -17,6 +18,7 @@ import numpy as np
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.wording import shortened
 
 ExperimentState = Literal["draft", "running", "paused", "stopped", "archived"]
 
@@ -35,6 +37,9 @@ Target = int | tuple[int, str] | str
 # A reward: whose it is, its value and, if it did not happen just now, when it did.
 Event = tuple[Target, float] | tuple[Target, float, int]
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
+LATEST = 2**53  # microseconds, some 285 years
 POSITIONS = 2**32  # that a segment may have, so that the number of an assignment fits into 64 bits
 ERASED = re.compile(r"erased-[0-9a-f]{32}")  # see `pseudonym`
 SKEW = 300_000_000  # microseconds by which the clocks of those who report rewards may be off
@@ -78,6 +83,54 @@ def is_of(unit: str, check: str) -> bool:
     (True, False, True)
     """
     return check_of(unit) == check or ERASED.fullmatch(unit) is not None
+
+
+def id_of(tag: str, number: int, unit: str) -> str:
+    """The id of an assignment: the experiment's tag, segment, position, and a check of the unit.
+
+    Examples
+    --------
+    >>> id_of("k3v9x2ma", number_of(12, 345), "visitor 1")
+    'k3v9x2ma-12-345-41242f'
+    """
+    segment, position = place_of(number)
+    return f"{tag}-{segment}-{position}-{check_of(unit)}"
+
+
+def parse_assignment_id(text: str, tag: str) -> tuple[int, str] | None:
+    """Number and check in an id of that experiment; None if it is something else.
+
+    Examples
+    --------
+    >>> number, check = parse_assignment_id("k3v9x2ma-12-345-41242f", "k3v9x2ma")
+    >>> place_of(number), check
+    ((12, 345), '41242f')
+    >>> parse_assignment_id("visitor-7", "k3v9x2ma")
+    """
+    found = ID.fullmatch(text)
+    if found is None or found[1] != tag or int(found[3]) >= POSITIONS:
+        return None
+    return number_of(int(found[2]), int(found[3])), found[4]
+
+
+def to_datetime(micros: int) -> datetime:
+    """A stored time, in microseconds since 1970, as a datetime."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def to_micros(when: Any, now: int) -> int:
+    """A time as it is stored; never later than `now`, for clocks differ."""
+    if isinstance(when, datetime) and when.tzinfo is not None:
+        stored = (when - EPOCH) // timedelta(microseconds=1)
+    elif isinstance(when, int) and not isinstance(when, bool):
+        stored = when
+    else:
+        raise InvalidInputError(
+            f"the time is {shortened(when)}; expected a datetime with its time zone."
+        )
+    if not 0 <= stored < LATEST:
+        raise InvalidInputError(f"the time is {shortened(when)}; expected one after 1970.")
+    return min(stored, now)
 
 
 def happened(

@@ -20,11 +20,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.assignments import shortened
 from steadyarm.live.experiment import LONGEST, LONGEST_LEASE
 from steadyarm.live.settings import Missing, Sticky
 from steadyarm.segments import Direction
-from steadyarm.wording import did_you_mean
+from steadyarm.wording import did_you_mean, shortened
 
 Id = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
 Unit = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000]*$")]

@@ -30,19 +30,18 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference.evidence import json_ready
-from steadyarm.live.assignments import (
-    LATEST,
-    LiveAssignment,
-    LocalLease,
-    Status,
-    to_datetime,
-    to_micros,
-)
+from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import Missing, Settings, Sticky, variants_in
 from steadyarm.segments import Direction
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import ExperimentRecord, ExperimentState
+from steadyarm.storages.records import (
+    LATEST,
+    ExperimentRecord,
+    ExperimentState,
+    to_datetime,
+    to_micros,
+)
 
 MOST_SHOWN = 500  # variants of a large set
 REF = "#/components/schemas/{name}"

@@ -245,7 +245,9 @@ def _lasting(hours: float) -> str:
 
 
 def _waiting_summary(waiting: Waiting) -> str:
-    assigned, came, late = (int(v.sum()) for v in (waiting.assigned, waiting.rewarded, waiting.late))
+    assigned, came, late = (
+        int(v.sum()) for v in (waiting.assigned, waiting.rewarded, waiting.late)
+    )
     share = percent(came / assigned) if assigned else "none"
     seen = np.isfinite(waiting.hours) & (waiting.rewarded > 0)
     slow = ""
