@@ -68,7 +68,7 @@ def test_known_units_are_answered_while_nothing_can_be_written(tmp_path: Path) -
         for answer, took in told:  # whoever needs a new assignment is told in time
             assert answer.status_code == 503
             assert answer.json()["type"].endswith("timeout")
-            assert answer.json()["hint"].endswith("before anything else, look first.")
+            assert answer.json()["hint"].endswith("before anything else, check first.")
             assert answer.headers["Retry-After"] == "1"
             assert took < 2
         deadline = time.monotonic() + 10
