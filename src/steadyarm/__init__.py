@@ -1,9 +1,10 @@
 """SteadyArm: find the best of many variants, and stay right when the world moves."""
 
+from typing import TYPE_CHECKING, Any
+
 from steadyarm import plot
 from steadyarm.analysis import Analysis, analyze
 from steadyarm.arms import ArmSet
-from steadyarm.client import Client
 from steadyarm.designs import (
     Design,
     frank_wolfe_g,
@@ -67,6 +68,9 @@ from steadyarm.segments import Segment, SegmentStats
 from steadyarm.simulation import Results, simulate
 
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from steadyarm.client import Client
 
 __all__ = [
     # the test: variants, sessions, verdicts
@@ -145,3 +149,16 @@ __all__ = [
     "UnknownExperimentError",
     "WrongStateError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the client when it is first used, because it needs the extra `client`."""
+    if name != "Client":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from steadyarm.client import Client
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "the client needs httpx and msgspec; install them with: pip install 'steadyarm[client]'"
+        ) from None
+    return Client

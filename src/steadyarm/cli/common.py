@@ -15,8 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from msgspec import Struct, to_builtins
-
 from steadyarm import storages
 from steadyarm.errors import InvalidInputError, MissingExtraError, UnknownExperimentError
 from steadyarm.storages import open_storage
@@ -174,7 +172,11 @@ def show(args: argparse.Namespace, facts: Any, text: object) -> None:
 
 
 def _plain(value: object) -> Any:
-    return to_builtins(value) if isinstance(value, Struct) else str(value)
+    if not hasattr(value, "__struct_fields__"):
+        return str(value)
+    from msgspec import to_builtins
+
+    return to_builtins(value)
 
 
 def table(

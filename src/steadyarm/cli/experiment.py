@@ -39,8 +39,6 @@ from steadyarm.live.lifecycle import (
 )
 from steadyarm.live.transfer import read_export
 from steadyarm.storages.changes import Corrected
-from steadyarm.wire.responses import CreatedExperiment, ExperimentAnswer, ExperimentList
-from steadyarm.wire.results import Recommendation
 from steadyarm.wording import counted, did_you_mean
 
 ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
@@ -125,6 +123,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _list(args: argparse.Namespace) -> None:
     """List all tests."""
+    from steadyarm.wire.responses import ExperimentList
+
     try:
         with opened(args) as storage:
             records = storage.experiments()
@@ -147,6 +147,8 @@ def _show_experiment(
     **more: Any,
 ) -> None:
     if args.format == "json":
+        from steadyarm.wire.responses import CreatedExperiment, ExperimentAnswer
+
         kind = CreatedExperiment if more else ExperimentAnswer
         show(args, kind.of(experiment, **more), "")
     else:
@@ -155,6 +157,8 @@ def _show_experiment(
 
 def _recommend(args: argparse.Namespace) -> None:
     """Recommend the best variant so far, with intervals."""
+    from steadyarm.wire.results import Recommendation
+
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         verdict = experiment.recommend(args.level, args.anytime)
@@ -162,6 +166,8 @@ def _recommend(args: argparse.Namespace) -> None:
 
 
 def _move(args: argparse.Namespace) -> None:
+    from steadyarm.wire.responses import ExperimentAnswer
+
     with opened(args) as storage:
         experiment = load_experiment(args.name, storage)
         getattr(experiment, args.move)(typed_by())

@@ -15,7 +15,6 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import UNITS, Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import ExperimentRecord
-from steadyarm.wire.responses import ListedExperiment
 from steadyarm.wording import counted
 
 MOST_DRIFTING = 10  # of very many variants
@@ -29,6 +28,8 @@ MISSING = {
 
 def list_text(records: Iterable[ExperimentRecord]) -> str:
     """A line for every experiment."""
+    from steadyarm.wire.responses import ListedExperiment  # msgspec: the extra `live`
+
     rows = [
         (
             listed.name,

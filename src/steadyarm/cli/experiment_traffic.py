@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from steadyarm.cli.common import opened, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.lifecycle import load_experiment
-from steadyarm.wire.responses import PROBLEM, PROBLEMS, AssignmentAnswer
 
 BATCH = 1000  # in one transaction
 SHOWN = 20  # refusals that are printed one by one
@@ -32,6 +31,8 @@ def ask(args: argparse.Namespace) -> None:
     """
     bulk = args.units == ["-"]
     units: list[str | None] = list(read_units(sys.stdin) if bulk else args.units)
+    from steadyarm.wire.responses import AssignmentAnswer
+
     if not units and not bulk:
         units = [None]
     alone = len(units) == 1 and not bulk
@@ -201,6 +202,8 @@ def problem(error: SteadyArmError) -> dict[str, str]:
     >>> problem(BudgetSpentError("nothing is left."))
     {'type': 'urn:steadyarm:problem:budget-spent', 'detail': 'nothing is left.'}
     """
+    from steadyarm.wire.responses import PROBLEM, PROBLEMS
+
     kind = next(name for name, each in PROBLEMS.items() if isinstance(error, each))
     return {"type": PROBLEM + kind, "detail": str(error)}
 

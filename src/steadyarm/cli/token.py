@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from msgspec import to_builtins
-
 from steadyarm.cli.common import (
     FORMAT,
     STORAGE,
@@ -32,7 +30,6 @@ from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import to_datetime
-from steadyarm.wire.responses import AuditEntryAnswer, AuditLog, iso
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
@@ -91,6 +88,8 @@ def run_create(args: argparse.Namespace) -> None:
 
 def run_list(args: argparse.Namespace) -> None:
     """List name, scope and date of every token, not the tokens."""
+    from steadyarm.wire.responses import iso
+
     with closing(open_storage(args.storage)) as storage:
         tokens, closed = storage.tokens(), storage.closed()
     facts = [
@@ -143,6 +142,10 @@ def run_audit(args: argparse.Namespace) -> None:
     corrections with their reasons, tokens created and removed. Entries are only ever added; the
     database itself refuses to change or delete one.
     """
+    from msgspec import to_builtins
+
+    from steadyarm.wire.responses import AuditEntryAnswer, AuditLog
+
     with opened(args) as storage:
         entries = list(_entries(storage, args.after, args.experiment))
     facts = [AuditEntryAnswer.of(entry) for entry in entries]
@@ -167,6 +170,8 @@ def _entries(storage: Storage, after: int, experiment: str | None) -> Iterator[A
 
 
 def _line(entry: AuditEntry) -> str:
+    from steadyarm.wire.responses import AuditEntryAnswer
+
     facts = AuditEntryAnswer.of(entry).detail
     what = ", ".join(f"{name} {value}" for name, value in facts.items())
     by = f" by {entry.author}" if entry.author else ""
