@@ -20,22 +20,6 @@ from numba.np.random import generator_core
 from numba.np.random._constants import fi_double, ki_double, wi_double
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "cos",
-    "cosines",
-    "exp",
-    "exponentials",
-    "kernel",
-    "log",
-    "log1p",
-    "log2",
-    "log_upper_tail",
-    "normal",
-    "sin",
-    "sines",
-    "standard_normal",
-]
-
 Compiled = TypeVar("Compiled", bound=Callable[..., Any])
 Floats = NDArray[np.float64]
 

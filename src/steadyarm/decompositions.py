@@ -13,18 +13,6 @@ from numpy.typing import NDArray
 from steadyarm.compiled import kernel
 from steadyarm.linalg import dot, matmul
 
-__all__ = [
-    "SVD",
-    "eigh",
-    "matrix_rank",
-    "qr",
-    "spanning",
-    "square_roots",
-    "svd",
-    "symmetric_eigen",
-    "times_each",
-]
-
 EPS = 2.0**-52
 MOST_SWEEPS = 60  # of Jacobi's rotations; some ten are enough
 

@@ -7,24 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-__all__ = [
-    "BudgetSpentError",
-    "ExperimentExistsError",
-    "InvalidInputError",
-    "LeaseExpiredError",
-    "MissingExtraError",
-    "RepeatedRewardError",
-    "RewardTooLateError",
-    "RewardsPendingError",
-    "ServiceError",
-    "SteadyArmError",
-    "StorageError",
-    "StorageVersionError",
-    "UnknownAssignmentError",
-    "UnknownExperimentError",
-    "WrongStateError",
-]
-
 
 class SteadyArmError(Exception):
     """Root of every error raised on purpose by SteadyArm."""

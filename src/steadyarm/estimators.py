@@ -18,17 +18,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import cholesky, cholesky_solve, information
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = [
-    "arm_values",
-    "fill_missing",
-    "ips",
-    "ips_squares",
-    "is_one_hot",
-    "least_squares",
-    "least_squares_errors",
-    "standard_errors",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

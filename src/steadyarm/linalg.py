@@ -20,25 +20,6 @@ from numpy.typing import NDArray
 
 from steadyarm.compiled import kernel
 
-__all__ = [
-    "add_gram",
-    "cholesky",
-    "cholesky_solve",
-    "dot",
-    "factor",
-    "gram",
-    "information",
-    "inverse_root",
-    "matmul",
-    "row_dots",
-    "solve_lower",
-    "sparse_gram",
-    "sparse_times",
-    "times_into",
-    "times_vector_into",
-    "whiten_rows",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Numbers = NDArray[Any]  # double or single precision

@@ -10,15 +10,6 @@ import numpy as np
 
 from steadyarm.errors import InvalidInputError
 
-__all__ = [
-    "check_choice",
-    "check_fraction",
-    "check_positive",
-    "checked_range",
-    "finite_number",
-    "whole_number",
-]
-
 
 def whole_number(value: Any, what: str, least: int = 0, most: int | None = None) -> int:
     """Return `value` as an int if it is a whole number from `least` to `most`.

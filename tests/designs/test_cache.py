@@ -19,8 +19,8 @@ from steadyarm.designs import (
     g_optimal,
     xy_optimal,
 )
-from steadyarm.designs.cache import Kind, Solver
-from steadyarm.designs.optimal import solve_subsets
+from steadyarm.designs.cache import Solver
+from steadyarm.designs.optimal import Kind, solve_subsets
 
 COMBINATIONS: list[tuple[Kind, Solver]] = [
     ("xy", "exact"),

@@ -42,7 +42,6 @@ FURTHER = (
     "steadyarm.reports",
     "steadyarm.storages",
     "steadyarm.testing.storages",
-    "steadyarm.paper",
 )
 API = """\
 # Python

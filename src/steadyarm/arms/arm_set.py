@@ -53,8 +53,6 @@ from steadyarm.arms.span import (
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 
-__all__ = ["ArmSet"]
-
 MOST_IN_TABLE = 2**27  # 1 GB, that a table of arms may have which nobody gave
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,6 @@ from scipy.sparse import csr_array
 from steadyarm.arms.recipes import CONSTANT, listing, name_list
 from steadyarm.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["read_formula"]
-
 INTERCEPT = "Intercept"  # what formulaic calls it
 MOSTLY = 0.25  # share of entries that are not zero, above which a table is kept dense
 

@@ -22,17 +22,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul, row_dots
 from steadyarm.validation import whole_number
 
-__all__ = [
-    "BundleRows",
-    "FactorialRows",
-    "Walsh",
-    "forms",
-    "fraction",
-    "quick_forms",
-    "values_of",
-    "walsh_of",
-]
-
 MOST_ROWS = 2**32  # scores of all rows are kept, 8 bytes each
 
 

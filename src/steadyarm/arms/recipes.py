@@ -22,24 +22,6 @@ from steadyarm.arms.rows import Rows
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number
 
-__all__ = [
-    "BETWEEN",
-    "CONSTANT",
-    "BundleNames",
-    "Bundles",
-    "CountedNames",
-    "Factorial",
-    "FactorialNames",
-    "LazyNames",
-    "Recipe",
-    "check_factors",
-    "check_names",
-    "listing",
-    "name_list",
-    "names_in",
-    "recipe_from_dict",
-]
-
 CONSTANT = "(constant)"  # name of the feature that is 1 for every arm
 BETWEEN = " + "  # between the items of a bundle
 MAX_ARMS = 2**24  # eight bytes are kept for each of them

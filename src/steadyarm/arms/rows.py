@@ -17,26 +17,6 @@ from scipy.sparse import csr_array, issparse
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul, sparse_times
 
-__all__ = [
-    "LARGE",
-    "MOST_COLUMNS",
-    "DenseRows",
-    "Floats",
-    "Indices",
-    "MappedRows",
-    "Rows",
-    "SparseRows",
-    "SubsetRows",
-    "frozen",
-    "given_rows",
-    "is_large",
-    "packed",
-    "row_blocks",
-    "sparse_from_dict",
-    "sparse_to_dict",
-    "subset_of",
-]
-
 MANY, LARGE = 2**12, 2**18  # arms, and numbers in their table, above which a set is large
 MOST_COLUMNS = 20_000  # a matrix of columns by columns has to fit in memory
 HELD = 2**24  # numbers of a subset up to which it is held in memory: 128 MB

@@ -25,18 +25,6 @@ from steadyarm.decompositions import eigh, qr, svd
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import gram, matmul, sparse_gram
 
-__all__ = [
-    "Span",
-    "check_apart",
-    "check_distinct",
-    "span_from_dict",
-    "span_of",
-    "span_of_features",
-    "span_of_rows",
-    "span_to_dict",
-    "twin_in",
-]
-
 Floats = NDArray[np.float64]
 
 MOST_SPREAD = 1e3  # of singular values and column sizes, up to which features stay as they are

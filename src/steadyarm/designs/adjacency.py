@@ -19,8 +19,6 @@ from steadyarm.designs.design import Design
 from steadyarm.designs.optimal import solve_saddle, whiten
 from steadyarm.linalg import matmul, row_dots
 
-__all__ = ["adjacent_optimal", "adjacent_pairs"]
-
 MARGIN = 1e-8  # of a functional on arms of size one, up to which it separates nothing
 TOUCHING = 1e-10  # distance up to which two hulls have a point in common
 

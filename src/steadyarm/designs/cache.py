@@ -24,8 +24,6 @@ from steadyarm.designs.frank_wolfe import PUBLISHED_STEPS, frank_wolfe_on
 from steadyarm.designs.optimal import Kind, own_span, solve_subsets, whiten
 from steadyarm.errors import InvalidInputError
 
-__all__ = ["TOLERANCE", "Kind", "Solver", "SubsetDesigns", "designs_for", "forget_designs"]
-
 Solver = Literal["exact", "frank-wolfe"]
 
 TOLERANCE = 1e-6

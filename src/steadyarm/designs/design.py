@@ -16,16 +16,6 @@ from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 
-__all__ = [
-    "Design",
-    "Status",
-    "check_among",
-    "check_directions",
-    "check_rank",
-    "check_tolerance",
-    "check_weights",
-]
-
 SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
 MOST_RANK = 5000  # a matrix of 200 MB, whose factors take seconds
 

@@ -29,16 +29,6 @@ from steadyarm.linalg import (
     whiten_rows,
 )
 
-__all__ = [
-    "LEAST_SHARE",
-    "Allocation",
-    "exact_allocation",
-    "exact_counts",
-    "mixed",
-    "round_design",
-    "round_designs",
-]
-
 LEAST_SHARE = 0.25  # of the design's information, that an exact design keeps in every direction
 GOOD_ENOUGH = 0.9  # mean efficiency at which no exchange is tried
 RIDGE = 1e-3  # share of the design added to every exact one, so that missing directions can mend

@@ -23,8 +23,6 @@ from steadyarm.arms.rows import Rows, row_blocks
 from steadyarm.designs.passes import radii
 from steadyarm.linalg import matmul, row_dots
 
-__all__ = ["FarthestPair", "farthest_pair", "mean_row", "partners"]
-
 BLOCK = 1024  # points in a block
 LEAF = 128  # points in a block in few dimensions, where place tells more than distance
 MOST_BLOCKS = 2048  # bounds between all blocks are kept

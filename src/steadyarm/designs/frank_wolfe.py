@@ -30,14 +30,6 @@ from steadyarm.linalg import (
     whiten_rows,
 )
 
-__all__ = [
-    "PUBLISHED_STEPS",
-    "frank_wolfe_g",
-    "frank_wolfe_on",
-    "frank_wolfe_transductive",
-    "frank_wolfe_xy",
-]
-
 PUBLISHED_STEPS = 999
 TABLE = 1024  # up to this many points the variances of all pairs are kept and updated
 

@@ -19,8 +19,6 @@ from steadyarm.linalg import (
     whiten_rows,
 )
 
-__all__ = ["farthest", "interior_point", "largest_volume", "purge", "value_on_range"]
-
 BLOCK = 64  # rows above which pairs are scanned in blocks
 
 

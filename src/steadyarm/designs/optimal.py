@@ -43,21 +43,6 @@ from steadyarm.designs.pooled_xy import pooled_xy
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import factor, gram, inverse_root, matmul, row_dots, solve_lower
 
-__all__ = [
-    "Kind",
-    "g_optimal",
-    "large_xy",
-    "own_span",
-    "solve_pairs",
-    "solve_saddle",
-    "solve_subsets",
-    "solve_volume",
-    "sparsify",
-    "transductive",
-    "whiten",
-    "xy_optimal",
-]
-
 Kind = Literal["xy", "g"]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -16,8 +16,6 @@ from steadyarm.decompositions import eigh
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import gram, matmul, row_dots
 
-__all__ = ["farthest_along", "leverages", "radii", "span_of", "top"]
-
 LANES = 4  # threads at most
 CLEAR = 1e-9  # a Gram matrix whose eigenvalues spread less than this needs no second pass
 SHIFT = 1e-15  # eigenvalues below this share of the largest are rounding in a Gram matrix

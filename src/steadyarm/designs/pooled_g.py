@@ -19,8 +19,6 @@ from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import farthest_along, leverages, span_of, top
 from steadyarm.linalg import cholesky, gram, inverse_root, matmul, row_dots
 
-__all__ = ["FIRST", "ascend", "pooled_g"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

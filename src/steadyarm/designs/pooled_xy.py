@@ -23,8 +23,6 @@ from steadyarm.designs.farthest_pair import FarthestPair, farthest_pair, mean_ro
 from steadyarm.designs.passes import leverages, radii, top
 from steadyarm.linalg import gram, inverse_root, matmul, row_dots
 
-__all__ = ["MultiplicativeWeights", "PoolField", "WalshField", "pooled_xy"]
-
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Indices = NDArray[np.int64]

@@ -86,6 +86,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
 
     Examples
     --------
+    >>> from steadyarm.segments import Segment
     >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([10_000]))
     >>> found = srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5010, 4990]]))])
     >>> round(found.p_value, 3)
@@ -133,6 +134,7 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
 
     Examples
     --------
+    >>> from steadyarm.segments import Segment
     >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
     >>> piece = LoggedSegment(fair, np.array([[500, 500]]), rewarded=np.array([[490, 430]]))
     >>> attrition_test(["A", "B"], [piece]).verdict

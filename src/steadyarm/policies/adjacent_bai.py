@@ -25,8 +25,6 @@ from steadyarm.policies.base import (
 )
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = ["AdjacentBAI", "ShuffledPlan"]
-
 
 @dataclass(frozen=True)
 class ShuffledPlan(Policy[TallyState]):

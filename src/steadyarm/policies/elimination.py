@@ -15,8 +15,6 @@ from steadyarm.designs.cache import TOLERANCE, designs_for
 from steadyarm.designs.exact_design import Allocation
 from steadyarm.policies.base import Solver, rank_arms
 
-__all__ = ["MOST_CUTS", "halve", "noise_elimination", "peace_elimination", "rage_elimination"]
-
 Floats = NDArray[np.float64]
 MOST_CUTS = 12  # halvings of the largest gap
 Mask = NDArray[np.bool_]

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from steadyarm.designs.exact_design import Allocation
 from steadyarm.policies.ips import IPSPolicy, IPSState
 
-__all__ = ["GBAI"]
-
 
 @dataclass(frozen=True)
 class GBAI(IPSPolicy[IPSState]):

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import log2
-from steadyarm.designs.cache import TOLERANCE, Kind, SubsetDesigns, designs_for
+from steadyarm.designs.cache import TOLERANCE, SubsetDesigns, designs_for
 from steadyarm.designs.exact_design import Allocation, exact_allocation
+from steadyarm.designs.optimal import Kind
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
 from steadyarm.linalg import information

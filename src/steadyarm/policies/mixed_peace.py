@@ -14,8 +14,6 @@ from steadyarm.policies.base import State, rank_arms
 from steadyarm.policies.elimination import halve
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_count
 
-__all__ = ["MixedPeace"]
-
 
 @dataclass(frozen=True)
 class MixedPeaceState(IPSState):

@@ -14,8 +14,6 @@ from steadyarm.designs.cache import designs_for
 from steadyarm.policies.base import Ties
 from steadyarm.policies.phased import PhasedPolicy, PhasedState
 
-__all__ = ["ODLinBAI"]
-
 
 @dataclass(frozen=True)
 class ODLinBAI(PhasedPolicy):

@@ -12,8 +12,6 @@ from steadyarm.arms import ArmSet
 from steadyarm.policies.base import rank_arms
 from steadyarm.policies.ips import IPSPolicy, IPSState
 
-__all__ = ["P1"]
-
 
 @dataclass(frozen=True)
 class P1(IPSPolicy[IPSState]):

@@ -12,8 +12,6 @@ from steadyarm.designs.exact_design import Allocation, mixed
 from steadyarm.policies.elimination import peace_elimination
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end
 
-__all__ = ["P1Peace"]
-
 
 @dataclass(frozen=True)
 class P1Peace(IPSPolicy[IPSState]):

@@ -14,8 +14,6 @@ from steadyarm.policies.elimination import rage_elimination
 from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_end
 from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["P1RAGE"]
-
 
 @dataclass(frozen=True)
 class P1RAGE(IPSPolicy[IPSState]):

@@ -14,8 +14,6 @@ from steadyarm.policies.elimination import halve
 from steadyarm.policies.ips import epoch_count
 from steadyarm.policies.phased import PhasedPolicy, PhasedState
 
-__all__ = ["Peace"]
-
 
 @dataclass(frozen=True)
 class Peace(PhasedPolicy):

@@ -19,8 +19,6 @@ from steadyarm.compiled import exponentials, kernel
 from steadyarm.linalg import cholesky, cholesky_solve, information
 from steadyarm.segments import SegmentStats
 
-__all__ = ["BLOCKS_PER_FIT", "MEMORIES", "best_reference", "new_memory", "remember"]
-
 Floats = NDArray[np.float64]
 
 # In blocks: how far back each fit reaches. The last candidate extrapolates from the two shortest.

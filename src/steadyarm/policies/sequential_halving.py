@@ -22,8 +22,6 @@ from steadyarm.policies.base import (
 )
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = ["HalvingState", "SequentialHalving"]
-
 
 @dataclass(frozen=True)
 class HalvingState(TallyState):

@@ -21,8 +21,6 @@ from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.policies.reference import BLOCKS_PER_FIT
 from steadyarm.validation import finite_number, whole_number
 
-__all__ = ["Steady"]
-
 Floats = NDArray[np.float64]
 
 SEGMENTS = 48  # in a test, about: their differences measure the noise

@@ -32,18 +32,6 @@ from steadyarm.policies.base import (
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import check_fraction, finite_number, whole_number
 
-__all__ = [
-    "Floats",
-    "LinearThompson",
-    "ThompsonPolicy",
-    "ThompsonState",
-    "TopTwoThompson",
-    "best_shares",
-    "fill_normal",
-    "posterior",
-    "top_two",
-]
-
 # Compiled draws from Gaussian posteriors, trial by trial. Blind: the caller validates.
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from steadyarm.policies.ips import IPSPolicy, IPSState
 
-__all__ = ["Uniform"]
-
 
 @dataclass(frozen=True)
 class Uniform(IPSPolicy[IPSState]):

@@ -109,5 +109,5 @@ def test_nothing_is_wrong_before_the_first_experiment(empty: Site, visitor: Visi
     expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
     found = faults_of(page)
     assert not found, "\n".join(found)
-    page.get_by_role("link", name="Make the first one").click()
+    page.get_by_role("link", name="Create the first one").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("New experiment")
