@@ -2,15 +2,18 @@
 
 A segment is a run of consecutive rounds during which one allocation over the arms is fixed; its
 statistics are sums per arm. Both are written over a batch of independent trials (leading axis n);
-a live test is a batch of one. `columns_between` says what each position of a live segment plays.
-A segment has a column for every arm, or, of a large set, for those that it plays.
+a live test is a batch of one. A segment has a column for every arm or, on a large set, for those
+that it plays. `columns_between` says what each position of a live segment plays, and `Draws` caches
+it in chunks, so that an assignment costs a lookup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from threading import Lock
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +22,10 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, whole_number
 
 __all__ = [
+    "CACHED",
     "Columns",
     "Direction",
+    "Draws",
     "Order",
     "Segment",
     "SegmentStats",
@@ -32,6 +37,9 @@ __all__ = [
 
 Order = Literal["iid", "shuffled", "blocks"]
 Direction = Literal["maximize", "minimize"]
+CHUNK = 1024  # positions drawn at a time, unless more of them can only be drawn together
+CACHED = 2**26  # bytes of cached chunks; the most that a test may have to draw together
+LENGTHS = 4096  # number of segments whose chunk length is cached
 TOGETHER = 64  # blocks whose numbers of plays are computed at once
 Columns = NDArray[np.unsignedinteger[Any]]  # of as few bytes as they need
 
@@ -399,3 +407,79 @@ def _check_arms(arms: NDArray[np.int64], count: int | None) -> None:
 
 def _sequence(seed: int, *place: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=place)
+
+
+class _Chunk(NamedTuple):
+    """Columns of positions start..start+len-1, and the segment whose columns they are."""
+
+    columns: Columns
+    segment: Segment
+    start: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, with those of the allocation, although the chunks of a segment share it."""
+        return self.columns.nbytes + self.segment.weights.nbytes
+
+
+class Draws:
+    """Arms and probabilities of positions; allocations never change, so they are read once.
+
+    A superseded segment only gets shorter, so its draws stay valid. The least recently used chunk
+    is dropped first, so that memory does not grow with the budget.
+
+    Attributes
+    ----------
+    kept : bytes of all cached chunks, at most CACHED unless a single one has more
+    """
+
+    def __init__(self) -> None:
+        self.kept = 0
+        self._chunks: OrderedDict[tuple[int, int, int], _Chunk] = OrderedDict()
+        self._lengths: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._lock = Lock()
+
+    def at(
+        self, key: int, seed: int, places: Iterable[tuple[int, int]], read: Callable[[int], Segment]
+    ) -> list[tuple[int, float]]:
+        """Arm and probability of each (segment, position); `read` returns segments not cached."""
+        found = []
+        at, start, stop = -1, 0, 0
+        for index, position in places:
+            if at != index or not start <= position < stop:  # mostly they are consecutive
+                columns, segment, start = self._around(key, seed, index, position, read)
+                at, stop = index, start + len(columns)
+            column = int(columns[position - start])
+            found.append((segment.arm_at(column), float(segment.weights[0, column])))
+        return found
+
+    def _around(
+        self, key: int, seed: int, index: int, position: int, read: Callable[[int], Segment]
+    ) -> _Chunk:
+        with self._lock:
+            if known := self._lengths.get((key, index)):
+                place = key, index, position // known
+                if place in self._chunks:
+                    self._chunks.move_to_end(place)
+                    return self._chunks[place]
+        segment = read(index)
+        together = drawn_together(segment)
+        length = -(-CHUNK // together) * together  # whole blocks
+        start = position // length * length
+        stop = min(start + length, int(segment.rounds[0]))
+        chunk = _Chunk(compact_columns(segment, seed, index, start, stop), segment, start)
+        with self._lock:
+            self._keep((key, index), length, start // length, chunk)
+        return chunk
+
+    def _keep(self, whose: tuple[int, int], length: int, number: int, chunk: _Chunk) -> None:
+        self._lengths[whose] = length
+        self._lengths.move_to_end(whose)
+        if len(self._lengths) > LENGTHS:  # its chunks are not found any more, and expire
+            self._lengths.popitem(last=False)
+        place = (*whose, number)
+        if place not in self._chunks:  # another thread may have drawn it meanwhile
+            self._chunks[place] = chunk
+            self.kept += chunk.size
+        while self.kept > CACHED and len(self._chunks) > 1:
+            self.kept -= self._chunks.popitem(last=False)[1].size

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.segments import Segment, arms_between
-from steadyarm.storages import draws, open_storage
-from steadyarm.storages.draws import Draws
+from steadyarm import segments
+from steadyarm.segments import Draws, Segment, arms_between
+from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import SegmentRecord, number_of
 
 WEIGHTS = np.array([[0.5, 0.3, 0.2]])
 SEGMENTS = [
@@ -24,20 +23,16 @@ SEGMENTS = [
 ]
 
 
-def _read(index: int) -> SegmentRecord:
-    return SegmentRecord(index, SEGMENTS[index], False, False, 0, 0)
-
-
-@pytest.mark.parametrize("kept", [1, 5000, draws.KEPT])
+@pytest.mark.parametrize("kept", [1, 5000, segments.CACHED])
 def test_memory_is_bounded_and_changes_nothing(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "KEPT", kept)
-    monkeypatch.setattr(draws, "SEGMENTS", 2)  # of four
+    monkeypatch.setattr(segments, "CACHED", kept)
+    monkeypatch.setattr(segments, "LENGTHS", 2)  # of four
     kept_draws, rng = Draws(), np.random.default_rng(1)
     whole = [arms_between(part, 9, i, 0, 20_000) for i, part in enumerate(SEGMENTS)]
     for _ in range(60):
         index, start = int(rng.integers(4)), int(rng.integers(19_900))
-        numbers = [number_of(index, position) for position in range(start, start + 100)]
-        found = kept_draws.places(1, 9, numbers, _read)
+        places = [(index, position) for position in range(start, start + 100)]
+        found = kept_draws.at(1, 9, places, SEGMENTS.__getitem__)
         assert [arm for arm, _ in found] == whole[index][start : start + 100].tolist()
         chunks = list(kept_draws._chunks.values())
         assert all(chunk.columns.base is None for chunk in chunks)  # no view keeps more alive
@@ -64,13 +59,9 @@ def test_a_thousand_million_assignments_need_no_more_memory_than_a_block(
     segment = memory.segments(live.key, [0])[0].segment
     assert segment.block == block
     for far in range(block, int(segment.rounds[0]), block):  # as later visits would draw
-        memory._draws.places(live.key, 1, [number_of(0, far)], lambda i: _known(memory, live.key))
+        memory._draws.at(live.key, 1, [(0, far)], lambda i: segment)
     assert memory._draws.kept <= segment.rounds[0] + 7000  # a byte a position
     assert live.replay().agrees
-
-
-def _known(storage: MemoryStorage, key: int) -> SegmentRecord:
-    return storage.segments(key, [0])[0]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from steadyarm.live.ledger import SegmentLedger, ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.policies import Policy, State
 from steadyarm.policies.ips import IPSPolicy
-from steadyarm.segments import Segment, SegmentStats, drawn_together
-from steadyarm.storages.draws import KEPT
+from steadyarm.segments import CACHED, Segment, SegmentStats, drawn_together
 from steadyarm.storages.records import (
     POSITIONS,
     Decision,
@@ -194,7 +193,7 @@ def check_servable(settings: Settings, state: State) -> None:
     if first is None or first.trials != 1:
         return
     together = drawn_together(first)
-    most = KEPT // np.min_scalar_type(first.columns - 1).itemsize
+    most = CACHED // np.min_scalar_type(first.columns - 1).itemsize
     if together > most:
         raise InvalidInputError(
             f"budget is {budget:,}, of which {policy.name} puts {together:,} assignments into one "

@@ -22,10 +22,9 @@ from steadyarm.live.decisions import (
 from steadyarm.live.ledger import ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.policies import State
-from steadyarm.segments import Segment
+from steadyarm.segments import Draws, Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Correction, as_handed
-from steadyarm.storages.draws import Draws
 from steadyarm.storages.records import (
     ExperimentRecord,
     LogRow,
@@ -169,7 +168,8 @@ def _count(
                 )
                 continue
             rows.append(row)
-        drawn = draws.places(0, settings.seed, (row.number for row in rows), known.__getitem__)
+        places = (place_of(row.number) for row in rows)
+        drawn = draws.at(0, settings.seed, places, lambda index: known[index].segment)
         for row, (arm, probability) in zip(rows, drawn, strict=True):
             there = 0 <= row.arm < len(names)
             if (row.arm, row.probability) != (arm, probability):

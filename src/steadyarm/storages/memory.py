@@ -20,6 +20,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
+from steadyarm.segments import Draws
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import (
     MOVED,
@@ -37,7 +38,6 @@ from steadyarm.storages.changes import (
     new_id,
     removable,
 )
-from steadyarm.storages.draws import Draws
 from steadyarm.storages.records import (
     MOVES,
     Assigned,
@@ -727,7 +727,8 @@ class MemoryStorage(Storage):
         """Assign positions to units, as long as there are both."""
         key, seed = tables.record.key, tables.record.config["seed"]
         numbers = numbers[: len(units)]
-        drawn = self._draws.places(key, seed, numbers, tables.segments.__getitem__)
+        places = map(place_of, numbers)
+        drawn = self._draws.at(key, seed, places, lambda index: tables.segments[index].segment)
         found = []
         for number, unit, (arm, probability) in zip(numbers, units, drawn, strict=False):
             tables.enter(LogRow(number, unit, arm, probability, now, None, None))

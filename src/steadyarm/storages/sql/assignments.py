@@ -418,9 +418,11 @@ class Assignments(SQLBase):
         """
         if not rows:
             return {}
-        numbers = [row[0] for row in rows]
-        drawn = self._draws.places(
-            key, facts.seed, numbers, lambda index: segments_of(connection, key, [index])[index]
+        drawn = self._draws.at(
+            key,
+            facts.seed,
+            (place_of(row[0]) for row in rows),
+            lambda index: segments_of(connection, key, [index])[index].segment,
         )
         found = {
             number: Assigned(number, unit, arm, probability, time)

@@ -26,9 +26,8 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import UnknownExperimentError
-from steadyarm.segments import Segment
+from steadyarm.segments import Draws, Segment
 from steadyarm.storages.base import Storage
-from steadyarm.storages.draws import Draws
 from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,

@@ -22,8 +22,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentError
+from steadyarm.segments import Draws
 from steadyarm.storages.changes import Pruned
-from steadyarm.storages.draws import Draws
 from steadyarm.storages.sql.assignments import NEVER, Assignments, release
 from steadyarm.storages.sql.engine import HINTS, Database
 from steadyarm.storages.sql.experiments import Experiments
