@@ -99,7 +99,7 @@ def test_every_look_is_a_prefix_of_the_test() -> None:
     with pytest.raises(sa.RewardsPendingError, match=f"1 of the first {first} still wait"):
         live.recommend()
     live.tell(answers[first - 1], 0.0)
-    whole = [record for record, tally in segments if tally.handed_out == record.rounds]
+    whole = [record for record, tally in segments if tally.total_assigned == record.rounds]
     assert live.recommend().judged == sum(record.rounds for record in whole)
 
 

@@ -54,7 +54,7 @@ def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(
             said = worker.reward(key, told, 5, 6)
             assert {outcome.status for outcome in said} == {"late"}
     (sums,) = storage.days(key)
-    assert (sum(sums.late), sums.tally.handed_out, sums.tally.told) == (8, 2, 0)
+    assert (sum(sums.late), sums.tally.total_assigned, sums.tally.total_rewarded) == (8, 2, 0)
     assert [o.status for o in other.reward(key, [("a", 1.0)], None, 6)] == ["stored"]
     assert [sums.tally for sums in storage.days(key)] == [storage.snapshot(key).segments[0][1]]
 

@@ -85,7 +85,7 @@ def test_running_sums_have_the_columns_of_the_segment() -> None:
         tally.add(row)
     assert tally.tally().assigned == (0, 1, 0, 2)
     assert tally.tally().sums == (*[Fraction(0)] * 3, Fraction(3, 4))
-    assert tally.rewarded == tally.tally().told == 2
+    assert tally.rewarded == tally.tally().total_rewarded == 2
     tally.refuse(rows[1])
     (sums,) = tally.day_sums(segment=0)
     assert (sums.waited, sums.late) == ((0, 0, 0, 2000), (0, 1, 0, 0))

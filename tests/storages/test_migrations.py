@@ -255,7 +255,7 @@ def test_nothing_is_counted_where_nothing_was_handed_out(url: str, engine: Engin
     storage = open_storage(url)
     assert storage.days(key) == ()
     Bench(storage).assign(key, ["a"], now=NOW)
-    assert Bench(storage).tallied(key)[0].handed_out == 1
+    assert Bench(storage).tallied(key)[0].total_assigned == 1
     storage.close()
 
 

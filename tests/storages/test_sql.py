@@ -85,7 +85,7 @@ def test_processes_share_a_database(url: str, storage: SQLStorage) -> None:
     rows = storage.log(key)
     assert Counter(row.unit for row in rows) == Counter(f"u{j}" for j in range(120))
     ((_, tally),) = storage.snapshot(key).segments
-    assert (tally.handed_out, tally.told) == (120, 120)
+    assert (tally.total_assigned, tally.total_rewarded) == (120, 120)
     assert sum(tally.sums) == sum(Fraction(j / 10) for j in range(120))
     rest = storage.assign(key, [f"n{j}" for j in range(90)], expires=1, now=0).assigned
     numbers = [*(row.number for row in rows), *(a.number for a in rest if a is not None)]

@@ -210,15 +210,15 @@ def state_of(settings: Settings, stored: Any) -> State:
 
 def progress_of(record: SegmentRecord, tally: Tally) -> Progress:
     """How far a segment is."""
-    done = tally.told + tally.left_out
-    return Progress(record.index, record.rounds, tally.handed_out, done, tally.last)
+    done = tally.total_rewarded + tally.total_excluded
+    return Progress(record.index, record.rounds, tally.total_assigned, done, tally.last)
 
 
 def is_over(settings: Settings, part: Progress, now: int) -> bool:
     """Whether all of a segment's rewards are in, or given up because none may arrive any more."""
     if part.assigned < part.rounds or part.last is None:
         return False
-    if part.told == part.assigned:
+    if part.done == part.assigned:
         return True
     patience = settings.patience
     return patience is not None and settings.missing != "fail" and now > part.last + patience

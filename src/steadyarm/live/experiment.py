@@ -576,8 +576,8 @@ def _answer_to_reward(
         )
     if outcome.status == "conflict":
         return RepeatedRewardError(
-            f"{target!r} has the reward {outcome.told!r} already, {reward!r} is another; the first "
-            "one counts."
+            f"{target!r} has the reward {outcome.previous!r} already, {reward!r} is another; "
+            "the first one counts."
         )
     if outcome.status == "early":
         return InvalidInputError(

@@ -200,7 +200,7 @@ def ledger_of(
         carried_on=record.carried_on,
         superseded=record.superseded,
         observed=record.closed is not None,
-        used=tally.handed_out,
+        used=tally.total_assigned,
         assigned=assigned,
         forgotten=forgotten,
         zeros=zeros,

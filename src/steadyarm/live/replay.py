@@ -89,8 +89,8 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     if _corrections(storage, experiment.key)[0] == entries:  # else tallies are of another moment
         _follow(_as_observed(before, seen), settings, found)
     return Replay(
-        sum(tally.handed_out for tally in sums.values()),
-        sum(tally.told for tally in sums.values()),
+        sum(tally.total_assigned for tally in sums.values()),
+        sum(tally.total_rewarded for tally in sums.values()),
         len(before.segments),
         tuple(found.listed),
         len(entries),
@@ -210,7 +210,7 @@ def _compare_tallies(
                 f"segment {record.index} has stored sums {_short(tally)}, its rows give "
                 f"{_short(sums[record.index])}"
             )
-        if tally == later[record.index] and tally.handed_out > record.handed:
+        if tally == later[record.index] and tally.total_assigned > record.handed:
             found(f"segment {record.index} has more assignments than its counter says")
 
 
@@ -279,6 +279,5 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _short(tally: Tally) -> str:
-    return (
-        f"({tally.handed_out} assignments, {tally.told} rewards, sum {float(sum(tally.sums)):.17g})"
-    )
+    total = f"sum {float(sum(tally.sums)):.17g}"
+    return f"({tally.total_assigned} assignments, {tally.total_rewarded} rewards, {total})"

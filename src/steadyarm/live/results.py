@@ -370,7 +370,7 @@ def results_of(settings: Settings, snapshot: Snapshot, now: int) -> LiveResults:
     pieces = [
         _counted(settings, record, tally, given_up[record.index])
         for record, tally in snapshot.segments
-        if tally.handed_out > tally.left_out
+        if tally.total_assigned > tally.total_excluded
     ]
     state, caution = _corrected_state(settings, snapshot)
     return LiveResults(
@@ -380,7 +380,7 @@ def results_of(settings: Settings, snapshot: Snapshot, now: int) -> LiveResults:
         ended,
         _is_spent(settings, snapshot),
         caution=caution,
-        excluded=sum(tally.left_out for _, tally in snapshot.segments),
+        excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
     )
 
 
@@ -388,9 +388,9 @@ def _counted(
     settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
 ) -> SegmentLedger:
     """A segment as it is judged: as if excluded visits had never been assigned."""
-    if not tally.left_out:
+    if not tally.total_excluded:
         return ledger_of(settings, record, tally, given_up)
-    kept = record.segment.lasting(record.rounds - tally.left_out)
+    kept = record.segment.lasting(record.rounds - tally.total_excluded)
     piece = ledger_of(settings, replace(record, segment=kept), tally.counted(), given_up)
     return replace(piece, excluded=np.array(tally.excluded, dtype=np.int64))
 
@@ -405,12 +405,12 @@ def results_by_day(
     mature = {piece.index for piece in whole.mature}
     records = {record.index: record for record, _ in snapshot.segments if record.index in mature}
     parts = sorted(
-        (part for part in days if part.segment in records and part.tally.counted().handed_out),
+        (part for part in days if part.segment in records and part.tally.counted().total_assigned),
         key=lambda part: (part.day, part.segment),
     )
     pieces = []
     for index, part in enumerate(parts):
-        record, assigned = records[part.segment], part.tally.handed_out
+        record, assigned = records[part.segment], part.tally.total_assigned
         cut = replace(record, index=index, segment=record.segment.lasting(assigned))
         pieces.append(_counted(whole.settings, cut, part.tally, given_up=True))
     return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
@@ -423,7 +423,7 @@ def health_of(results: LiveResults, snapshot: Snapshot, days: Iterable[DaySums])
     pieces = []
     for part in days:
         tally = part.tally.counted()
-        if part.segment in records and (visits := tally.handed_out):
+        if part.segment in records and (visits := tally.total_assigned):
             assigned = np.array([tally.assigned])
             in_time = assigned - np.minimum(part.late, assigned)
             segment = records[part.segment].segment.lasting(visits)
@@ -472,7 +472,7 @@ def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -
         observed=snapshot.experiment.observed,
         leased=sum(len(lease) for lease in leases),
         arms=arms if large else None,
-        excluded=sum(tally.left_out for _, tally in snapshot.segments),
+        excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
     )
 
 
@@ -498,7 +498,7 @@ def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, d
 
 def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
     """Whether the whole budget was assigned."""
-    return sum(tally.handed_out for _, tally in snapshot.segments) >= settings.budget
+    return sum(tally.total_assigned for _, tally in snapshot.segments) >= settings.budget
 
 
 def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str]:
@@ -510,7 +510,7 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     """
     policy = settings.policy
     known = state_of(settings, snapshot.experiment.policy_state)
-    changed = {record.index for record, tally in snapshot.segments if tally.left_out}
+    changed = {record.index for record, tally in snapshot.segments if tally.total_excluded}
     changed |= set(snapshot.corrected)
     closed = sorted(
         (pair for pair in snapshot.segments if pair[0].closed is not None),
@@ -520,7 +520,11 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
         return known, ""
     states = [state_of(settings, first_state(settings))]
     for record, tally in closed:
-        piece = [_counted(settings, record, tally, given_up=True)] if tally.counted().told else []
+        piece = (
+            [_counted(settings, record, tally, given_up=True)]
+            if tally.counted().total_rewarded
+            else []
+        )
         states.append(state_after(policy, states[-1], piece))
     if policy.waits and not all(
         _would_play(settings, states[record.policy_version], record.segment)

@@ -181,7 +181,7 @@ def waiting_of(sums: Iterable[DaySums]) -> Waiting:
     for part in sums:
         row = found.setdefault(part.day, np.zeros(4, dtype=np.int64))
         tally = part.tally.counted()
-        row += (tally.handed_out, tally.told, sum(part.late), sum(part.waited))
+        row += (tally.total_assigned, tally.total_rewarded, sum(part.late), sum(part.waited))
     days = sorted(found)
     assigned, rewarded, late, waited = np.array([found[day] for day in days]).T
     hours = np.where(rewarded > 0, waited / np.maximum(rewarded, 1) / HOUR, np.nan)
@@ -347,7 +347,7 @@ def _verdict(results: LiveResults, snapshot: Snapshot, level: float) -> tuple[Ve
         verdict = results.recommend(level)
         limits = _clipped(verdict.intervals, results.settings.reward_range)
         return replace(verdict, intervals=limits), ""
-    if not any(tally.told for _, tally in snapshot.segments):
+    if not any(tally.total_rewarded for _, tally in snapshot.segments):
         return None, "no reward has come yet, so nobody leads."
     return None, _too_early(results, snapshot)
 
@@ -359,9 +359,9 @@ def _too_early(results: LiveResults, snapshot: Snapshot) -> str:
     record, tally = next(
         (pair for pair in snapshot.segments if pair[0].index in open_ones), snapshot.segments[0]
     )
-    if not tally.waiting and tally.handed_out < record.rounds:
+    if not tally.waiting and tally.total_assigned < record.rounds:
         return f"the first verdict comes after {record.rounds:,} visits."
-    waiting = f"{tally.waiting:,} of {tally.handed_out:,} visits"
+    waiting = f"{tally.waiting:,} of {tally.total_assigned:,} visits"
     text = f"no visit can be judged yet, since {waiting} at the beginning wait for their rewards"
     if settings.patience is None or settings.missing == "fail" or tally.last is None:
         return f"{text}."

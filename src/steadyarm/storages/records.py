@@ -283,14 +283,14 @@ class Progress:
     ----------
     rounds : number of its positions
     assigned : number of its assignments
-    told : number of its assignments that have a reward or were excluded
+    done : number of its assignments that have a reward or were excluded
     last : time of the last assignment; None before the first
     """
 
     index: int
     rounds: int
     assigned: int
-    told: int
+    done: int
     last: int | None
 
 
@@ -393,12 +393,12 @@ class Outcome:
         assignment; "late", it happened after its window or arrived after the grace; "closed", the
         policy has observed its segment already
     number : of the assignment, None if unknown
-    told : the value that was stored before, if any
+    previous : the value that was stored before, if any
     """
 
     status: Literal["stored", "repeated", "conflict", "unknown", "early", "late", "closed"]
     number: int | None = None
-    told: float | None = None
+    previous: float | None = None
 
 
 @dataclass(frozen=True)
@@ -460,28 +460,28 @@ class Tally:
         return cls((0,) * columns, (0,) * columns, (ZERO,) * columns, (ZERO,) * columns)
 
     @property
-    def handed_out(self) -> int:
+    def total_assigned(self) -> int:
         """Number of assignments."""
         return sum(self.assigned)
 
     @property
-    def told(self) -> int:
+    def total_rewarded(self) -> int:
         """Number of rewards."""
         return sum(self.rewarded)
 
     @property
-    def left_out(self) -> int:
+    def total_excluded(self) -> int:
         """Number of assignments that were excluded."""
         return sum(self.excluded)
 
     @property
     def waiting(self) -> int:
         """Number of assignments that have no reward and were not excluded."""
-        return self.handed_out - self.left_out - self.told
+        return self.total_assigned - self.total_excluded - self.total_rewarded
 
     def counted(self) -> Tally:
         """The same sums without the assignments that were excluded."""
-        if not self.left_out:
+        if not self.total_excluded:
             return self
         kept = tuple(a - e for a, e in zip(self.assigned, self.excluded, strict=True))
         return replace(self, assigned=kept, excluded=())

@@ -321,7 +321,7 @@ class Experiments(SQLBase):
         sums = _tallies(connection, key, [records[index] for index in closed])
         for index, tally in decision.closed:
             open_ = records[index].closed is None
-            if not open_ or sums[index] != tally or tally.handed_out != records[index].rounds:
+            if not open_ or sums[index] != tally or tally.total_assigned != records[index].rounds:
                 return False
         closing = [
             {"of": key, "at": index, "closed_as": row.observed + i, "closed_when": now}

@@ -151,7 +151,7 @@ def check_threads_rewards(open_storage: OpenBench) -> None:
     assert stored == Counter(range(60)), "a reward was not stored exactly once"
     assert {o.status for o in said} == {"stored", "repeated"}, "some were refused"
     (tally,) = storages[0].tallied(key)
-    assert tally.told == 60, "a reward was counted twice or not at all"
+    assert tally.total_rewarded == 60, "a reward was counted twice or not at all"
     total = sum(tally.sums, Fraction(0))
     assert total == sum(Fraction(0.1 * i) for i in range(60)), "the sums are not exact"
 
@@ -192,8 +192,8 @@ def check_threads_close_and_reward(open_storage: OpenBench) -> None:
         while True:
             snapshot = storages[1].snapshot(key)
             ((_, tally),) = snapshot.segments
-            decision = Decision({"told": tally.told}, ((0, tally),))
-            if tally.told < least:
+            decision = Decision({"told": tally.total_rewarded}, ((0, tally),))
+            if tally.total_rewarded < least:
                 continue
             if storages[1].decide(key, snapshot.experiment.version, decision, NOW):
                 return []
@@ -208,7 +208,7 @@ def check_threads_close_and_reward(open_storage: OpenBench) -> None:
         said = Counter(gathered(partial(work, key, 8 * turn), 4))
         (tally,) = storages[2].tallied(key)
         told = storages[0].find(name).policy_state["told"]
-        assert tally.told == told, "a reward was counted after its segment was closed"
+        assert tally.total_rewarded == told, "a reward was counted after its segment was closed"
         assert said["stored"] == told, "a stored reward is missing in the tally, or is refused"
         assert said["closed"] == 40 - told, "a reward is neither stored nor refused"
         late = sum(sum(sums.late) for sums in storages[2].days(key))

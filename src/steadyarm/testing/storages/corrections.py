@@ -277,7 +277,9 @@ def check_excluded(open_storage: OpenBench) -> None:
     out = storage.correct(key, Change("exclude", unit="bot", **why), now=later)
     assert out.assignments == 6, "not all assignments of the unit"
     (tally,) = storage.tallied(key)
-    assert (tally.handed_out, tally.left_out, tally.told) == (12, 6, 5), f"{tally}"
+    assert (tally.total_assigned, tally.total_excluded, tally.total_rewarded) == (12, 6, 5), (
+        f"{tally}"
+    )
     since: dict[str, Any] = {"since": NOW + DAY, "until": NOW + 2 * DAY}
     second = storage.correct(key, Change("exclude", **since, **why), now=later)
     assert second.assignments == 2, "what was excluded before is excluded twice"
@@ -288,9 +290,9 @@ def check_excluded(open_storage: OpenBench) -> None:
     told = storage.reward(key, [(numbers[-1], 7.0), (numbers[-2], 8.0)], None, later)
     assert [o.status for o in told] == ["stored", "stored"], "rewards of excluded visits are kept"
     (tally,) = storage.tallied(key)
-    assert tally.told == 4, "the reward of an excluded visit counts"
+    assert tally.total_rewarded == 4, "the reward of an excluded visit counts"
     (part,) = storage.progress(key)
-    assert (part.assigned, part.told) == (12, 12), "a segment waits for excluded visits"
+    assert (part.assigned, part.done) == (12, 12), "a segment waits for excluded visits"
     again = Change("exclude", unit="bot", **why)
     refused(InvalidInputError, "excluding twice", storage.correct, key, again, now=later)
     storage.change(key, "void", target=numbers[1])
@@ -329,7 +331,7 @@ def check_corrected_after_closing(open_storage: OpenBench) -> None:
     for again in (storage, open_storage()):
         assert again.snapshot(key, everything=True).corrected == (0,), "not the closed segments"
     now, _ = storage.tallied(key)
-    assert (now.told, now.left_out, sum(now.sums)) == (1, 2, 5), f"{now}"
+    assert (now.total_rewarded, now.total_excluded, sum(now.sums)) == (1, 2, 5), f"{now}"
     made = storage.corrections(key)
     assert [c.closed for c in made] == [False, *[True] * 6, False], "closed is not recorded"
     then = [
@@ -339,7 +341,7 @@ def check_corrected_after_closing(open_storage: OpenBench) -> None:
     ]
     assert [r.reward for r in then] == [1.0, 2.0, 3.0, None], "not the rewards it observed"
     assert [r.excluded is not None for r in then] == [False, False, False, True]
-    assert handed.told == 3
+    assert handed.total_rewarded == 3
 
 
 def check_erased(open_storage: OpenBench) -> None:
@@ -451,7 +453,7 @@ def check_threads_correct(open_storage: OpenBench) -> None:
 
         together(work, 5)
         (tally,) = storage.tallied(key)
-        assert tally.left_out == 12, "an assignment was not excluded"
+        assert tally.total_excluded == 12, "an assignment was not excluded"
         (record, _), made = storage.snapshot(key).segments[0], storage.corrections(key)
         entry = next(c.entry for c in made if c.kind == "exclude")
         storage.change(key, "include", entry=entry)

@@ -325,10 +325,10 @@ def _compared(storage: Bench) -> list[Summary]:
         segments = storage.snapshot(summary.key, everything=True).segments
         rows = storage.whole_log(summary.key)
         assert summary.assigned == len(rows), "a summary miscounts assignments"
-        assert summary.assigned == sum(tally.handed_out for _, tally in segments)
+        assert summary.assigned == sum(tally.total_assigned for _, tally in segments)
         told = sum(row.reward is not None for row in rows)
         assert summary.rewarded == told, "a summary miscounts rewards"
-        assert summary.rewarded == sum(tally.told for _, tally in segments)
+        assert summary.rewarded == sum(tally.total_rewarded for _, tally in segments)
         late = sum(sum(sums.late) for sums in storage.days(summary.key))
         assert summary.late == late, "a summary miscounts rewards that came too late"
         assert summary.started == (segments[0][0].opened if segments else None), "another start"

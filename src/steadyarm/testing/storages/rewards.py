@@ -190,8 +190,12 @@ def check_tallies(open_storage: OpenBench) -> None:
     storage.assign(key, [f"c{i}" for i in range(5)], now=NOW + 60)
     storage.reward(key, [("a0", 1.0), ("b8", 2.0), ("c2", 4.0), ("c3", 0.5)], None, NOW + 99)
     first, second = storage.tallied(key)
-    assert (first.handed_out, first.told) == (10, 2), "the first segment's tally is not its own"
-    assert (second.handed_out, second.told) == (5, 2), "the second segment's tally is not its own"
+    assert (first.total_assigned, first.total_rewarded) == (10, 2), (
+        "the first segment's tally is not its own"
+    )
+    assert (second.total_assigned, second.total_rewarded) == (5, 2), (
+        "the second segment's tally is not its own"
+    )
     assert first.last == NOW + 88, "not the time of the last assignment"
     assert second.last == NOW + 60, "not the time of the segment's own last assignment"
 
@@ -230,7 +234,7 @@ def check_days(open_storage: OpenBench) -> None:
     storage.report(key, lease.id, used, MIDNIGHT + 4 * DAY)
     storage.open_segment(key, new_segment(20))
     storage.assign(key, ["f", "g"], now=NOW + 7 * DAY)
-    found = [(s.segment, s.day - TODAY, s.tally.handed_out) for s in storage.dayed(key)]
+    found = [(s.segment, s.day - TODAY, s.tally.total_assigned) for s in storage.dayed(key)]
     assert found == [(0, 0, 5), (0, 1, 2), (0, 2, 1), (0, 3, 1), (1, 7, 2)], f"{found}"
     assert open_storage().dayed(key) == storage.days(key), "opened again, days are different"
 
@@ -246,7 +250,7 @@ def check_rewards_of_days(open_storage: OpenBench) -> None:
     for again in range(3):
         open_storage().reward(key, told, None, now + again * HOUR)
     storage.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], None, now - DAY)
-    found = [(s.tally.told, sum(s.waited)) for s in storage.dayed(key)]
+    found = [(s.tally.total_rewarded, sum(s.waited)) for s in storage.dayed(key)]
     hours = 24 * 3_600_000
     assert found[0] == (2, 2 * (2 * hours + 1)), "whole milliseconds are not summed"
     assert found[1] == (1, hours + 1), "a repeated reward changed the day, or it is not its own"
@@ -270,7 +274,7 @@ def check_late_rewards(open_storage: OpenBench) -> None:
     late[0][first[1].arm] += 3
     assert storage.late(key) == [tuple(each) for each in late], "not those after their window"
     (tally,) = storage.tallied(key)
-    assert tally.told == before[0].told + 1, "a late reward is in the tally"
+    assert tally.total_rewarded == before[0].total_rewarded + 1, "a late reward is in the tally"
     storage.open_segment(key, new_segment(9), closed=[0])
     storage.assign(key, ["g"], now=NOW + DAY)
     statuses = [o.status for o in other.reward(key, [("e", 1.0), ("g", 1.0)], None, NOW + DAY)]
@@ -310,8 +314,8 @@ def check_many_days(open_storage: OpenBench) -> None:
         told += [(unit, 0.1 * day + i) for i, unit in enumerate(units)]
     open_storage().reward(key, told[::-1], None, NOW + 50 * DAY)
     days = storage.dayed(key)
-    assert [sums.tally.told for sums in days] == [3] * 40, "rewards are not on their days"
-    assert storage.tallied(key)[1].told == 60, "rewards are not in their segment"
+    assert [sums.tally.total_rewarded for sums in days] == [3] * 40, "rewards are not on their days"
+    assert storage.tallied(key)[1].total_rewarded == 60, "rewards are not in their segment"
 
 
 # Checks of segments that play some of very many arms: sums in their columns, arms by index.
