@@ -43,7 +43,7 @@ class TwoLeaders(IPSPolicy[IPSState]):
         return weights
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
-        """(n,) round up to which this allocation is kept."""
+        """(n,) the last round with this allocation."""
         length = max(state.budget // self.looks, 1)
         return np.asarray((state.played // length + 1) * length)
 

@@ -76,7 +76,7 @@ class Candidate:
     @property
     def robust(self) -> bool:
         """Whether its estimates stay unbiased however the world moves."""
-        return isinstance(self.policy, (IPSPolicy, ShuffledPlan))
+        return self.policy.unbiased or isinstance(self.policy, ShuffledPlan)
 
     def arms(self, arms: ArmSet) -> ArmSet:
         """The arms as the policy sees them: an A/B test knows no features."""

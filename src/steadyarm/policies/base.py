@@ -137,7 +137,7 @@ class Recommendations:
 class Policy(ABC, Generic[StateT]):
     """A rule that turns what was seen into the next segment, and at the end into an arm.
 
-    Leaves are frozen dataclasses whose fields are the configuration. They state
+    Subclasses are frozen dataclasses whose fields are the configuration. They state
 
     name : the algorithm's name as in its paper
     waits : True if no further arm can be assigned before all rewards of a segment are known;
@@ -180,7 +180,11 @@ class Policy(ABC, Generic[StateT]):
 
     @abstractmethod
     def observe(self, state: StateT, segment: Segment, stats: SegmentStats) -> StateT:
-        """The state after a segment; `segment.rounds` is the number of rounds in `stats`."""
+        """The state after a segment; `segment.rounds` is the number of rounds in `stats`.
+
+        In a live test the segment may have an older allocation than the state: read
+        `segment.weights`.
+        """
 
     @abstractmethod
     def recommend(self, state: StateT) -> Recommendations:
@@ -194,7 +198,7 @@ class Policy(ABC, Generic[StateT]):
 def start_values(
     arms: ArmSet, budget: int, trials: int, seed: int, ties: Ties, few: bool = False
 ) -> dict[str, Any]:
-    """Checked fields of `State` before the first round; few if nothing may grow with the arms."""
+    """Checked fields of `State` before the first round; `few` if none may grow with the arms."""
     if not isinstance(arms, ArmSet):
         raise InvalidInputError(
             f'arms is {arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'

@@ -1,6 +1,6 @@
 """What the inverse-propensity policies share: a sum of unbiased scores and a rule per segment.
 
-A leaf says only which allocation follows from the estimate and when the segment ends.
+A subclass says only which allocation follows from the estimate and when the segment ends.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class IPSState(State):
         return self.scores / np.maximum(self.played, 1)[:, None]
 
     def resembles(self, other: State) -> bool:
-        """As for other states; of a large set any allocation will do."""
+        """As for other states; on a large set the allocations need not have the same shape."""
         if not isinstance(other, IPSState) or (self.support is None) != (other.support is None):
             return False
         if other.support is None:
@@ -92,7 +92,9 @@ class IPSState(State):
 class IPSPolicy(Policy[IPSStateT]):
     """A policy that draws arms from an allocation and weighs rewards by its inverse.
 
-    Leaves implement `allocation` and `segment_end`; the three hooks after them have defaults.
+    Every allocation must span all arms, because `ips` inverts its information matrix; a policy that
+    leaves arms out derives from `PhasedPolicy` or `Policy`. Subclasses implement `allocation` and
+    `segment_end`; the hooks after them have defaults.
 
     Parameters
     ----------
@@ -125,10 +127,10 @@ class IPSPolicy(Policy[IPSStateT]):
 
     @abstractmethod
     def segment_end(self, state: IPSStateT) -> NDArray[np.int64]:
-        """(n,) round up to which that allocation is kept; may lie beyond the budget."""
+        """(n,) the last round with that allocation; may lie beyond the budget."""
 
     def features(self, arms: ArmSet, among: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """(K, r) vectors in which rewards are taken to be linear; (m, r) of the arms among."""
+        """(K, r) vectors in which rewards are linear; (m, r) for the m arms in `among`."""
         return arms.coordinates_of(among)
 
     def parameters(self, arms: ArmSet) -> int:
@@ -136,11 +138,11 @@ class IPSPolicy(Policy[IPSStateT]):
         return arms.rank
 
     def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
-        """What the leaf's own state holds before the first round."""
+        """What the subclass's own state holds before the first round."""
         return {}
 
     def advance(self, before: IPSStateT, after: IPSStateT) -> IPSStateT:
-        """Update the leaf's own state after a segment's scores were added."""
+        """Update the subclass's own state after a segment's scores were added."""
         return after
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> IPSStateT:
@@ -160,7 +162,7 @@ class IPSPolicy(Policy[IPSStateT]):
             values |= new_memory(trials, r)
         K = 1 if few else arms.size
         values |= {"weights": np.full((trials, K), 1.0 / K), "support": None}
-        state: IPSStateT = self.state_type(**values, **self.extra(arms, trials))  # type: ignore[assignment]  # state_type is the leaf's own
+        state: IPSStateT = self.state_type(**values, **self.extra(arms, trials))  # type: ignore[assignment]  # state_type is the subclass's own
         if few:
             state = replace(state, support=np.zeros((1, 1), dtype=np.int64))
         return replace(state, **self._redesigned(state, np.ones(trials, dtype=bool)))

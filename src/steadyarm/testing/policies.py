@@ -130,7 +130,7 @@ def check_budget_is_kept(policy: AnyPolicy) -> None:
 def check_easy_instance(policy: AnyPolicy) -> None:
     """Where the best arm is far ahead and noise is low, the policy recommends it.
 
-    Every arm is the best in turn, of four that share nothing and of four layouts, and leads by at
+    Each arm is the best in turn, among four separate arms and among four layouts, and leads by at
     least half of the range of the means; noise has a tenth of that range. A policy that errs in 5 %
     of tests passes all but once in 10⁹; one that guesses fails as surely.
     """
