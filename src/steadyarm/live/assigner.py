@@ -40,14 +40,14 @@ Clock = Callable[[], int]  # asked in the step that needs it, since it may ask t
 
 
 class Step(NamedTuple):
-    """Something to do: it writes, or computes, perhaps for long, or else it is a short read."""
+    """One step of a request: it writes, it computes for a while, or else it is a short read."""
 
     work: Callable[[], Any]
     writes: bool
     computes: bool = False
 
 
-Steps = Generator[Step, Any, T]  # is sent the result of each step, or thrown its error
+Steps = Generator[Step, Any, T]  # whoever runs it sends back each result, or throws the error
 
 
 def run(steps: Steps[T]) -> T:

@@ -44,7 +44,7 @@ from steadyarm.storages.records import (
 from steadyarm.validation import check_choice, whole_number
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
-GUARDS = ("unit", "arm")  # texts of others; in CSV files they have a guard against formulas
+GUARDS = ("unit", "arm")  # texts that users chose; in CSV files they are guarded against formulas
 COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at", "excluded")
 TIMES = ("timestamp", "rewarded_at", "received_at")
 FORMAT = 1

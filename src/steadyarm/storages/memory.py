@@ -79,7 +79,7 @@ class Tables:
     rows : assignments by number
     units : numbers by unit, if units are sticky
     unclosed : indices of the open segments
-    leases : active leases, without what was used at their ends
+    leases : active leases, without the positions at their ends that were used
     issued : the segment of every lease there has ever been
     released : a heap of numbers
     corrections : in the order of entry and number

@@ -405,6 +405,8 @@ class Outcome:
 class LogRow:
     """One assignment with its reward, as the log has it.
 
+    SQL rows are unpacked by position, so new fields come last.
+
     Attributes
     ----------
     created : when it was assigned

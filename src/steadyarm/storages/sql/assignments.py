@@ -355,7 +355,7 @@ class Assignments(SQLBase):
         expires: int,
         now: int,
     ) -> Handed:
-        """Read first where that suffices: on SQLite, readers do not wait for the one writer."""
+        """Assign variants; known units are only read, since SQLite readers wait for no writer."""
         known: dict[str, Assigned] | None = None
         if self._database.sqlite and self._known_facts(key).sticky:
             known = self._existing(key, units)

@@ -168,7 +168,7 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
 
 CHUNK = 5000  # parameters in one statement
 NUMBERS = 2**63  # no assignment has a number beyond what a database can hold
-LOGGED = (  # the fields of `LogRow`, in the order of the text below
+LOGGED = (  # in the order of the fields of `LogRow`, here and in `_one_by_one`
     assignments.c.number,
     assignments.c.unit,
     assignments.c.arm,

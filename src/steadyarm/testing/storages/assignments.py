@@ -1,4 +1,4 @@
-"""Checks of places: which one a unit gets, and with which arm."""
+"""Checks of assignments: positions, leases, and reports of what was assigned from a lease."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from steadyarm.testing.storages.bench import (
     those_given,
 )
 
-# Checks of places: which one a unit gets, and with which arm.
+# Checks of positions: which one a unit gets, and with which arm.
 
 
 def check_arms_of_places(open_storage: OpenBench) -> None:
