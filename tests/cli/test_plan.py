@@ -84,7 +84,7 @@ def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([*SHORT.split()[1:], "--sd", "0"], "--sd is 0.0; expected a number above 0"),
         ([*SHORT.split()[1:], "--traffic", "0"], "--traffic is 0; expected"),
         ([*SHORT.split()[1:], "--error", "0.5"], "--error is 0.5; expected less than 0.5"),
-        ([*SHORT.split()[1:], "--policies", "stedy"], "--policies is 'stedy'"),
+        ([*SHORT.split()[1:], "--policies", "stedy"], "--policies: there is no policy 'stedy'"),
         ([*SHORT.split()[1:], "--trials", "5"], "--trials is 5; expected"),
         (
             [*SHORT.split()[1:], "--error", "0.01"],
@@ -94,7 +94,7 @@ def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         ),
         (
             ["--arms=3", "--rate=0.05", "--gap=0.1", "--traffic=9", "--rhythm=weekend"],
-            "--gap: effects: with this rate and rhythm",
+            "--gap: with this rate and rhythm",
         ),
     ],
 )

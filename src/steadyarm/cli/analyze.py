@@ -52,7 +52,7 @@ OPTIONS = (
         "intervals that hold at all times, for a test that was watched and might have been stopped "
         "early; needs --budget",
     ),
-    ("--budget N", "rows that were planned for the whole test, for --anytime"),
+    ("--budget N", "rows that were planned for the whole test, for --anytime", {"metavar": "ROWS"}),
     ("--no-units", "treat all rows as independent, even if units (users, visitors) have several"),
     ("--memory SIZE = 2GB", "that DuckDB may use"),
     FORMAT,

@@ -78,7 +78,7 @@ def add_options(parser: Any, options: Iterable[Option]) -> None:
             given |= {"action": "append", "default": []} if several else {}
         elif several or optional:
             given["nargs"] = "*" if several and optional else "+" if several else "?"
-        parser.add_argument(name, **given, **(more[0] if more else {}))
+        parser.add_argument(name, **(given | (more[0] if more else {})))
 
 
 def add_command(
@@ -111,7 +111,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
 
 

@@ -74,7 +74,10 @@ MOVES = {  # what a verb does, and the state after it
     "pause": ("Assign nothing for now.", "is paused: it assigns nothing, rewards count."),
     "resume": ("Go on after a pause.", "is running: it assigns variants."),
     "stop": ("Assign nothing any more.", "is stopped: rewards of earlier visits count."),
-    "archive": ("Accept neither visits nor rewards any more.", "is archived: its results stay."),
+    "archive": (
+        "Accept neither visits nor rewards any more.",
+        "is archived: it accepts neither visits nor rewards; its results stay.",
+    ),
 }
 
 
@@ -92,7 +95,10 @@ def add_parser(commands: Any) -> None:
 
 
 def _create(args: argparse.Namespace) -> None:
-    """Create a test from a TOML file; steadyarm experiment --help has an example."""
+    """Create a test from a TOML file.
+
+    An example of such a file is in steadyarm experiment --help.
+    """
     description = _read(args.file)
     own = description.pop("name", None)
     name = own if args.name is None else args.name
@@ -372,7 +378,11 @@ VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, options
         ],
     ),
     ("void", _void, [TARGET, REASON]),
-    ("correct", _correct, [TARGET, ("reward X", "the right number"), REASON]),
+    (
+        "correct",
+        _correct,
+        [TARGET, ("reward X", "the right number", {"metavar": "REWARD"}), REASON],
+    ),
     (
         "exclude",
         _exclude,
@@ -383,7 +393,18 @@ VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, options
             REASON,
         ],
     ),
-    ("include", _include, [("entry N", "of the audit log that excluded it"), REASON]),
+    (
+        "include",
+        _include,
+        [
+            (
+                "entry N",
+                "number of the entry of the audit log that excluded it",
+                {"metavar": "ENTRY"},
+            ),
+            REASON,
+        ],
+    ),
     (
         "erase",
         _erase,

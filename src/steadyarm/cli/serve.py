@@ -15,7 +15,7 @@ PARTS = ("itsdangerous", "jinja2", "plotly")  # that the dashboard needs beyond 
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 
 OPTIONS = (
-    ("--host NAME", "address to listen on (default: 127.0.0.1, this machine only)"),
+    ("--host ADDRESS", "address to listen on (default: 127.0.0.1, this machine only)"),
     ("--port N", "port of that address (default: 8000); 0 for a free one"),
     STORAGE,
     (
@@ -25,12 +25,16 @@ OPTIONS = (
         {"dest": "allowed_hosts", "action": "append"},
     ),
     ("--workers N", "number of processes (default: 1)"),
-    ("--max-body N", "bytes a request may have (default: 1000000)"),
+    ("--max-body N", "bytes a request may have (default: 1000000)", {"metavar": "BYTES"}),
     ("--max-batch N", "items a batch may have (default: 1000)"),
     ("--max-lease N", "positions a lease may have (default: 10000)"),
     ("--max-waiting N", "assignments and rewards that may wait to be written (default: 50000)"),
     ("--max-connections N", "open connections of each process (default: 4000)"),
-    ("--request-timeout X", "seconds in which a request is answered or refused (default: 15)"),
+    (
+        "--request-timeout X",
+        "seconds in which a request is answered or refused (default: 15)",
+        {"metavar": "SECONDS"},
+    ),
     ("--log-format text|json", "of the lines on standard output (default: text)"),
     (
         "--no-access-log",

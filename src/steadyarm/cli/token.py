@@ -128,7 +128,11 @@ def add_audit_parser(commands: Any) -> None:
         run_audit,
         [
             ("--experiment NAME", "only entries about this experiment"),
-            ("--after N = 0", "only entries after this one, to go on where the last export ended"),
+            (
+                "--after N = 0",
+                "only entries after this one, to go on where the last export ended",
+                {"metavar": "ENTRY"},
+            ),
             ("--format text|json|csv = text", "text for people, json and csv for programs"),
             STORAGE,
         ],

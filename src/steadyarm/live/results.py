@@ -238,8 +238,8 @@ class LiveResults:
         raise RewardsPendingError(
             f"no visit can be judged yet: {first.waiting:,} of {which} still "
             "wait for their rewards. Report them, or say that they will never come: forget() or "
-            "finish() in a session; a live experiment gives them up when its reward_window closes, "
-            "or without one when it is stopped."
+            "finish() in a session; a live experiment gives them up after its reward_window and "
+            "grace, or without one when it is stopped."
         )
 
     def evidence(self) -> Evidence:

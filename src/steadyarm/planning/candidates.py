@@ -157,7 +157,9 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
         known = [name.lower() for name in (AB_TEST, *POLICIES)]
         near = did_you_mean(typed.lower().replace("_", "-"), known).removesuffix(".")
         expected = f"some of {', '.join(known)}{near}"
-        raise InvalidInputError.of("policies", typed, expected) from None
+        raise InvalidInputError(
+            f"there is no policy {typed!r}; expected {expected}.", field="policies"
+        ) from None
     given = ", ".join(f"{key}={value}" for key, value in rest.items())
     if "noise_sd" in {f.name for f in fields(POLICIES[name])}:
         rest = {"noise_sd": sd} | rest

@@ -236,9 +236,9 @@ class Effects:
         inside = ((values >= low - TINY) & (values <= high + TINY)).all(axis=1).mean()
         if inside < (0.5 if self.drawn else 1.0):
             raise InvalidInputError(
-                f"effects: with this rate and rhythm {100 * (1 - inside):.0f} % of the worlds have "
-                "an arm that converts at a rate below 0 or above 1; make the effects, "
-                "rhythm.strength or rhythm.lift smaller.",
+                f"with this rate and rhythm {100 * (1 - inside):.0f} % of the worlds have "
+                "an arm that converts at a rate below 0 or above 1; make the gap, or the rhythm's "
+                "strength or lift, smaller.",
                 field="effects.smallest_gap",
             )
 
