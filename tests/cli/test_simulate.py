@@ -49,7 +49,7 @@ def test_options_go_before_the_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("options", "message"),
     [
         ([], "no world is given"),
-        (["none.toml"], "none.toml cannot be read as TOML"),
+        (["none.toml"], "none.toml cannot be read: No such file"),
         (["--world", "mars"], "no world 'mars'"),
         (["--world", "soare_stationary", "--policy", "oracle"], "no policy 'oracle'"),
         (["--world", "soare_stationary", "--set", "budget"], "not of the form KEY=VALUE"),
