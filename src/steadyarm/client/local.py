@@ -1,4 +1,4 @@
-"""LocalExperiment: variants handed out in this process, without a request for each."""
+"""LocalExperiment: variants assigned in this process, without a request for each."""
 
 from __future__ import annotations
 

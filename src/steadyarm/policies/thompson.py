@@ -1,4 +1,4 @@
-"""What LinearThompson and TopTwoThompson share: a Gaussian posterior, drawn from in batches.
+"""Thompson sampling, linear and top-two, in batches: a Gaussian posterior and draws from it.
 
 The draws for a segment are a pure function of (the trial's seed, rounds played), so that a state
 read back goes on identically and a trial does the same in any batch.

@@ -1,8 +1,9 @@
-"""Connections: which stay open, and for how long; uvicorn itself waits for ever for a request.
+"""The process of the service: its socket, its workers, its log, and which connections stay open.
 
-A connection is ended if the head of a request does not come within HEAD seconds, or if nobody reads
-what was sent to it. A process keeps so many open; beyond that the one goes that for longest has
-sent no whole request, so that thousands that send nothing, or half of something, lock nobody out.
+Uvicorn itself waits for ever for a request. Here a connection is closed if the head of a request
+does not arrive within HEAD seconds, or if nobody reads what was sent to it. A process keeps a
+limited number open; beyond that it closes the one that has gone longest without a whole request, so
+that thousands of silent or half-finished connections lock nobody out.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What every policy and storage must satisfy, to run on your own."""
+"""What every policy, storage and environment must satisfy, to run on your own."""

@@ -205,10 +205,6 @@ class Query(Struct, forbid_unknown_fields=True):
     """The query of an address."""
 
 
-class NoQuery(Query):
-    """An empty query."""
-
-
 class RecommendationQuery(Query):
     """How a recommendation is made.
 

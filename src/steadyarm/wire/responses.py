@@ -260,10 +260,10 @@ class ExperimentAnswer(Response):
     def of(cls, experiment: Experiment, **more: Any) -> Self:
         """An experiment as it is now."""
         status, names = experiment.status(), experiment.arms.names
-        shown = range(len(status.assigned))
+        shown: Sequence[int] = range(len(status.assigned))
         if status.arms is not None:
             often = sorted(shown, key=lambda i: (-status.assigned[i], status.arms[i]))  # type: ignore[index]  # not None
-            shown = often[:MOST_SHOWN]  # type: ignore[assignment]
+            shown = often[:MOST_SHOWN]
         arms = shown if status.arms is None else [status.arms[i] for i in shown]
         named = [names[arm] for arm in arms]
         return cls(

@@ -1,4 +1,4 @@
-"""Checks of many threads at once, on several openings of one storage."""
+"""Checks of a storage as a whole: many threads at once, several openings of it, large requests."""
 
 from __future__ import annotations
 
