@@ -16,7 +16,6 @@ from pathlib import Path
 import steadyarm as sa
 from benchmarks.traffic.servers import Postgres, Service
 from benchmarks.traffic.shopper import reward_of
-from steadyarm.live.replay import pages
 from steadyarm.storages.records import LogRow, parse_assignment_id, place_of
 
 __all__ = ["Aftermath", "Disturb", "Scene", "kills", "under_load"]
@@ -141,7 +140,7 @@ def _faults(
     live: sa.Experiment, said: list[list[object]]
 ) -> tuple[list[str], list[str], list[str]]:
     """What was lost, what was doubled, and whatever else is wrong."""
-    rows = {row.number: row for page in pages(live.storage, live.key) for row in page}
+    rows = {row.number: row for page in live.storage.pages(live.key) for row in page}
     lost: list[str] = []
     others: list[str] = []
 

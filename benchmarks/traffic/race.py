@@ -14,7 +14,6 @@ import numpy as np
 
 import steadyarm as sa
 from benchmarks.traffic.servers import Service
-from steadyarm.live.replay import pages
 from steadyarm.segments import arms_between
 from steadyarm.storages.records import place_of
 
@@ -71,7 +70,7 @@ def _answers(seen: list[tuple[str, int, str]], units: int) -> list[str]:
 def _places(live: sa.Experiment) -> list[str]:
     """Arms of every segment, against those that its design draws."""
     played: dict[int, list[int]] = {}
-    for page in pages(live.storage, live.key):
+    for page in live.storage.pages(live.key):
         for row in page:
             played.setdefault(place_of(row.number)[0], []).append(row.arm)
     found = []

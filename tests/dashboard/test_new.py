@@ -125,7 +125,7 @@ def test_a_preview_creates_nothing_and_warns(browser: Browser) -> None:
     assert preview["variants"] == 2
     assert preview["names"] == ["now", "one page"]
     assert len(preview["cautions"]) == 2
-    assert browser.app.state.service.storage.experiments() == []
+    assert browser.app.state.service.storage.summaries() == []
     draft = told(browser.post_form("/new/preview", GOOD | {"start": "draft"}))
     assert draft["command"].endswith(" --draft")
 
@@ -163,7 +163,7 @@ def test_errors_show_the_form_again_with_what_was_typed(browser: Browser) -> Non
     wrong = {given["id"] for _, given in markup.tags if given.get("aria-invalid") == "true"}
     assert wrong == {"f-name", "f-budget", "f-control_share"}
     assert {f"#{id_}" for id_ in wrong} <= links
-    assert browser.app.state.service.storage.experiments() == []
+    assert browser.app.state.service.storage.summaries() == []
 
 
 def test_a_name_that_is_taken_is_told_at_its_field(free: Browser) -> None:
@@ -191,7 +191,7 @@ def test_only_admins_may(path: str, guarded: Guarded) -> None:
         assert f"which has the scope {scope}; this needs admin" in refused.text
         assert browser.get("/new").status_code == 403
     browser.cookies.clear()
-    assert [record.name for record in storage.experiments()] == ["shop"]
+    assert [record.name for record in storage.summaries()] == ["shop"]
     browser.sign_in(tokens["admin"])
     assert browser.get("/new").status_code == 200
     assert browser.post_form("/new", GOOD).status_code == 303
@@ -202,7 +202,7 @@ def test_nothing_goes_without_the_key(path: str, browser: Browser) -> None:
     browser.get("/new")
     assert browser.post_form(path, GOOD | {"csrf": "x"}).status_code == 403
     assert browser.request("POST", path, data=GOOD).status_code == 403
-    assert browser.app.state.service.storage.experiments() == []
+    assert browser.app.state.service.storage.summaries() == []
 
 
 @pytest.mark.parametrize("form", [GOOD, PARTS | {"interactions": "1"}])

@@ -19,6 +19,7 @@ from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import LogRow, Snapshot, id_of, number_of, place_of
+from steadyarm.testing.storages.bench import new_record
 from tests.live.worlds import Clock, create
 
 WHY = "a monitor of our own"
@@ -189,7 +190,7 @@ def test_exports_bring_corrections_along(ending: str, tmp_path: Path) -> None:
     with sa.load_experiment("test", live.storage) as again:
         log = again.export(tmp_path / f"log.{ending}")
     storage = open_storage(f"sqlite:///{tmp_path / 'other.db'}")
-    storage.create("something", "t", "draft", {"seed": 1}, {}, 0)  # so that ids differ
+    storage.create(new_record("something", {"seed": 1}))  # so that ids differ
     copy = sa.import_experiment(log, storage, by="eve")
     same_verdict(live, copy)
     replayed = copy.replay()

@@ -15,7 +15,6 @@ import steadyarm as sa
 from steadyarm.live.assignments import LocalLease
 from steadyarm.live.decisions import state_of
 from steadyarm.live.lifecycle import create_from_description
-from steadyarm.live.replay import pages
 from steadyarm.live.results import results_of
 from steadyarm.live.settings import Settings, variants_in
 from steadyarm.live.transfer import csv_lines
@@ -48,7 +47,7 @@ def played(budget: int = 400, share: float = 0.75, **settings: Any) -> sa.Experi
 def shown(live: sa.Experiment) -> list[tuple[Any, ...]]:
     return [
         (row.number, row.unit, row.arm, row.probability, row.reward)
-        for page in pages(live.storage, live.key)
+        for page in live.storage.pages(live.key)
         for row in page
     ]
 

@@ -227,7 +227,7 @@ def test_a_damaged_export_is_refused_and_nothing_is_kept(tmp_path: Path) -> None
     storage = MemoryStorage()
     with pytest.raises(sa.InvalidInputError, match=r"row 41.*nothing was imported"):
         sa.import_experiment(path, storage)
-    assert storage.experiments() == []
+    assert storage.summaries() == []
     path.with_name("log.csv.experiment.json").write_text("{}")
     with pytest.raises(sa.InvalidInputError, match="not the description"):
         sa.import_experiment(path, storage)
@@ -288,7 +288,7 @@ def test_a_log_that_is_not_the_exported_one_is_refused(tmp_path: Path, change: s
     storage = MemoryStorage()
     with pytest.raises(sa.InvalidInputError, match=r"[Nn]othing was imported"):
         sa.import_experiment(path, storage)
-    assert storage.experiments() == []
+    assert storage.summaries() == []
 
 
 def test_a_segment_that_was_superseded_before_its_first_position_still_ends() -> None:

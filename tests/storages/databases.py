@@ -11,6 +11,7 @@ from sqlalchemy.engine import make_url
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Decision, SegmentRecord
+from steadyarm.testing.storages.bench import new_record
 
 _databases = count()
 
@@ -27,7 +28,7 @@ def fresh_database(server: str) -> str:
 def running_in(storage: Storage, rounds: int) -> int:
     """The key of a running experiment of two arms with one open segment."""
     config = {"seed": 7, "arms": ["a", "b"], "sticky": "unit"}
-    key = storage.create("e", "tag", "running", config, {}, 0).key
+    key = storage.create(new_record("e", config, state="running")).key
     segment = Segment(np.array([[0.5, 0.5]]), np.array([rounds]))
     opened = SegmentRecord(0, segment, False, False, 0, 0)
     assert storage.decide(key, 0, Decision({}, opened=opened), 0)

@@ -166,10 +166,8 @@ class StillNamed(MemoryStorage):
 
 
 class MovesInSecret(MemoryStorage):
-    def move(
-        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
-    ) -> ExperimentRecord:
-        return super().move(key, to, now=now)
+    def move(self, key: int, to: ExperimentState, now: int, *, by: str = "") -> ExperimentRecord:
+        return super().move(key, to, now)
 
 
 @pytest.mark.parametrize(

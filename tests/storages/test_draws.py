@@ -77,5 +77,5 @@ def test_a_budget_that_cannot_be_served_is_refused(
 ) -> None:
     with pytest.raises(sa.InvalidInputError, match=told):
         sa.create_experiment("large", ["A", "B"], policy, budget, memory, missing="drop")
-    assert not memory.experiments()
+    assert not memory.summaries()
     sa.create_experiment("fits", ["A", "B"], policy, 10**5, memory, missing="drop").ask("u")

@@ -19,6 +19,7 @@ from steadyarm.storages.records import LogRow
 from steadyarm.storages.sql import engine as engine_module
 from steadyarm.storages.sql.engine import Database
 from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.testing.storages.bench import new_record
 from tests.storages.databases import running_in
 
 
@@ -58,9 +59,9 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "storage.db"
     open_storage(f"sqlite:///{path}").close()
     storage = open_storage(f"sqlite:///file:{path}?mode=ro&uri=true")
-    assert storage.experiments() == []
+    assert storage.summaries() == []
     with pytest.raises(StorageError, match="cannot be written; check the permissions"):
-        storage.create("e", "t", "draft", {"seed": 1}, {}, 0)
+        storage.create(new_record("e", {"seed": 1}))
     storage.close()
 
 
@@ -72,9 +73,9 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     connection.cursor().execute(f"PRAGMA max_page_count={pages + 2}")
     connection.close()
     with pytest.raises(StorageError, match="disk is full"):
-        storage.create("e", "t", "draft", {"seed": 1, "long": "x" * 10**6}, {}, 0)
-    assert storage.experiments() == []
-    assert storage.create("e", "t", "draft", {"seed": 1}, {}, 0).name == "e"
+        storage.create(new_record("e", {"seed": 1, "long": "x" * 10**6}))
+    assert storage.summaries() == []
+    assert storage.create(new_record("e", {"seed": 1})).name == "e"
     storage.close()
 
 
@@ -85,11 +86,11 @@ def test_a_locked_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StorageError, match="another process has kept it locked"):
-        storage.create("e", "t", "draft", {"seed": 1}, {}, 0)
-    assert storage.experiments() == []  # who reads does not wait
+        storage.create(new_record("e", {"seed": 1}))
+    assert storage.summaries() == []  # who reads does not wait
     other.execute("ROLLBACK")
     other.close()
-    assert storage.create("e", "t", "draft", {"seed": 1}, {}, 0).name == "e"
+    assert storage.create(new_record("e", {"seed": 1})).name == "e"
     storage.close()
 
 
@@ -120,7 +121,7 @@ def test_rows_that_do_not_belong_to_the_segments_are_refused(storage: SQLStorage
         storage.restore("copy", snapshot, [[*rows, strange]])
     with pytest.raises(InvalidInputError, match="refuses a value"):
         storage.restore("copy", snapshot, [rows, rows])
-    assert len(storage.experiments()) == 1
+    assert len(storage.summaries()) == 1
 
 
 def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:

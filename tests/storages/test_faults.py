@@ -29,6 +29,7 @@ from steadyarm.storages.sql import storage as storage_module
 from steadyarm.storages.sql.engine import HINTS
 from steadyarm.storages.sql.schema import marks
 from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.testing.storages.bench import new_record
 from tests.disks import small_disk, unwritable
 from tests.storages.databases import fresh_database, running_in
 
@@ -127,7 +128,7 @@ def test_nothing_is_acknowledged_into_a_deleted_file(storage: SQLStorage, file: 
     key = running_in(storage, 10)
     assert ask(storage, key, "a") == 0
     file.rename(file.with_name("aside.db"))
-    for call in (lambda: ask(storage, key, "b"), storage.experiments, storage.check):
+    for call in (lambda: ask(storage, key, "b"), storage.summaries, storage.check):
         with pytest.raises(StorageError, match="was deleted or moved; nothing was stored"):
             call()
     assert not file.exists()  # nor is an empty one made
@@ -158,7 +159,7 @@ def test_a_backup_in_the_place_of_a_deleted_file_is_taken_up(
     file.unlink()
     shutil.copy(tmp_path / "backup.db", file)
     with pytest.raises(StorageError, match="the -wal of the file before is still beside it"):
-        storage.experiments()
+        storage.summaries()
     os.unlink(f"{file}-wal")
     os.unlink(f"{file}-shm")
     assert storage.log(key) == []  # it came after the backup
@@ -177,7 +178,7 @@ def test_a_file_that_is_not_ours_is_not_taken_up(
     new = tmp_path / "new.db"
     if made:
         other = open_storage(f"sqlite:///{new}")
-        other.create("e", "another tag", "running", {"seed": 7, "sticky": "unit"}, {}, 0)
+        other.create(new_record("e", {"seed": 7, "sticky": "unit"}, tag="another tag"))
         other.close()
     else:
         sqlite3.connect(new).close()

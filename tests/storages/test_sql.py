@@ -28,6 +28,7 @@ from steadyarm.storages.records import LogRow
 from steadyarm.storages.sql import engine as engine_module
 from steadyarm.storages.sql.operators import note
 from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.testing.storages.bench import new_record
 from tests.storages.databases import fresh_database, running_in
 
 UPDATE = text("UPDATE steadyarm_experiments SET version = version + 1 WHERE key = :key")
@@ -52,14 +53,14 @@ def _in_processes(work: Any, url: str, processes: int) -> None:
 def _open_first(url: str, i: int, barrier: ProcessBarrier) -> None:
     barrier.wait(60)
     storage = open_storage(url)
-    storage.create(f"e{i}", "tag", "draft", {"seed": 1}, {}, i)
+    storage.create(new_record(f"e{i}", {"seed": 1}, created=i))
     storage.close()
 
 
 def test_four_processes_open_an_empty_database_at_once(url: str) -> None:
     _in_processes(_open_first, url, 4)
     storage = open_storage(url)
-    assert sorted(e.name for e in storage.experiments()) == ["e0", "e1", "e2", "e3"]
+    assert sorted(e.name for e in storage.summaries()) == ["e0", "e1", "e2", "e3"]
     storage.close()
 
 
@@ -132,7 +133,7 @@ def test_after_connections_break_the_next_call_works(postgres: str) -> None:
     snapshot = storage.snapshot(key, everything=True)
     with pytest.raises(StorageError, match=r"terminating connection|closed"):
         storage.restore("copy", snapshot, pages())
-    assert [e.name for e in storage.experiments()] == ["e"]
+    assert [e.name for e in storage.summaries()] == ["e"]
     [*pages()]  # now while no call is under way
     assert storage.assign(key, ["a"], expires=1, now=0).assigned[0] is not None
     storage.close()
@@ -155,7 +156,7 @@ def test_after_the_server_restarts_the_next_call_works(postgres: str) -> None:
 def test_a_deadlock_is_tried_again(postgres: str) -> None:
     storage = open_storage(fresh_database(postgres))
     assert isinstance(storage, SQLStorage)
-    keys = [storage.create(f"e{i}", "t", "draft", {"seed": 1}, {}, 0).key for i in range(2)]
+    keys = [storage.create(new_record(f"e{i}", {"seed": 1})).key for i in range(2)]
     barrier, tries = Barrier(2), []
 
     def work(order: list[int]) -> None:
@@ -176,7 +177,7 @@ def test_a_deadlock_is_tried_again(postgres: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [e.version for e in storage.experiments()] == [2, 2]
+    assert [e.version for e in storage.summaries()] == [2, 2]
     assert len(tries) == 3
     storage.close()
 

@@ -133,7 +133,7 @@ def _list(args: argparse.Namespace) -> None:
 
     try:
         with opened(args) as storage:
-            records = storage.experiments()
+            records = storage.summaries()
     except UnknownExperimentError:  # no tables, so none
         records = []
     none = "There are no experiments yet; create one with steadyarm experiment create."
@@ -288,7 +288,7 @@ def _erase(args: argparse.Namespace) -> None:
             live = load_experiment(args.words[0], storage)
             done[live.name] = live.erase(unit, **_why(args))
         else:
-            for record in storage.experiments():
+            for record in storage.summaries():
                 with suppress(UnknownAssignmentError):
                     done[record.name] = Experiment(storage, record).erase(unit, **_why(args))
     if not done:

@@ -14,7 +14,7 @@ from steadyarm.live.assignments import Status
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import UNITS, Settings
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.records import ExperimentRecord
+from steadyarm.storages.records import Summary
 from steadyarm.wording import counted
 
 MOST_DRIFTING = 10  # of very many variants
@@ -26,7 +26,7 @@ MISSING = {
 }
 
 
-def list_text(records: Iterable[ExperimentRecord]) -> str:
+def list_text(records: Iterable[Summary]) -> str:
     """A line for every experiment."""
     from steadyarm.wire.responses import ListedExperiment  # msgspec: the extra `live`
 

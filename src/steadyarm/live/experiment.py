@@ -58,7 +58,7 @@ from steadyarm.storages.records import (
     SKEW,
     Assigned,
     Event,
-    ExperimentRecord,
+    ExperimentHead,
     ExperimentState,
     Outcome,
     Target,
@@ -92,7 +92,7 @@ class Experiment:
     def __init__(
         self,
         storage: Storage,
-        record: ExperimentRecord,
+        record: ExperimentHead,
         policy: Policy[Any] | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -474,10 +474,7 @@ class Experiment:
 
     def history(self) -> list[AuditEntry]:
         """All entries of the audit log about this experiment, oldest first."""
-        entries: list[AuditEntry] = []
-        while more := self.storage.audit(entries[-1].id if entries else 0, experiment=self.name):
-            entries += more
-        return entries
+        return self.storage.history(self.name)
 
     def _correct(self, by: str, now: int | None = None, **change: Any) -> Corrected:
         at = self.now() if now is None else now
@@ -520,7 +517,7 @@ class Experiment:
                 "is for drafts, pause() for running experiments, resume() for paused ones."
             )
         self.release()
-        self.storage.move(self.key, to, now=self.now(), by=by)
+        self.storage.move(self.key, to, self.now(), by=by)
 
     def close(self) -> None:
         """Give back positions leased ahead, and let go of the storage's connections."""

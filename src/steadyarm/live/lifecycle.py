@@ -39,6 +39,7 @@ from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
+from steadyarm.storages.records import ExperimentRecord
 from steadyarm.wording import factors_of, shortened
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -150,12 +151,14 @@ def _create(
     with _opened(storage) as opened:
         try:
             record = opened.create(
-                name,
-                "".join(secrets.choice(LETTERS) for _ in range(8)),
-                "running" if start else "draft",
-                settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
-                stored,
-                opened.now() if clock is None else microseconds(clock()),
+                ExperimentRecord(
+                    name=name,
+                    tag="".join(secrets.choice(LETTERS) for _ in range(8)),
+                    state="running" if start else "draft",
+                    config=settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
+                    created=opened.now() if clock is None else microseconds(clock()),
+                    policy_state=stored,
+                ),
                 by=by,
             )
         except ExperimentExistsError:

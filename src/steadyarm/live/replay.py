@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,34 +80,25 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     The test may go on meanwhile: assignments and rewards after its begin are left out.
     """
     before = storage.snapshot(experiment.key, everything=True)
-    entries, lately = _corrections(storage, experiment.key)
-    rows = pages(storage, experiment.key)
+    corrections = storage.trace(experiment.key, experiment.name).corrections
+    lately: dict[int, list[Correction]] = {}  # of segments that the policy had observed, by number
+    for each in corrections:
+        if each.closed and each.kind != "erase":
+            lately.setdefault(each.number, []).append(each)
     found = _Differences()
-    sums, seen = _count(rows, before, settings, lately, found)
+    sums, seen = _count(storage.pages(experiment.key), before, settings, lately, found)
     after = storage.snapshot(experiment.key, everything=True)
     _compare_tallies(before, after, sums, found)
-    if _corrections(storage, experiment.key)[0] == entries:  # else tallies are of another moment
+    # Tallies of another moment say nothing about decisions.
+    if storage.trace(experiment.key, experiment.name).corrections == corrections:
         _follow(_as_observed(before, seen), settings, found)
     return Replay(
         sum(tally.total_assigned for tally in sums.values()),
         sum(tally.total_rewarded for tally in sums.values()),
         len(before.segments),
         tuple(found.listed),
-        len(entries),
+        len({each.entry for each in corrections}),
     )
-
-
-def _corrections(storage: Storage, key: int) -> tuple[set[int], dict[int, list[Correction]]]:
-    """Ids of all corrections; and those of segments that the policy had observed, by number."""
-    entries, lately = set[int](), dict[int, list[Correction]]()
-    after = 0, -1
-    while page := storage.corrections(key, after):
-        for each in page:
-            entries.add(each.entry)
-            if each.closed and each.kind != "erase":
-                lately.setdefault(each.number, []).append(each)
-        after = page[-1].entry, page[-1].number
-    return entries, lately
 
 
 def _as_observed(snapshot: Snapshot, seen: dict[int, Tally]) -> Snapshot:
@@ -116,14 +107,6 @@ def _as_observed(snapshot: Snapshot, seen: dict[int, Tally]) -> Snapshot:
         snapshot,
         segments=tuple((record, seen.get(record.index, t)) for record, t in snapshot.segments),
     )
-
-
-def pages(storage: Storage, key: int) -> Iterator[list[LogRow]]:
-    """The whole log, some thousand rows at a time."""
-    after = -1
-    while page := storage.log(key, after):
-        yield page
-        after = page[-1].number
 
 
 class _Differences:

@@ -22,7 +22,6 @@ from steadyarm.arms.recipes import LazyNames, names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.files import csv_cell, csv_text
-from steadyarm.live.replay import pages
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
@@ -101,7 +100,7 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = [at.with_name(f".{at.name}.{os.getpid()}.tmp") for at in (path, description)]
     snapshot = experiment.storage.snapshot(experiment.key, everything=True)
-    trace = _trace_of(experiment)
+    trace = experiment.storage.trace(experiment.key, experiment.name)
     counts: Counts = {}
     try:
         if path.suffix == ".csv":
@@ -109,7 +108,7 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
                 file.writelines(csv_lines(experiment, snapshot, counts))
         else:
             write_parquet(experiment, temporary[0], snapshot, counts)
-        if _trace_of(experiment) != trace:
+        if experiment.storage.trace(experiment.key, experiment.name) != trace:
             raise InvalidInputError(
                 "the experiment was corrected while it was exported; export it again."
             )
@@ -178,18 +177,6 @@ def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]], Tra
     return snapshot, _checked(path, _read(path, snapshot), counts), trace
 
 
-def _trace_of(experiment: Source) -> Trace:
-    """All entries of the audit log about an experiment, and what they corrected."""
-    storage, entries, corrections = experiment.storage, list[AuditEntry](), list[Correction]()
-    while more := storage.audit(entries[-1].id if entries else 0, experiment=experiment.name):
-        entries += more
-    last = 0, -1
-    while page := storage.corrections(experiment.key, last):
-        corrections += page
-        last = page[-1].entry, page[-1].number
-    return Trace(tuple(entries), tuple(corrections))
-
-
 def description_beside(path: str | Path) -> Snapshot | None:
     """The experiment and its segments, if the file is an export with its description beside it."""
     description = _beside(Path(path))
@@ -213,7 +200,7 @@ def _tables(
     columns, arms = _columns(experiment), experiment.arms
     ends = None if until is None else {s.index: s.handed for s, _ in until.segments}
     segments: dict[int, dict[str, Any]] = {}
-    for page in pages(experiment.storage, experiment.key):
+    for page in experiment.storage.pages(experiment.key):
         if ends is not None:
             page = [row for row in page if _position(row) < ends.get(_segment(row), 0)]
         if counts is not None:

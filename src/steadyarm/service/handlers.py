@@ -254,7 +254,7 @@ def _created(storage: Storage, body: requests.NewExperiment, by: str) -> tuple[E
 
 async def listed(service: Service, request: Request) -> tuple[int, responses.ExperimentList]:
     """List all experiments in short."""
-    return 200, responses.ExperimentList.of(await service.read(service.storage.experiments))
+    return 200, responses.ExperimentList.of(await service.read(service.storage.summaries))
 
 
 async def shown(service: Service, request: Request) -> tuple[int, responses.ExperimentAnswer]:

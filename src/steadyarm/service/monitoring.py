@@ -9,6 +9,7 @@ import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,7 +24,7 @@ from prometheus_client.registry import Collector
 import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import MOVES
+from steadyarm.storages.records import ExperimentState
 
 log = logging.getLogger("steadyarm.service")
 
@@ -93,7 +94,7 @@ class _States(Collector):
         found = GaugeMetricFamily(
             "steadyarm_experiments", "Experiments by state.", labels=["state"]
         )
-        for state in MOVES:
+        for state in get_args(ExperimentState):
             found.add_metric([state], counts[state])
         yield found
 

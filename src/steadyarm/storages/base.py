@@ -57,18 +57,18 @@ on after the last id seen misses none.
 
 **Time.** Times are whole microseconds since 1970. A storage has one clock, `now`, which all of its
 processes share: the database's, or that of the machine. Callers read it and give times; no other
-method reads a clock, except for entries of the audit log when no time is given. A reward carries
-the time when it happened (see `records.happened`), which is compared with the time of its
-assignment by the same clock.
+method reads a clock, except `restore` for its entry of the audit log. A reward carries the time
+when it happened (see `records.happened`), which is compared with the time of its assignment by the
+same clock.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from steadyarm.storages.changes import (
+    NO_TRACE,
     AuditEntry,
     Change,
     Corrected,
@@ -89,6 +89,7 @@ from steadyarm.storages.records import (
     Lease,
     LogRow,
     Outcome,
+    Pages,
     Progress,
     SegmentRecord,
     Snapshot,
@@ -103,29 +104,16 @@ class Storage(ABC):
     # Experiments
 
     @abstractmethod
-    def create(
-        self,
-        name: str,
-        tag: str,
-        state: ExperimentState,
-        config: Mapping[str, Any],
-        policy_state: Mapping[str, Any],
-        now: int,
-        *,
-        by: str = "",
-    ) -> ExperimentRecord:
-        """A new experiment without segments; ExperimentExistsError if the name is taken.
+    def create(self, record: ExperimentRecord, *, by: str = "") -> ExperimentRecord:
+        """Add an experiment without segments; returns its record with the key that it got.
 
-        The audit log gets an entry "experiment.created", by `by`.
+        ExperimentExistsError if the name is taken. The audit log gets an entry
+        "experiment.created", by `by`.
         """
 
     @abstractmethod
     def find(self, name: str) -> ExperimentRecord:
         """The experiment of that name, or UnknownExperimentError with similar names."""
-
-    @abstractmethod
-    def experiments(self) -> list[ExperimentRecord]:
-        """All experiments, in the order of their creation."""
 
     @abstractmethod
     def summaries(self, only: int | None = None) -> list[Summary]:
@@ -135,26 +123,15 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def move(
-        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
-    ) -> ExperimentRecord:
-        """Change the state if `MOVES` allows it, else WrongStateError; the same state is allowed.
+    def move(self, key: int, to: ExperimentState, now: int, *, by: str = "") -> ExperimentRecord:
+        """Change the state as `MOVED` allows it, else WrongStateError; it may stay the same.
 
         The audit log gets an entry such as "experiment.paused" if the state changes, by `by`.
-
-        now : when; by default the time by the storage's clock
         """
 
     @abstractmethod
     def restore(
-        self,
-        name: str,
-        snapshot: Snapshot,
-        rows: Iterable[Sequence[LogRow]],
-        trace: Trace | None = None,
-        *,
-        now: int | None = None,
-        by: str = "",
+        self, name: str, snapshot: Snapshot, rows: Pages, trace: Trace = NO_TRACE, *, by: str = ""
     ) -> ExperimentRecord:
         """An experiment as it stood elsewhere: its record with a new key, all segments, all rows.
 
@@ -164,8 +141,6 @@ class Storage(ABC):
 
         The entries of its audit log are appended, each marked as imported, and then an entry
         "experiment.imported", by `by`; rows and corrections get the new ids of their entries.
-
-        now : when; by default the time by the storage's clock
         """
 
     # Decisions
@@ -289,6 +264,28 @@ class Storage(ABC):
     @abstractmethod
     def leases(self, key: int) -> tuple[Lease, ...]:
         """What is left of all leases that were not released, expired or not."""
+
+    def pages(self, key: int) -> Iterator[list[LogRow]]:
+        """The whole log, some thousand rows at a time."""
+        after = -1
+        while page := self.log(key, after):
+            yield page
+            after = page[-1].number
+
+    def history(self, name: str) -> list[AuditEntry]:
+        """All entries of the audit log about the experiment of that name."""
+        entries: list[AuditEntry] = []
+        while page := self.audit(entries[-1].id if entries else 0, experiment=name):
+            entries += page
+        return entries
+
+    def trace(self, key: int, name: str) -> Trace:
+        """The same with all corrections, which may be as many as there are assignments."""
+        corrections, last = list[Correction](), (0, -1)
+        while page := self.corrections(key, last):
+            corrections += page
+            last = page[-1].entry, page[-1].number
+        return Trace(tuple(self.history(name)), tuple(corrections))
 
     # Tokens of the service, and sessions of people
 

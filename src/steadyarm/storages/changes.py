@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Literal
 
-from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
+from steadyarm.errors import (
+    ExperimentExistsError,
+    InvalidInputError,
+    UnknownAssignmentError,
+    UnknownExperimentError,
+    WrongStateError,
+)
 from steadyarm.storages.records import ExperimentState, LogRow, Target, place_of
 from steadyarm.validation import check_choice, finite_number, whole_number
 
@@ -34,7 +41,7 @@ NEEDS: dict[Kind, tuple[str, ...]] = {
 }
 GIVEN = ("target", "reward", "unit", "since", "until", "entry")
 
-# The names of moves between states in the audit log.
+# The moves between states that are allowed, with their names in the audit log.
 MOVED: dict[tuple[ExperimentState, ExperimentState], str] = {
     ("draft", "running"): "experiment.started",
     ("paused", "running"): "experiment.resumed",
@@ -44,6 +51,56 @@ MOVED: dict[tuple[ExperimentState, ExperimentState], str] = {
     ("draft", "archived"): "experiment.archived",
     ("stopped", "archived"): "experiment.archived",
 }
+
+
+# What every storage refuses, in the same words.
+
+
+def moved(name: str, state: ExperimentState, to: ExperimentState) -> str:
+    """The name of a move in the audit log; WrongStateError if it is not allowed."""
+    if (state, to) not in MOVED:
+        before = " or ".join(begin for begin, end in MOVED if end == to) or "new"
+        raise WrongStateError(
+            f"the experiment {name!r} is {state} and cannot become {to}; only one that is {before} "
+            "can."
+        )
+    return MOVED[state, to]
+
+
+def check_running(state: ExperimentState) -> None:
+    """Refuse new assignments of an experiment that is not running."""
+    if state != "running":
+        raise WrongStateError(f"the experiment is {state}; only a running one assigns variants.")
+
+
+def check_not_archived(state: ExperimentState) -> None:
+    """Refuse reports and rewards of an archived experiment."""
+    if state == "archived":
+        raise WrongStateError("the experiment is archived; it takes no reports and no rewards.")
+
+
+def unknown_experiment(name: str, names: Iterable[str]) -> UnknownExperimentError:
+    """The error for a name that no experiment has; it suggests similar names."""
+    near = get_close_matches(name, list(names))
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    return UnknownExperimentError(f"there is no experiment {name!r} in the storage{hint}")
+
+
+def name_taken(name: str) -> ExperimentExistsError:
+    """The error for the name of another experiment."""
+    return ExperimentExistsError(
+        f"there is an experiment {name!r} in the storage already; choose another name."
+    )
+
+
+def token_taken(name: str) -> InvalidInputError:
+    """The error for the name of another token."""
+    return InvalidInputError(f"there is a token {name!r} already; choose another name.")
+
+
+def token_removed() -> InvalidInputError:
+    """The error for a session whose token was removed."""
+    return InvalidInputError("the token of the session was removed; use another one.")
 
 
 @dataclass(frozen=True)
@@ -212,6 +269,9 @@ class Trace:
         if entry.action == ACTIONS["include"]:
             detail["entry"] = new_id(ids, detail.get("entry"))
         return detail
+
+
+NO_TRACE = Trace()
 
 
 def new_id(ids: Mapping[int, int], old: Any) -> int:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import wraps
 from heapq import heappop, heappush
 from itertools import chain, count, groupby, islice
@@ -14,16 +13,11 @@ from operator import itemgetter
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from steadyarm.errors import (
-    ExperimentExistsError,
-    InvalidInputError,
-    UnknownExperimentError,
-    WrongStateError,
-)
+from steadyarm.errors import UnknownExperimentError
 from steadyarm.segments import Draws
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import (
-    MOVED,
+    NO_TRACE,
     AuditEntry,
     Change,
     Corrected,
@@ -34,12 +28,18 @@ from steadyarm.storages.changes import (
     Trace,
     before_and_after,
     check_found,
+    check_not_archived,
     check_open,
+    check_running,
+    moved,
+    name_taken,
     new_id,
     removable,
+    token_removed,
+    token_taken,
+    unknown_experiment,
 )
 from steadyarm.storages.records import (
-    MOVES,
     Assigned,
     DaySums,
     Decision,
@@ -50,6 +50,7 @@ from steadyarm.storages.records import (
     Lease,
     LogRow,
     Outcome,
+    Pages,
     Progress,
     RunningTally,
     SegmentRecord,
@@ -145,10 +146,10 @@ class Tables:
 
     def summary(self) -> Summary:
         """A short record of the experiment."""
-        record, tallies = self.record, self.tallies
+        head, tallies = vars(self.record).copy(), self.tallies
+        del head["policy_state"]
         return Summary(
-            *(record.key, record.name, record.tag, record.state, record.config),
-            *(record.created, record.version, record.observed),
+            **head,
             assigned=sum(tally.assigned for tally in tallies),
             rewarded=sum(tally.rewarded for tally in tallies),
             late=sum(tally.late for tally in tallies),
@@ -337,8 +338,11 @@ class MemoryStorage(Storage):
     Examples
     --------
     >>> storage = MemoryStorage()
-    >>> storage.create("button", "x7", "draft", {"seed": 1, "arms": ["A", "B"]}, {}, now=0).state
-    'draft'
+    >>> record = ExperimentRecord(
+    ...     name="button", tag="x7", state="draft", config={"seed": 1}, created=0, policy_state={}
+    ... )
+    >>> storage.create(record).key
+    1
     """
 
     def __init__(self) -> None:
@@ -355,35 +359,16 @@ class MemoryStorage(Storage):
     # Experiments
 
     @locked
-    def create(
-        self,
-        name: str,
-        tag: str,
-        state: ExperimentState,
-        config: Mapping[str, Any],
-        policy_state: Mapping[str, Any],
-        now: int,
-        *,
-        by: str = "",
-    ) -> ExperimentRecord:
-        record = ExperimentRecord(
-            0, name, tag, state, _copy(config), now, 0, _copy(policy_state), 0
-        )
-        made = self._add(Tables(record))
-        self._note(now, by, "experiment.created", name, {"state": state})
+    def create(self, record: ExperimentRecord, *, by: str = "") -> ExperimentRecord:
+        made = self._add(Tables(_copied(record)))
+        self._note(record.created, by, "experiment.created", record.name, {"state": record.state})
         return made
 
     @locked
     def find(self, name: str) -> ExperimentRecord:
-        if name in self._keys:
-            return self._tables[self._keys[name]].record
-        near = get_close_matches(name, self._keys)
-        hint = f"did you mean {', '.join(map(repr, near))}?" if near else "create it first."
-        raise UnknownExperimentError(f"there is no experiment {name!r}; {hint}")
-
-    @locked
-    def experiments(self) -> list[ExperimentRecord]:
-        return [tables.record for tables in self._tables.values()]
+        if name not in self._keys:
+            raise unknown_experiment(name, self._keys)
+        return self._tables[self._keys[name]].record
 
     @locked
     def summaries(self, only: int | None = None) -> list[Summary]:
@@ -391,38 +376,21 @@ class MemoryStorage(Storage):
         return [self._tables[key].summary() for key in keys]
 
     @locked
-    def move(
-        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
-    ) -> ExperimentRecord:
+    def move(self, key: int, to: ExperimentState, now: int, *, by: str = "") -> ExperimentRecord:
         tables = self._of(key)
-        state = tables.record.state
+        name, state = tables.record.name, tables.record.state
         if to != state:
-            if state not in MOVES[to]:
-                raise WrongStateError(
-                    f"the experiment {tables.record.name!r} is {state}; it can be {to} only after "
-                    f"it was {' or '.join(MOVES[to]) or 'created'}."
-                )
-            at = self.now() if now is None else now
-            self._note(at, by, MOVED[state, to], tables.record.name)
+            self._note(now, by, moved(name, state, to), name)
             tables.record = replace(tables.record, state=to)
         return tables.record
 
     @locked
     def restore(
-        self,
-        name: str,
-        snapshot: Snapshot,
-        rows: Iterable[Sequence[LogRow]],
-        trace: Trace | None = None,
-        *,
-        now: int | None = None,
-        by: str = "",
+        self, name: str, snapshot: Snapshot, rows: Pages, trace: Trace = NO_TRACE, *, by: str = ""
     ) -> ExperimentRecord:
-        at, trace = self.now() if now is None else now, trace or Trace()
         self._check_free(name)
         record = snapshot.experiment
-        config, policy_state = _copy(record.config), _copy(record.policy_state)
-        tables = Tables(replace(record, name=name, config=config, policy_state=policy_state))
+        tables = Tables(_copied(replace(record, name=name)))
         for segment, _ in snapshot.segments:
             tables.open(segment)
         # New ids are known before anything is noted: an import that fails must leave nothing.
@@ -444,7 +412,7 @@ class MemoryStorage(Storage):
         made = self._add(tables)
         for old, detail in zip(trace.entries, details, strict=True):
             self._note(old.created, old.author, old.action, name, detail)
-        self._note(at, by, "experiment.imported", name, {"from": record.name})
+        self._note(self.now(), by, "experiment.imported", name, {"from": record.name})
         return made
 
     # Decisions
@@ -511,7 +479,7 @@ class MemoryStorage(Storage):
         if tables.sticky:
             fresh = [unit for unit in dict.fromkeys(units) if unit not in tables.units]
         if fresh:
-            _check_running(tables)
+            check_running(tables.record.state)
         # The lease of each position that the caller holds; it may name a lease twice.
         mine = {number: lease.id for lease in held for number in tables.held(lease)}
         numbers, left = list(mine)[: len(fresh)], list(mine)[len(fresh) :]
@@ -532,7 +500,7 @@ class MemoryStorage(Storage):
     @locked
     def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
         tables = self._of(key)
-        _check_running(tables)
+        check_running(tables.record.state)
         tables.reclaim(now)
         return tables.lease(tables.take(wanted), expires)
 
@@ -541,7 +509,7 @@ class MemoryStorage(Storage):
         self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
     ) -> tuple[Assigned | None, ...]:
         tables = self._of(key)
-        _check_not_archived(tables)
+        check_not_archived(tables.record.state)
         issued = 0 <= lease < len(tables.issued)
         found: list[Assigned | None] = []
         for position, unit, at in used:
@@ -567,7 +535,7 @@ class MemoryStorage(Storage):
         self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
     ) -> tuple[Outcome, ...]:
         tables = self._of(key)
-        _check_not_archived(tables)
+        check_not_archived(tables.record.state)
         return tuple(tables.reward(event, window, grace, now) for event in rewards)
 
     # Corrections
@@ -626,9 +594,7 @@ class MemoryStorage(Storage):
     @locked
     def add_token(self, token: TokenRecord, *, by: str = "") -> None:
         if token.name in self._tokens:
-            raise InvalidInputError(
-                f"there is a token {token.name!r} already; remove it or choose another name."
-            )
+            raise token_taken(token.name)
         self._tokens[token.name] = token
         self._closed = True
         detail = {"name": token.name, "scope": token.scope}
@@ -651,7 +617,7 @@ class MemoryStorage(Storage):
     @locked
     def add_session(self, session: SessionRecord) -> None:
         if all(token.hash != session.token for token in self._tokens.values()):
-            raise InvalidInputError("the token of the session was removed; use another one.")
+            raise token_removed()
         kept = {id_: s for id_, s in self._sessions.items() if s.expires > session.created}
         self._sessions = kept | {session.id: session}
 
@@ -709,9 +675,7 @@ class MemoryStorage(Storage):
 
     def _check_free(self, name: str) -> None:
         if name in self._keys:
-            raise ExperimentExistsError(
-                f"there is an experiment {name!r} already; choose another name."
-            )
+            raise name_taken(name)
 
     def _add(self, tables: Tables) -> ExperimentRecord:
         name = tables.record.name
@@ -755,20 +719,8 @@ def _known(tables: Tables, unit: str) -> Assigned | None:
     return None if row is None else row.assigned()
 
 
-def _check_running(tables: Tables) -> None:
-    record = tables.record
-    if record.state != "running":
-        raise WrongStateError(
-            f"the experiment {record.name!r} is {record.state}; only a running one gives new "
-            "assignments."
-        )
-
-
-def _check_not_archived(tables: Tables) -> None:
-    if tables.record.state == "archived":
-        raise WrongStateError(
-            f"the experiment {tables.record.name!r} is archived; it takes no reports and rewards."
-        )
+def _copied(record: ExperimentRecord) -> ExperimentRecord:
+    return replace(record, config=_copy(record.config), policy_state=_copy(record.policy_state))
 
 
 def _copy(value: Mapping[str, Any]) -> dict[str, Any]:

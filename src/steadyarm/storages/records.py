@@ -22,15 +22,6 @@ from steadyarm.wording import shortened
 
 ExperimentState = Literal["draft", "running", "paused", "stopped", "archived"]
 
-# The states from which an experiment may move to each state.
-MOVES: dict[ExperimentState, tuple[ExperimentState, ...]] = {
-    "draft": (),
-    "running": ("draft", "paused"),
-    "paused": ("running",),
-    "stopped": ("running", "paused"),
-    "archived": ("draft", "stopped"),
-}
-
 # An assignment: its number, its number and the check of its unit, or its unit.
 Target = int | tuple[int, str] | str
 
@@ -167,39 +158,48 @@ def room_ahead(left: int) -> int:
     return left // 8
 
 
-@dataclass(frozen=True)
-class ExperimentRecord:
-    """One experiment.
+@dataclass(frozen=True, kw_only=True)
+class ExperimentHead:
+    """What records and summaries of an experiment have in common.
 
     Attributes
     ----------
-    key : identifies it in its storage
+    key : identifies it in its storage, which gives it
     tag : random text with which the ids of its assignments begin
-    config : its settings, JSON-like; storages read "seed" and "sticky"
+    config : its settings, JSON-like, which must not be changed; storages read "seed" and "sticky"
     created : time of its creation
     version : number of decisions; a decision made on an older version is refused
-    policy_state : the policy's state, JSON-like
     observed : number of segments that the policy has observed
     """
 
-    key: int
+    key: int = 0
     name: str
     tag: str
     state: ExperimentState
     config: Mapping[str, Any]
     created: int
-    version: int
-    policy_state: Mapping[str, Any]
-    observed: int
+    version: int = 0
+    observed: int = 0
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A short record of an experiment, for lists; further fields are those of `ExperimentRecord`.
+@dataclass(frozen=True, kw_only=True)
+class ExperimentRecord(ExperimentHead):
+    """One experiment.
 
     Attributes
     ----------
-    config : shared by all summaries of the experiment; must not be changed
+    policy_state : the policy's state, JSON-like
+    """
+
+    policy_state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(ExperimentHead):
+    """An experiment and its totals, for lists.
+
+    Attributes
+    ----------
     assigned, rewarded : number of assignments and of rewards
     late : number of rewards that came too late and were refused, as in `DaySums`
     started : when the first segment was opened; None before
@@ -207,14 +207,6 @@ class Summary:
     corrected : id of the last audit entry that corrected something; 0 if there is none
     """
 
-    key: int
-    name: str
-    tag: str
-    state: ExperimentState
-    config: Mapping[str, Any]
-    created: int
-    version: int
-    observed: int
     assigned: int
     rewarded: int
     late: int
@@ -428,6 +420,9 @@ class LogRow:
     def assigned(self) -> Assigned:
         """The assignment as one that was there already."""
         return Assigned(self.number, self.unit, self.arm, self.probability, self.created, new=False)
+
+
+Pages = Iterable[Sequence[LogRow]]  # a log, some rows at a time
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from steadyarm.segments import Direction
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import (
     LATEST,
-    ExperimentRecord,
+    ExperimentHead,
     ExperimentState,
     to_datetime,
     to_micros,
@@ -336,7 +336,7 @@ class ListedExperiment(Response):
     arms: int
 
     @classmethod
-    def of(cls, record: ExperimentRecord) -> Self:
+    def of(cls, record: ExperimentHead) -> Self:
         """A stored experiment."""
         config = record.config
         return cls(
@@ -358,7 +358,7 @@ class ExperimentList(Response):
     experiments: list[ListedExperiment]
 
     @classmethod
-    def of(cls, records: Sequence[ExperimentRecord]) -> Self:
+    def of(cls, records: Sequence[ExperimentHead]) -> Self:
         """All stored experiments."""
         return cls([ListedExperiment.of(record) for record in records])
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, and_, bindparam, case, delete, exists, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from steadyarm.errors import WrongStateError
+from steadyarm.storages.changes import check_not_archived, check_running
 from steadyarm.storages.records import (
     ArmDay,
     Assigned,
@@ -389,7 +389,7 @@ class Assignments(SQLBase):
             missing = list(dict.fromkeys(missing))
         if not missing:
             return Handed(tuple(known[unit] for unit in units), tuple(held))
-        _check_running(connection, key)
+        check_running(state_of(connection, key))
         holdings = held_by(connection, key, held) if held else []
         spans = [span for holding in holdings for span in holding.spans]
         lacking = len(missing) - size(spans)
@@ -461,7 +461,7 @@ class Assignments(SQLBase):
     def lease(
         self, connection: Connection, key: int, wanted: int, *, expires: int, now: int
     ) -> tuple[Lease, ...]:
-        _check_running(connection, key)
+        check_running(state_of(connection, key))
         return keep(connection, key, sorted(take(connection, key, wanted, now)[0]), expires)
 
     @writes
@@ -474,8 +474,7 @@ class Assignments(SQLBase):
         now: int,
     ) -> tuple[Assigned | None, ...]:
         facts = self._facts(connection, key)
-        if state_of(connection, key) == "archived":
-            raise WrongStateError("the experiment is archived; it takes no reports.")
+        check_not_archived(state_of(connection, key))
         known = _existing(connection, key, facts, [unit for _, unit, _ in used])
         row = connection.execute(MARK, {"of": key, "lease": lease}).one_or_none()
         if row is None:
@@ -530,12 +529,6 @@ def _existing(
     """The assignments that units have; none if units are not sticky."""
     rows = by_units(connection, key, units) if facts.sticky else {}
     return {unit: row.assigned() for unit, row in rows.items()}
-
-
-def _check_running(connection: Connection, key: int) -> None:
-    state = state_of(connection, key)
-    if state != "running":
-        raise WrongStateError(f"the experiment is {state}; only a running one assigns variants.")
 
 
 def _insert(connection: Connection, key: int, facts: Facts, items: list[Assigned]) -> set[int]:

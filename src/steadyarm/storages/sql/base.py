@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, TextualSelect, bindparam, case, func, select, text
+from sqlalchemy import Connection, TextualSelect, bindparam, func, select, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 
@@ -41,6 +41,7 @@ from steadyarm.storages.sql.schema import (
     AnyRow,
     assignments,
     experiments,
+    logged,
     lookup,
     marks,
     rewards,
@@ -131,17 +132,8 @@ def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
 
 def experiment_of(row: AnyRow) -> ExperimentRecord:
     """A whole row of `experiments`."""
-    return ExperimentRecord(
-        key=row.key,
-        name=row.name,
-        tag=row.tag,
-        state=row.state,
-        config=json.loads(row.config),
-        created=row.created,
-        version=row.version,
-        policy_state=json.loads(row.policy_state),
-        observed=row.observed,
-    )
+    parsed = {"config": json.loads(row.config), "policy_state": json.loads(row.policy_state)}
+    return ExperimentRecord(**dict(row._mapping) | parsed)
 
 
 LISTS = ("weights", "reference", "arms")  # columns of a segment that hold JSON
@@ -168,17 +160,6 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
 
 CHUNK = 5000  # parameters in one statement
 NUMBERS = 2**63  # no assignment has a number beyond what a database can hold
-LOGGED = (  # in the order of the fields of `LogRow`, here and in `_one_by_one`
-    assignments.c.number,
-    assignments.c.unit,
-    assignments.c.arm,
-    assignments.c.probability,
-    assignments.c.created,
-    rewards.c.reward,
-    func.coalesce(rewards.c.at, rewards.c.created).label("rewarded"),
-    case((rewards.c.at.is_not(None), rewards.c.created)).label("received"),
-    assignments.c.excluded,
-)
 
 
 def _one_by_one(by: str, more: str = "") -> TextualSelect:
@@ -186,15 +167,14 @@ def _one_by_one(by: str, more: str = "") -> TextualSelect:
 
     A cross join keeps its order; with a list of values SQLite would read the whole experiment.
     """
+    columns = logged(assignments.alias("a"), rewards.alias("r"))
     return text(
-        f"""SELECT a.number, a.unit, a.arm, a.probability, a.created, r.reward,
-                   coalesce(r.at, r.created) AS rewarded,
-                   CASE WHEN r.at IS NOT NULL THEN r.created END AS received, a.excluded
+        f"""SELECT {", ".join(map(str, columns))}
             FROM json_each(:values) AS wanted
             CROSS JOIN {assignments.name} AS a
             LEFT JOIN {rewards.name} AS r ON r.key = a.key AND r.number = a.number
             WHERE a.key = :key AND a.{by} = wanted.value {more}"""
-    ).columns(*LOGGED)
+    ).columns(*columns)
 
 
 # Held to the end of the transaction, so that `move` waits for transactions that have begun.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import inf
@@ -22,20 +21,22 @@ from sqlalchemy import (
     update,
 )
 
-from steadyarm.errors import (
-    ExperimentExistsError,
-    InvalidInputError,
-    UnknownExperimentError,
-    WrongStateError,
+from steadyarm.errors import InvalidInputError
+from steadyarm.storages.changes import (
+    NO_TRACE,
+    Trace,
+    moved,
+    name_taken,
+    new_id,
+    unknown_experiment,
 )
-from steadyarm.storages.changes import MOVED, Trace, new_id
 from steadyarm.storages.records import (
-    MOVES,
     DaySums,
     Decision,
     ExperimentRecord,
     ExperimentState,
     LogRow,
+    Pages,
     RunningTally,
     SegmentRecord,
     Snapshot,
@@ -50,7 +51,6 @@ from steadyarm.storages.records import (
 )
 from steadyarm.storages.sql.assignments import keep, unused
 from steadyarm.storages.sql.base import (
-    LOGGED,
     SQLBase,
     by_targets,
     dump,
@@ -71,6 +71,7 @@ from steadyarm.storages.sql.schema import (
     experiments,
     if_free,
     insert_rows,
+    logged,
     rewards,
     segments,
     tallies,
@@ -80,7 +81,6 @@ CREATE = if_free(experiments, experiments.c.key)
 BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
 BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
 NAMES = select(experiments.c.name).order_by(experiments.c.name)
-EXPERIMENTS = select(experiments).order_by(experiments.c.key)
 MOVE = (
     update(experiments)
     .where(experiments.c.key == bindparam("of"))
@@ -127,12 +127,16 @@ DECIDED = (
 )
 _rewarded = (assignments.c.key == rewards.c.key) & (assignments.c.number == rewards.c.number)
 LOG = (
-    select(*LOGGED)
+    select(*logged(assignments, rewards))
     .select_from(assignments.outerjoin(rewards, _rewarded))
     .where(assignments.c.key == bindparam("key"), assignments.c.number > bindparam("after"))
     .order_by(assignments.c.number)
     .limit(bindparam("most"))
 )
+
+
+LONG = ("config", "policy_state")  # columns that lists do without
+TOTALS = ("assigned", "rewarded", "late", "corrected")  # nothing if there was nothing to add up
 
 
 def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
@@ -152,17 +156,11 @@ def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
     first = (segments.c.key == experiments.c.key) & (segments.c.index == 0)
     return (
         select(
-            experiments.c.key,
-            experiments.c.name,
-            experiments.c.tag,
-            experiments.c.state,
-            experiments.c.created,
-            experiments.c.version,
-            experiments.c.observed,
+            *(column for column in experiments.c if column.name not in LONG),
             counts.c.assigned,
             counts.c.rewarded,
             counts.c.late,
-            segments.c.opened,
+            segments.c.opened.label("started"),
             counts.c.last,
             select(func.max(corrections.c.entry))
             .where(corrections.c.key == experiments.c.key)
@@ -192,34 +190,18 @@ class Experiments(SQLBase):
 
     @writes
     def create(
-        self,
-        connection: Connection,
-        name: str,
-        tag: str,
-        state: ExperimentState,
-        config: Mapping[str, Any],
-        policy_state: Mapping[str, Any],
-        now: int,
-        *,
-        by: str = "",
+        self, connection: Connection, record: ExperimentRecord, *, by: str = ""
     ) -> ExperimentRecord:
-        record = ExperimentRecord(0, name, tag, state, config, now, 0, policy_state, 0)
-        made = _insert(connection, record)
-        note(connection, now, by, "experiment.created", name, {"state": state})
+        made, detail = _insert(connection, record), {"state": record.state}
+        note(connection, record.created, by, "experiment.created", record.name, detail)
         return made
 
     @reads
     def find(self, connection: Connection, name: str) -> ExperimentRecord:
         row = connection.execute(BY_NAME, {"name": name}).one_or_none()
-        if row is not None:
-            return experiment_of(row)
-        near = difflib.get_close_matches(name, connection.execute(NAMES).scalars())
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-        raise UnknownExperimentError(f"there is no experiment {name!r} in the storage{hint}")
-
-    @reads
-    def experiments(self, connection: Connection) -> list[ExperimentRecord]:
-        return [experiment_of(row) for row in connection.execute(EXPERIMENTS)]
+        if row is None:
+            raise unknown_experiment(name, connection.execute(NAMES).scalars())
+        return experiment_of(row)
 
     @reads
     def summaries(self, connection: Connection, only: int | None = None) -> list[Summary]:
@@ -230,59 +212,31 @@ class Experiments(SQLBase):
                 configs[key] = json.loads(config)
         return [
             Summary(
-                key=row.key,
-                name=row.name,
-                tag=row.tag,
-                state=row.state,
-                config=configs[row.key],
-                created=row.created,
-                version=row.version,
-                observed=row.observed,
-                assigned=int(row.assigned or 0),
-                rewarded=int(row.rewarded or 0),
-                late=int(row.late or 0),
-                started=row.opened,
-                last=row.last,
-                corrected=row.corrected or 0,
+                **dict(row._mapping)
+                | {name: int(row._mapping[name] or 0) for name in TOTALS}
+                | {"config": configs[row.key]}
             )
             for row in found
         ]
 
-    def move(
-        self, key: int, to: ExperimentState, *, now: int | None = None, by: str = ""
-    ) -> ExperimentRecord:
-        """Read the clock before the transaction begins."""
-        return self._move(key, to, self.now() if now is None else now, by)
-
     @writes
-    def _move(
-        self, connection: Connection, key: int, to: ExperimentState, now: int, by: str
+    def move(
+        self, connection: Connection, key: int, to: ExperimentState, now: int, *, by: str = ""
     ) -> ExperimentRecord:
         row = known(key, connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none())
         if row.state != to:
-            if row.state not in MOVES[to]:
-                raise WrongStateError(
-                    f"experiment {row.name!r} is {row.state} and cannot become {to}; "
-                    f"that is for experiments that are {' or '.join(MOVES[to]) or 'new'}."
-                )
+            action = moved(row.name, row.state, to)
             connection.execute(MOVE, {"of": key, "to_state": to})
-            note(connection, now, by, MOVED[row.state, to], row.name)
+            note(connection, now, by, action, row.name)
         return replace(experiment_of(row), state=to)
 
     def restore(
-        self,
-        name: str,
-        snapshot: Snapshot,
-        rows: Iterable[Sequence[LogRow]],
-        trace: Trace | None = None,
-        *,
-        now: int | None = None,
-        by: str = "",
+        self, name: str, snapshot: Snapshot, rows: Pages, trace: Trace = NO_TRACE, *, by: str = ""
     ) -> ExperimentRecord:
         """Try only once, because rows can be read once, and take any time."""
-        at = self.now() if now is None else now
+        now = self.now()
         return self._database.write(
-            lambda c: _restore(c, name, snapshot, rows, trace or Trace(), at, by),
+            lambda c: _restore(c, name, snapshot, rows, trace, now, by),
             tries=1,
             seconds=inf,
         )
@@ -386,21 +340,11 @@ def _tallies(
 
 def _insert(connection: Connection, record: ExperimentRecord) -> ExperimentRecord:
     """Store a record under a new key."""
-    row = {
-        "name": record.name,
-        "tag": record.tag,
-        "state": record.state,
-        "config": dump(record.config),
-        "policy_state": dump(record.policy_state),
-        "created": record.created,
-        "version": record.version,
-        "observed": record.observed,
-    }
+    texts = {"config": dump(record.config), "policy_state": dump(record.policy_state)}
+    row = {name: value for name, value in (vars(record) | texts).items() if name != "key"}
     key = connection.execute(CREATE[connection.dialect.name], row).scalar()
     if key is None:
-        raise ExperimentExistsError(
-            f"there is an experiment {record.name!r} in the storage already; choose another name."
-        )
+        raise name_taken(record.name)
     return experiment_of(connection.execute(BY_KEY, {"key": key}).one())
 
 
@@ -408,7 +352,7 @@ def _restore(
     connection: Connection,
     name: str,
     snapshot: Snapshot,
-    pages: Iterable[Sequence[LogRow]],
+    pages: Pages,
     trace: Trace,
     now: int,
     by: str,

@@ -33,7 +33,6 @@ from sqlalchemy import (
     update,
 )
 
-from steadyarm.errors import InvalidInputError
 from steadyarm.storages.changes import (
     AuditEntry,
     Change,
@@ -47,6 +46,8 @@ from steadyarm.storages.changes import (
     check_found,
     check_open,
     removable,
+    token_removed,
+    token_taken,
 )
 from steadyarm.storages.records import (
     DAY,
@@ -458,9 +459,7 @@ class Operators(SQLBase):
     def add_token(self, connection: Connection, token: TokenRecord, *, by: str = "") -> None:
         dialect = connection.dialect.name
         if connection.execute(ADD_TOKEN[dialect], asdict(token)).scalar() is None:
-            raise InvalidInputError(
-                f"there is a token {token.name!r} already; choose another name."
-            )
+            raise token_taken(token.name)
         connection.execute(CLOSE[dialect], {"name": CLOSED, "value": token.created})
         detail = {"name": token.name, "scope": token.scope}
         note(connection, token.created, by, "token.created", detail=detail)
@@ -483,7 +482,7 @@ class Operators(SQLBase):
     @writes
     def add_session(self, connection: Connection, session: SessionRecord) -> None:
         if connection.execute(KEPT_TOKEN, {"of_hash": session.token}).first() is None:
-            raise InvalidInputError("the token of the session was removed; use another one.")
+            raise token_removed()
         connection.execute(REMOVE_EXPIRED, {"now": session.created})
         connection.execute(ADD_SESSION, asdict(session))
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
-from steadyarm.errors import WrongStateError
+from steadyarm.storages.changes import check_not_archived
 from steadyarm.storages.records import (
     ArmDay,
     Event,
@@ -145,8 +145,7 @@ class Rewards(SQLBase):
         grace: int = 0,
     ) -> tuple[Outcome, ...]:
         sticky = self._facts(connection, key).sticky
-        if state_of(connection, key) == "archived":
-            raise WrongStateError("the experiment is archived; it takes no rewards.")
+        check_not_archived(state_of(connection, key))
         rows = by_targets(connection, key, sticky, [event[0] for event in rewards])
         stored = {row.number: row.reward for row in rows if row and row.reward is not None}
         outcomes: dict[int, Outcome] = {}  # by place in the request

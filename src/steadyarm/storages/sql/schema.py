@@ -15,6 +15,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Double,
+    FromClause,
     Index,
     Integer,
     MetaData,
@@ -257,6 +258,17 @@ def insert_new(table: Table, *returned: ColumnElement[Any]) -> Any:
     return insert_rows(table).on_conflict_do_nothing().returning(*returned)
 
 
+def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:
+    """The columns of a `LogRow` in the order of its fields, from the columns of two tables."""
+    return (
+        *(assigned.c[name] for name in ("number", "unit", "arm", "probability", "created")),
+        rewarded.c.reward,
+        func.coalesce(rewarded.c.at, rewarded.c.created).label("rewarded"),
+        case((rewarded.c.at.is_not(None), rewarded.c.created)).label("received"),
+        assigned.c.excluded,
+    )
+
+
 def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
     """Assignments with their rewards, by "values", which are numbers or units."""
     value = column("value", Text)
@@ -271,23 +283,14 @@ def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
         .limit(1)
         .lateral("found")
     )
-    told = (
+    rewarded = (
         select(rewards)
         .where(rewards.c.key == found.c.key, rewards.c.number == found.c.number)
         .limit(1)
-        .lateral("told")
+        .lateral("rewarded")
     )
-    return select(
-        found.c.number,
-        found.c.unit,
-        found.c.arm,
-        found.c.probability,
-        found.c.created,
-        told.c.reward,
-        func.coalesce(told.c.at, told.c.created).label("rewarded"),
-        case((told.c.at.is_not(None), told.c.created)).label("received"),
-        found.c.excluded,
-    ).select_from(wanted.join(found, true()).outerjoin(told, true()))
+    both = wanted.join(found, true()).outerjoin(rewarded, true())
+    return select(*logged(found, rewarded)).select_from(both)
 
 
 def _json(name: str) -> ColumnElement[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -80,7 +80,7 @@ class Bench:
         """An experiment without segments."""
         units = "unit" if sticky else "request"
         config = {"seed": seed, "arms": list("ABC")[:arms], "sticky": units}
-        return self.storage.create(name, "tag", state, config, {}, NOW)
+        return self.storage.create(new_record(name, config, state=state, created=NOW))
 
     def running(
         self,
@@ -112,6 +112,12 @@ class Bench:
         self.storage.reward(key, rewards, None, NOW + 8)
         self.lease(key, 4, expires=NOW + 2 * HOUR, now=NOW + 9)
         return key
+
+    def move(
+        self, key: int, to: ExperimentState, now: int = NOW, *, by: str = ""
+    ) -> ExperimentRecord:
+        """`Storage.move`, just now."""
+        return self.storage.move(key, to, now, by=by)
 
     def decided(self, key: int, decision: Decision) -> bool:
         """Whether a decision was stored, made on the current version."""
@@ -184,7 +190,7 @@ class Bench:
         return self.storage.snapshot(key).segments[-1][0].handed
 
     def whole_log(self, key: int, most: int = 10_000) -> list[LogRow]:
-        """All rows, read page by page."""
+        """All rows, read in pages of that many."""
         rows: list[LogRow] = []
         while page := self.storage.log(key, rows[-1].number if rows else -1, most):
             assert len(page) <= most, "a page is longer than requested"
@@ -286,6 +292,12 @@ def _compare(tally: Tally, segment: Segment, rows: Sequence[LogRow], what: str) 
         assert tally.sums[column] == sum(values), f"the sum of a {what} is not exact"
         squares = sum(value * value for value in values)
         assert tally.squares[column] == squares, f"the squares of a {what} are not exact"
+
+
+def new_record(name: str, config: Mapping[str, Any], **more: Any) -> ExperimentRecord:
+    """The record of a draft that is to be created, unless more is said."""
+    usual: dict[str, Any] = {"tag": "tag", "state": "draft", "created": 0, "policy_state": {}}
+    return ExperimentRecord(name=name, config=config, **usual | more)
 
 
 def new_segment(

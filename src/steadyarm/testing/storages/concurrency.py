@@ -41,7 +41,7 @@ def check_threads_create(open_storage: OpenBench) -> None:
     for turn in range(3):
         made = together(partial(create, f"e{turn}"), 6)
         assert sum(made) == 1, f"{sum(made)} of 6 created the same experiment"
-    assert len(storages[0].experiments()) == 3
+    assert len(storages[0].summaries()) == 3
 
 
 def check_threads_sticky(open_storage: OpenBench) -> None:
@@ -276,7 +276,7 @@ def check_pruned(open_storage: OpenBench) -> None:
     later, ended = NOW + HOUR, NOW + 2 * HOUR
     assert storage.prune(NOW, later, dry=True).experiments == ("two", "three"), "not both"
     assert storage.prune(NOW, NOW).experiments == (), "deleted what was in use after that time"
-    assert len(storage.experiments()) == 3, "a dry run deletes"
+    assert len(storage.summaries()) == 3, "a dry run deletes"
     out = sum(map(len, storage.leases(one)))
     assert 0 < storage.prune(ended - 1).positions < out, "not only the expired went back"
     pruned = storage.prune(ended, later)
@@ -284,7 +284,7 @@ def check_pruned(open_storage: OpenBench) -> None:
     assert pruned.positions > 0, "an expired lease did not go back"
     assert storage.leases(one) == (), "expired leases are still out"
     assert storage.everything(one)[:4] == before, "pruning changed more than leases"
-    assert [e.name for e in storage.experiments()] == ["one"], "not those were deleted"
+    assert [e.name for e in storage.summaries()] == ["one"], "not those were deleted"
     for key in (two, three):
         refused(UnknownExperimentError, "reading what was deleted", storage.log, key)
     assert storage.busy("two") not in (one, two, three), "a key is used again"

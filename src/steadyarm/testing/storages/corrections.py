@@ -17,7 +17,7 @@ from steadyarm.storages.changes import (
     Trace,
     as_handed,
 )
-from steadyarm.storages.records import Decision, check_of, place_of
+from steadyarm.storages.records import Decision, ExperimentState, check_of, place_of
 from steadyarm.testing.storages.bench import (
     DAY,
     HOUR,
@@ -380,7 +380,7 @@ def check_corrections_restored(open_storage: OpenBench) -> None:
     storage.change(key, "include", entry=out.entry, by="me")
     snapshot, rows = storage.snapshot(key, everything=True), storage.log(key)
     trace = Trace(tuple(storage.audit(experiment="e")), tuple(storage.corrections(key)))
-    made = storage.restore("copy", snapshot, [rows], trace, now=NOW + 10, by="you")
+    made = storage.restore("copy", snapshot, [rows], trace, by="you")
     log = storage.audit(experiment="copy")
     assert [(e.author, e.action) for e in log] == [
         *((e.author, e.action) for e in trace.entries),
@@ -399,7 +399,7 @@ def check_corrections_restored(open_storage: OpenBench) -> None:
     storage.tallied(made.key)
     broken = replace(trace, entries=trace.entries[:1])
     refused(InvalidInputError, "a trace", storage.restore, "b", snapshot, [rows], broken)
-    assert [e.name for e in storage.experiments()] == ["e", "copy"], "something was left behind"
+    assert [e.name for e in storage.summaries()] == ["e", "copy"], "something was left behind"
     entry = log[-3].id
     assert storage.change(made.key, "include", entry=entry).assignments == 1
 
@@ -408,7 +408,8 @@ def check_states_noted(open_storage: OpenBench) -> None:
     """Every change of the state is noted once, with who made it."""
     storage = open_storage()
     key = storage.new_experiment(state="draft").key
-    for i, to in enumerate(("running", "running", "paused", "running", "stopped", "archived")):
+    path: tuple[ExperimentState, ...] = ("running", "running", "paused", "running", "stopped")
+    for i, to in enumerate((*path, "archived")):
         storage.move(key, to, now=NOW + i, by="me")
     refused(WrongStateError, "back from the archive", storage.move, key, "running", by="me")
     log = open_storage().audit(experiment="e")

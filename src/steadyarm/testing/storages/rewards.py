@@ -401,7 +401,7 @@ def check_restored_arms(open_storage: OpenBench) -> None:
     snapshot, rows = storage.snapshot(key, everything=True), storage.log(key)
     wrong = [replace(rows[0], arm=5), *rows[1:]]
     refused(InvalidInputError, "a row of another arm", storage.restore, "w", snapshot, [wrong])
-    names = [record.name for record in storage.experiments()]
+    names = [record.name for record in storage.summaries()]
     assert names == ["e", "copy"], "a refused restore left something behind"
 
 
