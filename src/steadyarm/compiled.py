@@ -11,13 +11,11 @@ fixes every bit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, cached_property, update_wrapper
 from math import frexp, ldexp
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
-from numba.np.random import generator_core
-from numba.np.random._constants import fi_double, ki_double, wi_double
 from numpy.typing import ArrayLike, NDArray
 
 Compiled = TypeVar("Compiled", bound=Callable[..., Any])
@@ -32,8 +30,12 @@ EDGE, INVERSE_EDGE = 3.6541528853610088, 0.27366123732975828  # of NumPy's ziggu
 SIGN, LAYER, PLACE = np.uint64(1), np.uint64(0xFF), np.uint64(0x000FFFFFFFFFFFFF)
 ONE, EIGHT = np.uint64(1), np.uint64(8)
 
-next_double: Any = generator_core.next_double  # of a generator, in compiled code
-next_uint64: Any = generator_core.next_uint64
+# Draws in compiled code, and tables of the ziggurat: `_compiler` takes them from numba.
+next_double: Any = None
+next_uint64: Any = None
+fi_double: Any = None
+ki_double: Any = None
+wi_double: Any = None
 
 
 def kernel(function: Compiled) -> Compiled:
@@ -42,10 +44,43 @@ def kernel(function: Compiled) -> Compiled:
     A division by zero is infinite or not a number, as in NumPy. The code is kept on disk, so that
     a process compiles what no other has compiled before. Kernels copy arrays by loops: where an
     array is assigned to a slice, numba also compiles how an error would be worded, for seconds.
+    numba takes longer to import than all the rest; it is imported when a kernel is first called.
     """
-    compile_it: Any = njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
-    compiled: Compiled = compile_it(function)
-    return compiled
+    return cast(Compiled, _Kernel(function))
+
+
+class _Kernel:
+    """Stands for a compiled function, for whoever calls it and for numba in other kernels."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+
+    @cached_property
+    def compiled(self) -> Any:
+        return _compiler()(self.py_func)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.compiled(*args)
+
+    @property
+    def _numba_type_(self) -> Any:  # which numba asks of what a kernel calls
+        return self.compiled._numba_type_
+
+
+@cache
+def _compiler() -> Any:
+    from numba import njit
+    from numba.np.random import _constants, generator_core
+
+    globals().update(
+        next_double=generator_core.next_double,
+        next_uint64=generator_core.next_uint64,
+        fi_double=_constants.fi_double,
+        ki_double=_constants.ki_double,
+        wi_double=_constants.wi_double,
+    )
+    return njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 
 
 @kernel

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.environments import RewardSource
@@ -34,13 +33,11 @@ def clopper_pearson(errors: int, trials: int, level: float = 0.95) -> tuple[floa
         raise InvalidInputError(
             f"there are {errors} errors in {trials} trials; expected 0 <= errors <= trials."
         )
-    tail = (1 - level) / 2
-    low = 0.0 if errors == 0 else float(scipy.stats.beta.ppf(tail, errors, trials - errors + 1))
-    high = (
-        1.0
-        if errors == trials
-        else float(scipy.stats.beta.ppf(1 - tail, errors + 1, trials - errors))
-    )
+    from scipy.stats import beta
+
+    tail, right = (1 - level) / 2, trials - errors
+    low = 0.0 if errors == 0 else float(beta.ppf(tail, errors, right + 1))
+    high = 1.0 if right == 0 else float(beta.ppf(1 - tail, errors + 1, right))
     return low, high
 
 

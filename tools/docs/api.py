@@ -1,4 +1,4 @@
-"""The pages about Python: the public names in the groups of `steadyarm/__init__.py`, and what else
+"""The pages about Python: the public names in the groups of `steadyarm/__init__.pyi`, and what else
 the packages offer. Everything said is a docstring or a signature.
 """
 
@@ -59,7 +59,7 @@ from the code of version {version}. What is not listed may change without notice
 
 def groups() -> dict[str, list[str]]:
     """The public names, by the comments above them in the package's own list."""
-    text = Path(inspect.getfile(steadyarm)).read_text()
+    text = Path(inspect.getfile(steadyarm)).with_suffix(".pyi").read_text()
     listed = text.partition("__all__ = [")[2].partition("]")[0]
     found: dict[str, list[str]] = {}
     for comment, name in re.findall(r'# (.+)|"(\w+)",', listed):

@@ -12,11 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import eye_array, sparray, spmatrix
 
 from steadyarm.arms.generated import values_of
 from steadyarm.arms.recipes import (
@@ -52,6 +51,9 @@ from steadyarm.arms.span import (
 )
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
+
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
 
 MOST_IN_TABLE = 2**27  # 1 GB, that a table of arms may have which nobody gave
 
@@ -175,7 +177,11 @@ class ArmSet:
         """
         names = name_list(names, "names")
         K = len(names)
-        X = np.eye(K) if K * K <= LARGE else eye_array(K, format="csr")
+        if K * K <= LARGE:
+            return cls.from_features(np.eye(K), names=names, feature_names=names)
+        from scipy.sparse import eye_array
+
+        X = eye_array(K, format="csr")
         return cls.from_features(X, names=names, feature_names=names)
 
     @classmethod

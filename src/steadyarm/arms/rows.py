@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul, sparse_times
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 MANY, LARGE = 2**12, 2**18  # arms, and numbers in their table, above which a set is large
 MOST_COLUMNS = 20_000  # a matrix of columns by columns has to fit in memory
@@ -117,7 +119,8 @@ class SparseRows:
 
     Examples
     --------
-    >>> rows = SparseRows(csr_array(np.eye(3)))
+    >>> from scipy.sparse import eye_array
+    >>> rows = SparseRows(eye_array(3, format="csr"))
     >>> rows.shape, rows.take(np.array([2])).tolist()
     ((3, 3), [[0.0, 0.0, 1.0]])
     """
@@ -222,7 +225,7 @@ def subset_of(rows: Rows, among: Indices | None) -> Rows:
 
 def given_rows(X: Any) -> DenseRows | SparseRows:
     """What the user gave, checked and read-only: sparse only if it is that and not small."""
-    if not issparse(X):
+    if not hasattr(X, "tocsr"):  # as sparse tables of SciPy have
         return DenseRows(frozen(_feature_matrix(X)))
     matrix = _canonical(X)
     K, d = matrix.shape
@@ -281,6 +284,8 @@ def _check_values(features: NDArray[np.float64]) -> None:
 
 def _canonical(X: Any) -> csr_array[np.float64]:
     """A checked copy in which every entry is finite, not zero and in the order of columns."""
+    from scipy.sparse import csr_array
+
     if np.issubdtype(X.dtype, np.complexfloating) or X.dtype.hasobject:
         raise InvalidInputError(
             f"the features are a sparse table of {X.dtype}; expected real numbers."
@@ -307,14 +312,19 @@ def _canonical(X: Any) -> csr_array[np.float64]:
 def packed(rows: Rows) -> Iterator[bytes]:
     """The entries of rows that are not zero, as bytes: the same for dense and sparse rows."""
     K, _ = rows.shape
+    ends: NDArray[np.integer]
+    columns: NDArray[np.integer]
     for start in range(0, K, STEP):
         if isinstance(rows, SparseRows) and rows.by is None:
             part = rows.matrix[start : start + STEP]
+            ends, columns, values = part.indptr, part.indices, part.data
         else:
-            part = csr_array(rows.block(start, min(start + STEP, K)))
-        yield part.indptr.astype(np.int64).tobytes()
-        yield part.indices.astype(np.int64).tobytes()
-        yield part.data.tobytes()
+            block = rows.block(start, min(start + STEP, K))
+            ends = np.concatenate([[0], np.count_nonzero(block, axis=1).cumsum()])
+            columns, values = np.nonzero(block)[1], block[block != 0]
+        yield ends.astype(np.int64).tobytes()
+        yield columns.astype(np.int64).tobytes()
+        yield values.tobytes()
 
 
 def sparse_to_dict(rows: SparseRows) -> dict[str, list[float]]:
@@ -329,6 +339,8 @@ def sparse_to_dict(rows: SparseRows) -> dict[str, list[float]]:
 
 def sparse_from_dict(data: Mapping[str, ArrayLike], columns: int) -> csr_array[np.float64]:
     """The matrix that `sparse_to_dict` described."""
+    from scipy.sparse import csr_array
+
     ends = np.asarray(data["ends"], dtype=np.int64)
     try:
         matrix = csr_array(

@@ -1,5 +1,14 @@
 """The client of the service: experiments from another program, over HTTP."""
 
+from importlib.util import find_spec
+
+from steadyarm.errors import MissingExtraError
+
+if find_spec("msgspec") is None:
+    raise MissingExtraError(
+        "the client needs httpx and msgspec; install them with: pip install 'steadyarm[client]'"
+    )
+
 from steadyarm.client.buffer import RewardBuffer
 from steadyarm.client.client import Client
 from steadyarm.client.local import LocalExperiment

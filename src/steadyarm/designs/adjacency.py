@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
@@ -121,6 +120,8 @@ def _is_face(points: Floats, chosen: list[int]) -> bool:
     walks of the simplex method never leave their side, so an edge must join them. The nearest
     points of the two hulls either touch or give that functional.
     """
+    from scipy.optimize import nnls
+
     V, q = points.shape
     mine = np.zeros(V, dtype=bool)
     mine[chosen] = True
@@ -129,7 +130,7 @@ def _is_face(points: Floats, chosen: list[int]) -> bool:
     sides = np.vstack([np.where(mine, points.T, -points.T), mine, ~mine])
     target = np.append(np.zeros(q), [1.0, 1.0])
     try:
-        missed = target - sides @ scipy.optimize.nnls(sides, target)[0]
+        missed = target - sides @ nnls(sides, target)[0]
     except RuntimeError:  # too many iterations: no proof either way
         return largest_margin(points[chosen], points[~mine]) > MARGIN
     if np.linalg.norm(missed) < TOUCHING:
@@ -146,9 +147,11 @@ def largest_margin(level: Floats, below: Floats) -> float:
     A linear program: the largest t with c'x equal on all points of `level` (1 or 2, q) and at
     least t lower on those of `below` (m, q).
     """
+    from scipy.optimize import linprog
+
     m, q = below.shape
     equal = np.column_stack([level[1:] - level[0], np.zeros(len(level) - 1)])
-    answer = scipy.optimize.linprog(
+    answer = linprog(
         np.append(np.zeros(q), -1.0),
         A_ub=np.column_stack([below - level[0], np.ones(m)]),
         b_ub=np.zeros(m),

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
@@ -536,13 +535,15 @@ def _sparsified(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
     r = X.shape[1]
     if support.size <= r * (r + 1) // 2:
         return weights
+    from scipy.optimize import linprog, nnls
+
     A = gram(X[support], weights[support])
     V = _in_range_coordinates(A, X[support])
     r = V.shape[1]
     upper = np.triu_indices(r)
     products = (V[:, upper[0]] * V[:, upper[1]]).T
     target = np.eye(r)[upper]
-    answer = scipy.optimize.linprog(
+    answer = linprog(
         np.ones(support.size),
         A_eq=products,
         b_eq=target,
@@ -554,7 +555,7 @@ def _sparsified(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
     # a basic solution has at most r(r+1)/2 positive entries; least squares removes its rounding
     basic = np.argsort(-answer.x, kind="stable")[: upper[0].size]
     basic = basic[answer.x[basic] > 1e-12]
-    exact, residual = scipy.optimize.nnls(products[:, basic], target)
+    exact, residual = nnls(products[:, basic], target)
     if residual > 1e-8:
         return weights
     sparse = np.zeros_like(weights)

@@ -1,0 +1,167 @@
+"""The public names, by topic, and where they are; `__init__.py` imports each when it is used."""
+
+from steadyarm import (
+    analysis as analysis,
+    arms as arms,
+    client as client,
+    designs as designs,
+    environments as environments,
+    errors as errors,
+    estimators as estimators,
+    inference as inference,
+    live as live,
+    paper as paper,
+    planning as planning,
+    plot as plot,
+    policies as policies,
+    reports as reports,
+    segments as segments,
+    simulation as simulation,
+    storages as storages,
+    testing as testing,
+    theory as theory,
+)
+from steadyarm.analysis import Analysis, analyze
+from steadyarm.arms import ArmSet
+from steadyarm.client import Client
+from steadyarm.designs import (
+    Design,
+    frank_wolfe_g,
+    frank_wolfe_transductive,
+    frank_wolfe_xy,
+    g_optimal,
+    round_design,
+    transductive,
+    xy_optimal,
+)
+from steadyarm.environments import (
+    BernoulliReward,
+    BoundedNoise,
+    Environment,
+    GaussianNoise,
+    ParametricEnvironment,
+    Replay,
+    RewardSource,
+)
+from steadyarm.errors import (
+    BudgetSpentError,
+    ExperimentExistsError,
+    InvalidInputError,
+    LeaseExpiredError,
+    MissingExtraError,
+    RepeatedRewardError,
+    RewardsPendingError,
+    RewardTooLateError,
+    ServiceError,
+    SteadyArmError,
+    StorageError,
+    StorageVersionError,
+    UnknownAssignmentError,
+    UnknownExperimentError,
+    WrongStateError,
+)
+from steadyarm.live.assignments import LiveAssignment, Status
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.lifecycle import create_experiment, import_experiment, load_experiment
+from steadyarm.live.session import Assignment, Session
+from steadyarm.live.verdict import Verdict
+from steadyarm.planning import Plan, Question, plan
+from steadyarm.policies import (
+    GBAI,
+    P1,
+    P1RAGE,
+    AdjacentBAI,
+    LinearThompson,
+    MixedPeace,
+    ODLinBAI,
+    P1Peace,
+    Peace,
+    Policy,
+    SequentialHalving,
+    State,
+    Steady,
+    TopTwoThompson,
+    Uniform,
+)
+from steadyarm.segments import Segment, SegmentStats
+from steadyarm.simulation import Results, simulate
+
+__all__ = [
+    # the test: variants, sessions, verdicts
+    "ArmSet",
+    "Assignment",
+    "Session",
+    "Verdict",
+    # live experiments
+    "Client",
+    "Experiment",
+    "LiveAssignment",
+    "Status",
+    "create_experiment",
+    "import_experiment",
+    "load_experiment",
+    # designs
+    "Design",
+    "frank_wolfe_g",
+    "frank_wolfe_transductive",
+    "frank_wolfe_xy",
+    "g_optimal",
+    "round_design",
+    "transductive",
+    "xy_optimal",
+    # policies
+    "AdjacentBAI",
+    "GBAI",
+    "LinearThompson",
+    "MixedPeace",
+    "ODLinBAI",
+    "P1",
+    "P1Peace",
+    "P1RAGE",
+    "Peace",
+    "Policy",
+    "Segment",
+    "SegmentStats",
+    "SequentialHalving",
+    "State",
+    "Steady",
+    "TopTwoThompson",
+    "Uniform",
+    # planning
+    "Plan",
+    "Question",
+    "plan",
+    # pictures
+    "plot",
+    # simulation
+    "BernoulliReward",
+    "BoundedNoise",
+    "Environment",
+    "GaussianNoise",
+    "ParametricEnvironment",
+    "Replay",
+    "Results",
+    "RewardSource",
+    "simulate",
+    # logs of tests that ran elsewhere
+    "Analysis",
+    "analyze",
+    # errors
+    "BudgetSpentError",
+    "ExperimentExistsError",
+    "InvalidInputError",
+    "LeaseExpiredError",
+    "MissingExtraError",
+    "RepeatedRewardError",
+    "RewardTooLateError",
+    "RewardsPendingError",
+    "ServiceError",
+    "SteadyArmError",
+    "StorageError",
+    "StorageVersionError",
+    "UnknownAssignmentError",
+    "UnknownExperimentError",
+    "WrongStateError",
+]
+
+__version__: str
