@@ -27,8 +27,10 @@ READY = 180  # seconds that a server may take to answer
 class Service:
     """`steadyarm serve` in processes of its own."""
 
-    def __init__(self, storage: str, workers: int = 1, port: int | None = None) -> None:
-        self.storage, self.workers = storage, workers
+    def __init__(
+        self, storage: str, workers: int = 1, port: int | None = None, warm: bool = False
+    ) -> None:
+        self.storage, self.workers, self.warm = storage, workers, warm
         self.port = port or _free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.log = Path(tempfile.mkstemp(suffix=".log")[1])
@@ -41,7 +43,7 @@ class Service:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
-                env=os.environ | {"STEADYARM_WARM": "false"},
+                env=os.environ | {"STEADYARM_WARM": str(self.warm)},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -42,7 +42,7 @@ def test() -> sa.Experiment:
 
 @pytest.fixture
 def shown(test: sa.Experiment) -> Iterator[tuple[Browser, Scorecard]]:
-    """A browser at a service that has the test, and the look at it."""
+    """A browser at a service that has the test, and its scorecard."""
     storage = open_storage("memory")
     stored(test, storage, "layouts")
     with dashboard(storage) as browser:

@@ -1,4 +1,4 @@
-"""The page of an experiment: the numbers of its look, shown as text, with charts and files."""
+"""The page of an experiment: the numbers of its scorecard, shown as text, with charts and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.live.scorecards import NAMES, played
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
 
 
-def test_the_page_shows_what_the_look_says(shown: tuple[Browser, Scorecard]) -> None:
+def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]) -> None:
     browser, card = shown
     page = Elements(browser.get("/experiments/layouts").text)
     assert card.headline in page.text

@@ -10,6 +10,7 @@ import pytest
 from steadyarm.dashboard import access
 from steadyarm.dashboard.access import GuardedPage
 from steadyarm.dashboard.responses import HEADERS, local_path
+from steadyarm.live.scorecard import Scorecard
 from steadyarm.service.app import Endpoint
 from steadyarm.service.auth import new_token
 from tests.dashboard.clients import (
@@ -203,6 +204,31 @@ def test_plotly_comes_packed_and_is_kept(guarded: Guarded) -> None:
     version = plain.headers["etag"].strip('"')
     assert "immutable" in browser.get(f"{path}?v={version}", headers=again).headers["cache-control"]
     assert browser.get(f"{path}?v=0", headers=again).headers["cache-control"] == "no-cache"
+
+
+def test_pages_and_charts_come_packed(shown: tuple[Browser, Scorecard]) -> None:
+    browser, _ = shown
+    page = "/experiments/layouts"
+    for path in ("/", page, f"{page}/charts/daily", f"{page}/charts/daily.json?dark=1&wide=0"):
+        packed = browser.get(path, headers={"Accept-Encoding": "gzip"})
+        plain = browser.get(path, headers={"Accept-Encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip", path
+        assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
+        assert packed.content == plain.content
+        assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+        assert packed.headers["etag"] != plain.headers["etag"]
+        again = {"Accept-Encoding": "gzip", "If-None-Match": packed.headers["etag"]}
+        assert browser.get(path, headers=again).status_code == 304
+
+
+@pytest.mark.parametrize("path", ["/?q=guess", "/sign-in?next=/guess", "/experiments/shop?all=1"])
+def test_a_page_that_may_repeat_its_query_is_not_packed(guarded: Guarded, path: str) -> None:
+    browser, _, tokens = guarded
+    if not path.startswith("/sign-in"):
+        browser.sign_in(tokens["read"])
+    answer = browser.get(path, headers={"Accept-Encoding": "gzip"})
+    assert answer.status_code == 200
+    assert "content-encoding" not in answer.headers
 
 
 SCRIPT = re.compile(r"<script(?![^>]*\b(?:src=|type=\"application/json\"))", re.IGNORECASE)

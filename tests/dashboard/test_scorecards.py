@@ -1,4 +1,4 @@
-"""Looks are kept: pages are fresh when something has changed, and nothing is computed twice."""
+"""Scorecards are kept: pages follow what changes, and nothing is computed twice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import steadyarm as sa
 from steadyarm.dashboard import pages
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
-from tests.dashboard.clients import Browser, Guarded
+from steadyarm.storages import open_storage
+from tests.dashboard.clients import Browser, Guarded, dashboard, stored
 
 
 @pytest.fixture
-def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the experiments that are looked at from now on."""
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the experiments whose scorecards are made from now on."""
     seen: list[str] = []
 
     def counted(experiment: sa.Experiment) -> Scorecard:
@@ -44,29 +45,46 @@ def test_a_page_that_did_not_change_is_not_sent_again(
     assert "2,401" in changed.text
 
 
-def test_looks_are_made_once_however_many_watch(
-    shown: tuple[Browser, Scorecard], looked: list[str], monkeypatch: pytest.MonkeyPatch
+def test_scorecards_are_made_once_however_many_watch(
+    shown: tuple[Browser, Scorecard], made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
     monkeypatch.setattr(pages, "STALE", 0.0)  # nothing has changed
     for _ in range(5):
         assert browser.get("/experiments/layouts").status_code == 200
         assert browser.get("/experiments/layouts/charts/drift.json").status_code == 200
-    assert looked == ["layouts"]
+    assert made == ["layouts"]
 
 
-def test_time_alone_makes_a_new_look(
-    shown: tuple[Browser, Scorecard], looked: list[str], monkeypatch: pytest.MonkeyPatch
+def test_scorecards_of_tests_that_run_are_there_before_anybody_asks(
+    test: sa.Experiment, made: list[str]
+) -> None:
+    storage = open_storage("memory")
+    for name in ("layouts", "stopped", "another"):
+        stored(test, storage, name)
+    sa.load_experiment("stopped", storage).stop()
+    with dashboard(storage, warm=True) as browser:
+        end = time.monotonic() + 60
+        while len(made) < 3 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert made[-1] == "stopped"
+        assert sorted(made) == ["another", "layouts", "stopped"]
+        assert browser.get("/experiments/layouts").status_code == 200
+        assert len(made) == 3
+
+
+def test_time_alone_makes_a_new_scorecard(
+    shown: tuple[Browser, Scorecard], made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
     monkeypatch.setattr(pages, "OLD", 0.0)
     monkeypatch.setattr(pages, "PATIENCE", 30.0)
     for _ in range(3):
         browser.get("/experiments/layouts")
-    assert looked == ["layouts"] * 3
+    assert made == ["layouts"] * 3
 
 
-def test_a_look_that_fails_is_not_tried_at_every_view(
+def test_a_scorecard_that_fails_is_not_tried_at_every_view(
     shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -38,7 +40,18 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
     app = service_app.create_app(storage, settings, _refused)
     service: Service = app.state.service
     access = app.state.access = Access(service)
-    app.state.scorecards = Scorecards(service)
+    scorecards = app.state.scorecards = Scorecards(service)
+    serving = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with serving(app):
+            preparing = asyncio.create_task(scorecards.prepare()) if service.settings.warm else None
+            yield
+            if preparing is not None:
+                preparing.cancel()
+
+    app.router.lifespan_context = lifespan
     found = (  # the first that fits counts
         Page("GET", "/static/{file}", static, None, anonymous=True),
         *sign_in_pages(access),

@@ -7,8 +7,6 @@ once however many people watch, and makes a new one when something has changed a
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -16,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.dashboard.access import Page, Viewer
-from steadyarm.dashboard.responses import attachment, experiment_path, not_modified, render
+from steadyarm.dashboard.responses import Content, attachment, experiment_path, page, prepare
 from steadyarm.dashboard.views import (
     CHARTS,
     MOST_ROWS,
@@ -30,7 +29,7 @@ from steadyarm.dashboard.views import (
     sections_of,
     what_is_tested,
 )
-from steadyarm.errors import SteadyArmError
+from steadyarm.errors import SteadyArmError, StorageError
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
@@ -51,6 +50,7 @@ OLD = 300.0  # seconds after which time alone makes a new one: paces and windows
 PATIENCE = 0.15  # seconds to wait for a new one before the old one is shown once more
 AGAIN = 60.0  # seconds before one that failed is tried again
 MOST = 500  # scorecards in memory
+PREPARED = 20  # of them made when the service starts
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
 STATES = ("running", "paused", "draft", "stopped", "archived")
@@ -158,6 +158,20 @@ class Scorecards:
             with suppress(Exception):  # `_done` logs it
                 await self._renewed(name)
 
+    async def prepare(self) -> None:
+        """Make what the first pages need: files, templates, and scorecards of the tests that run.
+
+        Whoever asks for one of them meanwhile waits for it, not for all of them.
+        """
+        await self._service.read(prepare)
+        with suppress(StorageError):  # probes of readiness report it
+            found = await self._service.read(self._service.storage.summaries)
+            rows = overview_rows((summary, None, False) for summary in found)
+            for row in rows[:PREPARED]:
+                with suppress(Exception):  # `_done` logs it
+                    kept = await self._renewed(row.summary.name)
+                    await self._service.read(kept.once, "sections", sections_of)
+
     def _renewed(self, name: str) -> asyncio.Task[Kept]:
         if name not in self._running:
             task = self._running[name] = asyncio.create_task(self._make(name))
@@ -260,8 +274,12 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
         if asked.casefold() in f"{row.summary.name}\n{row.leader or ''}".casefold()
         and state in ("", row.summary.state)
     ]
-    values = {"asked": asked, "state": state, "states": STATES}
-    return _changed(request, render("overview.html", viewer, rows=shown, total=len(rows), **values))
+
+    def filled() -> Content:
+        values = {"asked": asked, "state": state, "states": STATES}
+        return page("overview.html", viewer, rows=shown, total=len(rows), **values)
+
+    return (await service.run_short(filled)).response(request.scope)
 
 
 async def experiment(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -269,15 +287,15 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     kept = await _scorecard(request)
     everything = request.query_params.get("all") == "1"
     origin = str(request.base_url).rstrip("/")
-    page = await service.run_short(_experiment, kept, viewer, everything, origin)
-    return _changed(request, page)
+    content = await service.run_short(_experiment, kept, viewer, everything, origin)
+    return content.response(request.scope)
 
 
-def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Response:
+def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Content:
     card = kept.card
     rows = leaderboard(card, None if everything else MOST_ROWS)
     possible = [action for action in ACTIONS if card.status.state in action.when]
-    return render(
+    return page(
         "experiment.html",
         viewer,
         card=card,
@@ -302,15 +320,13 @@ def _drift_verdict(card: Scorecard) -> str:
 async def chart_page(service: Service, request: Request, viewer: Viewer) -> Response:
     """Show one chart with its numbers as a table."""
     kept, section, chart = await _chart(service, request)
-    return render(
-        "chart.html",
-        viewer,
-        card=kept.card,
-        path=experiment_path(kept.card.name),
-        section=section,
-        chart=chart,
-        rows=chart.table.rows[:MOST_LINES],
-    )
+
+    def filled() -> Content:
+        path, rows = experiment_path(kept.card.name), chart.table.rows[:MOST_LINES]
+        values = {"card": kept.card, "path": path, "section": section, "chart": chart}
+        return page("chart.html", viewer, rows=rows, **values)
+
+    return (await service.run_short(filled)).response(request.scope)
 
 
 async def chart_json(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -319,11 +335,12 @@ async def chart_json(service: Service, request: Request, viewer: Viewer) -> Resp
     dark = request.query_params.get("dark") == "1"
     columns = 2 if request.query_params.get("wide") == "1" else 1
 
-    def drawn(card: Scorecard) -> str:
-        return json.dumps(spec_of(chart, dark, columns), allow_nan=False)
+    def drawn(card: Scorecard) -> Content:
+        spec = msgspec.json.encode(spec_of(chart, dark, columns))
+        return Content.of(spec, "application/json")
 
-    body = await service.run_short(kept.once, (section.name, dark, columns), drawn)
-    return _changed(request, Response(body, media_type="application/json"))
+    content: Content = await service.run_short(kept.once, (section.name, dark, columns), drawn)
+    return content.response(request.scope)
 
 
 async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -342,14 +359,14 @@ async def log_csv(service: Service, request: Request, viewer: Viewer) -> Respons
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
     """Answer with the report as one file; for long tests it does not check the whole log."""
     from steadyarm.reports import experiment_report  # matplotlib takes a second to import
-    from steadyarm.reports.render import page
+    from steadyarm.reports.render import page as written
 
     found = await service.experiment(request)
     card = (await _scorecard(request)).card
     short = card.status.total_assigned <= MOST_CHECKED
     async with request.app.state.scorecards.reports:
         text = await service.read(
-            lambda: page(experiment_report(found, card, replay=short, fingerprint=short))
+            lambda: written(experiment_report(found, card, replay=short, fingerprint=short))
         )
     return attachment(text, "text/html", found.name, "html")
 
@@ -372,13 +389,6 @@ async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Cha
             f"{experiment_path(kept.card.name)} shows the charts that there are.",
         )
     return kept, section, chart
-
-
-def _changed(request: Request, response: Response) -> Response:
-    """The response, or 304 if the browser has it already."""
-    etag = f'"{hashlib.blake2b(bytes(response.body), digest_size=12).hexdigest()}"'
-    response.headers["ETag"] = etag
-    return not_modified(request, etag) or response
 
 
 EXPERIMENT = "/experiments/{name}"

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
@@ -131,72 +132,83 @@ def corrected(entry: AuditEntry) -> str:
     return f"{said}, see entry {detail['entry']}" if "entry" in detail else said
 
 
-# Style sheets, scripts and pictures: read once, sent packed, kept by browsers.
+# What is sent: packed by gzip where browsers accept that, and not again while they have it.
 
 PLOTLY = "plotly.min.js"
-MEDIA = {
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+MEDIA = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FOREVER = "public, max-age=31536000, immutable"
+LEVEL = 5  # of gzip; more costs time and saves little
 
 
 @dataclass(frozen=True)
-class Asset:
-    """A file as it is sent: as it is, packed by gzip, and a version that changes with it."""
+class Content:
+    """Something to be sent: as it is, packed, and a tag that changes with it."""
 
     body: bytes
-    packed: bytes
     media: str
-    version: str
+    tag: str
+    packed: bytes
+
+    @classmethod
+    def of(cls, body: bytes, media: str, tag: str = "") -> Content:
+        """Pack something; its tag is a hash of it unless one is given."""
+        tag = tag or hashlib.blake2b(body, digest_size=12).hexdigest()
+        return cls(body, media, tag, gzip.compress(body, LEVEL, mtime=0))
+
+    def response(self, scope: Scope, caching: str = "private, no-cache") -> Response:
+        """The content as the browser wants it, or 304 if the browser has it.
+
+        A page whose address has a query is not packed: it may repeat the query, and the size of
+        both packed together would say how much of the key for forms the query has guessed.
+        """
+        repeats = self.media == "text/html" and scope["query_string"]
+        packs = "gzip" in header_of(scope, b"accept-encoding") and not repeats
+        etag = f'"{self.tag}{"-gzip" if packs else ""}"'
+        headers = {"ETag": etag, "Vary": "Accept-Encoding", "Cache-Control": caching}
+        known = header_of(scope, b"if-none-match").split(",")
+        if etag in (one.strip().removeprefix("W/") for one in known):
+            return Response(status_code=304, headers=headers)
+        if packs:
+            headers["Content-Encoding"] = "gzip"
+        body = self.packed if packs else self.body
+        return Response(body, headers=headers, media_type=self.media)
 
 
 def asset(name: str) -> str:
     """The address of a file, which changes with its content."""
-    version = metadata.version("plotly") if name == PLOTLY else _own()[name].version
-    return f"/static/{name}?v={version}"
+    tag = metadata.version("plotly") if name == PLOTLY else _own()[name].tag
+    return f"/static/{name}?v={tag}"
 
 
 async def static(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Answer with one of the files; names are looked up, not opened, so there are no others."""
+    """Respond with one of the files; names are looked up, not opened, so there are no others."""
     name = request.path_params["file"]
     found = await service.read(_plotly) if name == PLOTLY else _own().get(name)
     if found is None:
         raise RefusedError("not-found", "There is no such file.")
-    packed = "gzip" in header_of(request.scope, b"accept-encoding")
-    etag = f'"{found.version}{"-gzip" if packed else ""}"'
-    response = not_modified(request, etag)
-    if response is None:
-        body = found.packed if packed else found.body
-        response = Response(body, media_type=found.media, headers={"ETag": etag})
-        if packed:
-            response.headers["Content-Encoding"] = "gzip"
-    response.headers["Vary"] = "Accept-Encoding"
-    current = request.query_params.get("v") == found.version
-    response.headers["Cache-Control"] = FOREVER if current else "no-cache"
-    return response
+    current = request.query_params.get("v") == found.tag
+    return found.response(request.scope, FOREVER if current else "no-cache")
 
 
 @cache
-def _own() -> dict[str, Asset]:
+def _own() -> dict[str, Content]:
     folder = resources.files("steadyarm.dashboard").joinpath("static")
-    return {
-        file.name: _asset(file.read_bytes(), "." + file.name.rpartition(".")[2])
-        for file in folder.iterdir()
-        if file.name.endswith(tuple(MEDIA))
-    }
+    files = ((file, MEDIA.get("." + file.name.rpartition(".")[2])) for file in folder.iterdir())
+    return {file.name: Content.of(file.read_bytes(), media) for file, media in files if media}
 
 
 @cache
-def _plotly() -> Asset:
+def _plotly() -> Content:
     body = resources.files("plotly").joinpath("package_data", PLOTLY).read_bytes()
-    return _asset(body, ".js", metadata.version("plotly"))
+    return Content.of(body, MEDIA[".js"], metadata.version("plotly"))
 
 
-def _asset(body: bytes, suffix: str, version: str = "") -> Asset:
-    version = version or hashlib.sha256(body).hexdigest()[:16]
-    return Asset(body, gzip.compress(body, 6, mtime=0), MEDIA[suffix], version)
+def prepare() -> None:
+    """Read and pack all files and compile the templates, before somebody waits for them."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+    _own()
+    _plotly()
 
 
 # Templates to pages: the one place where they are loaded, filled in and escaped.
@@ -228,9 +240,17 @@ def environment() -> Environment:
 
 
 def render(template: str, viewer: Viewer, status: int = 200, /, **values: Any) -> HTMLResponse:
-    """Fill in a template for a viewer."""
-    page = environment().get_template(template)
-    return HTMLResponse(page.render(viewer=viewer, **values), status)
+    """Fill in a template for a viewer; the page is not kept."""
+    return HTMLResponse(_filled(template, viewer, values), status)
+
+
+def page(template: str, viewer: Viewer, /, **values: Any) -> Content:
+    """Fill in a template for a viewer; what has not changed is not sent again."""
+    return Content.of(_filled(template, viewer, values).encode(), "text/html")
+
+
+def _filled(template: str, viewer: Viewer, values: Mapping[str, Any]) -> str:
+    return environment().get_template(template).render(viewer=viewer, **values)
 
 
 POLICY = {
@@ -257,11 +277,10 @@ LOCAL = re.compile(r"/(?!/)[!-\[\]-~]{0,1999}")
 
 
 def with_headers(response: Response) -> Response:
-    """Add the headers for safety and caching that the handler has not set."""
+    """Add the headers for safety; nothing is kept unless the handler said so."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
-    kept = "private, no-cache" if "etag" in response.headers else "no-store"
-    response.headers.setdefault("Cache-Control", kept)
+    response.headers.setdefault("Cache-Control", "no-store")
     return response
 
 
@@ -306,14 +325,6 @@ def local_path(given: str) -> str:
     ['/experiments/shop?day=2', '/', '/']
     """
     return given if LOCAL.fullmatch(given) else "/"
-
-
-def not_modified(request: Request, etag: str) -> Response | None:
-    """Answer 304 if the browser has what the tag, with its quotes, stands for; else None."""
-    known = header_of(request.scope, b"if-none-match")
-    if etag in (one.strip().removeprefix("W/") for one in known.split(",")):
-        return Response(status_code=304, headers={"ETag": etag})
-    return None
 
 
 def wants_json(scope: Scope) -> bool:

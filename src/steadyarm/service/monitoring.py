@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 import steadyarm as sa
 from steadyarm.errors import StorageError
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import ExperimentState
 
@@ -174,10 +175,8 @@ def steps(arms: sa.ArmSet) -> Iterator[Callable[[], object]]:
 
     for first in range(0, BUDGET, BATCH):
         yield lambda first=first: play(first)  # type: ignore[misc]  # bound now
-    yield test.recommend
     yield lambda: test.recommend(anytime=True)
-    yield test.health
-    yield test.drift
+    yield lambda: scorecard_of(test)  # all that pages and results compute
 
 
 PROBE = 3.0  # seconds within which a probe of readiness is answered

@@ -3,7 +3,7 @@
 (() => {
   const EVERY = 4000, SLOWEST = 60000;
   const {busy, renew} = window.renewing;
-  let tag = null, latest = null, wait = EVERY, timer = 0;
+  let shown = null, latest = null, wait = EVERY, timer = 0;
 
   // True if all of it is up to date; what somebody is using waits.
   function put(fresh) {
@@ -52,24 +52,21 @@
 
   async function refresh() {
     try {
-      const headers = {Accept: "text/html"};
-      if (tag) headers["If-None-Match"] = tag;
-      const answer = await fetch(location.href, {headers, cache: "no-store", credentials: "same-origin"});
+      const answer = await fetch(location.href, {headers: {Accept: "text/html"}, cache: "no-cache"});
       if (answer.status === 401 || (answer.redirected && answer.url.includes("/sign-in"))) {
         say("You are signed out. Load the page anew to sign in.");
         return; // for good
       }
-      if (answer.ok || answer.status === 304) {
+      if (answer.ok) {
         wait = EVERY;
         say("");
-      }
-      if (answer.ok) {
-        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const done = [arrange(fresh), put(fresh)].every(Boolean);
-        tag = done ? answer.headers.get("ETag") : null; // what was left out is asked for again
-        tell(answer.headers.get("ETag"));
-      } else if (answer.status === 304) {
-        tell(latest);
+        const now = answer.headers.get("ETag");
+        if (now !== shown) {
+          const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+          const done = [arrange(fresh), put(fresh)].every(Boolean);
+          shown = done ? now : null; // what was left out is put in later
+        }
+        tell(now);
       } else {
         wait = Math.min(2 * wait, SLOWEST);
         say("The numbers may be old: the service does not answer as usual.");
