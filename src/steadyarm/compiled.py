@@ -10,16 +10,21 @@ fixes every bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, cached_property, update_wrapper
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, cached_property, partial, update_wrapper
 from math import frexp, ldexp
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Compiled = TypeVar("Compiled", bound=Callable[..., Any])
 Floats = NDArray[np.float64]
+
+PATIENCE = 2.0  # seconds that a process spends on interpreted kernels
 
 LN2_HI, LN2_LO = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 PI_2_1, PI_2_1T = 1.57079632673412561417e00, 6.07710050650619224932e-11
@@ -38,34 +43,106 @@ ki_double: Any = None
 wi_double: Any = None
 
 
-def kernel(function: Compiled) -> Compiled:
+@overload
+def kernel(function: Compiled) -> Compiled: ...
+@overload
+def kernel(*, small: int) -> Callable[[Compiled], Compiled]: ...
+def kernel(function: Any = None, *, small: int = 2048) -> Any:
     """Compile without the GIL and strictly: every operation in its place, rounded once.
 
     A division by zero is infinite or not a number, as in NumPy. The code is kept on disk, so that
-    a process compiles what no other has compiled before. Kernels copy arrays by loops: where an
-    array is assigned to a slice, numba also compiles how an error would be worded, for seconds.
-    numba takes longer to import than all the rest; it is imported when a kernel is first called.
+    a process compiles what no other has compiled before. numba takes longer to import than all
+    the rest; it is imported when it is first needed.
+
+    A process begins by interpreting small calls as plain Python, because a live test of a few
+    variants makes so few of them that compiling, or even loading, would take longer. It compiles
+    what is called with large arrays, and goes over to compiled code for good when it begins to
+    simulate (a kernel takes a random generator) or has interpreted for `PATIENCE` seconds. Both
+    ways give the same bits where kernels keep two rules: they sum in loops, since NumPy adds in
+    another order, and multiply instead of taking powers, since C's `pow` rounds in its own way.
+    They also copy arrays in loops: where an array is assigned to a slice, numba compiles how an
+    error would be worded, for seconds.
+
+    small : numbers in the arrays of a call up to which it may be interpreted; 0 for never
     """
-    return cast(Compiled, _Kernel(function))
+    return partial(_Kernel, small=small) if function is None else _Kernel(function, small)
 
 
 class _Kernel:
     """Stands for a compiled function, for whoever calls it and for numba in other kernels."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], small: int) -> None:
         update_wrapper(self, function)
-        self.py_func = function
+        self.py_func, self._small = function, small
 
     @cached_property
     def compiled(self) -> Any:
         return _compiler()(self.py_func)
 
     def __call__(self, *args: Any) -> Any:
+        if _thread.interpreting:
+            return self.py_func(*args)
+        if not _thread.compiling and _patience.seconds > 0.0:
+            size = _size(args)
+            if size <= self._small:
+                return _interpreted(self.py_func, args)
+            if size == np.inf:
+                _patience.seconds = 0.0
         return self.compiled(*args)
 
     @property
     def _numba_type_(self) -> Any:  # which numba asks of what a kernel calls
         return self.compiled._numba_type_
+
+
+class _Thread(threading.local):
+    interpreting = False
+    compiling = False
+
+
+class _Patience:
+    seconds = PATIENCE
+
+
+_thread, _patience = _Thread(), _Patience()
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Compile or load every kernel that this thread calls, while others go on interpreting.
+
+    Afterwards all threads use compiled code.
+    """
+    _thread.compiling = True
+    try:
+        yield
+    finally:
+        _thread.compiling = False
+        _patience.seconds = 0.0
+
+
+def _size(args: tuple[Any, ...]) -> float:
+    """Numbers in the arrays; infinite for a generator, and for what Python rounds otherwise."""
+    total = 0
+    for given in args:
+        if isinstance(given, np.random.Generator) or getattr(given, "dtype", None) == np.float32:
+            return np.inf
+        total += getattr(given, "size", 1)
+    return total
+
+
+def _interpreted(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What the function returns, as numba would: with numbers of Python's own types."""
+    started, _thread.interpreting = time.thread_time(), True
+    try:
+        with np.errstate(all="ignore"):  # NumPy's numbers divide by zero, Python's do not
+            found = function(*(np.float64(x) if type(x) is float else x for x in args))
+    finally:
+        _thread.interpreting = False
+        _patience.seconds -= time.thread_time() - started
+    if isinstance(found, tuple):
+        return tuple(np.asarray(part).item() for part in found)
+    return found.item() if isinstance(found, np.generic) else found
 
 
 @cache

@@ -132,7 +132,9 @@ def exact_counts(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDA
 def _largest_remainders(weight: Floats, length: float, count: Floats) -> None:
     """Whole numbers (K,) that sum to `length`, each within one of weight * length."""
     K = weight.shape[0]
-    total = weight.sum()
+    total = 0.0
+    for k in range(K):
+        total += weight[k]
     left = length
     for k in range(K):
         count[k] = np.floor(weight[k] / total * length + 1e-9)
@@ -167,7 +169,7 @@ def _exact_kernel(
         whiten_rows(A, X, U)  # the design's information becomes the identity
         for _ in range(2 * int(length)):
             _inverse_information(U, counts[i], length, P, work)
-            if r / np.trace(P) >= GOOD_ENOUGH or not _exchange(U, weights[i], counts[i], length, P):
+            if r / _trace(P) >= GOOD_ENOUGH or not _exchange(U, weights[i], counts[i], length, P):
                 break
         information(U, counts[i] / length, work)
         for a in range(r):
@@ -220,7 +222,7 @@ def _inverse_information(U: Floats, count: Floats, length: float, P: Floats, L: 
 def _exchange(U: Floats, weight: Floats, count: Floats, length: float, P: Floats) -> bool:
     """Make the exchange of one round that lowers the trace of P most; False if none does."""
     K, r = U.shape
-    before = np.trace(P)
+    before = _trace(P)
     least, leave, enter = before * (1.0 - 1e-9), -1, -1
     without, v, w = np.empty((r, r)), np.empty(r), np.empty(r)
     for k in range(K):
@@ -245,6 +247,14 @@ def _exchange(U: Floats, weight: Floats, count: Floats, length: float, P: Floats
     count[leave] -= 1.0
     count[enter] += 1.0
     return True
+
+
+@kernel
+def _trace(P: Floats) -> float:
+    total = 0.0
+    for a in range(P.shape[0]):
+        total += P[a, a]
+    return total
 
 
 @kernel

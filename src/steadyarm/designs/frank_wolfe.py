@@ -66,14 +66,15 @@ def frank_wolfe_steps(
             for j in range(i):
                 t = 0.0
                 for k in range(r):
-                    t += (B[i, k] - B[j, k]) ** 2
+                    apart = B[i, k] - B[j, k]
+                    t += apart * apart
                 variance[i, j] = t
                 if t > largest:
                     largest, row, column = t, i, j
         else:
             t = 0.0
             for k in range(r):
-                t += B[i, k] ** 2
+                t += B[i, k] * B[i, k]
             variance[0, i] = t
             if t > largest:
                 largest, row = t, i

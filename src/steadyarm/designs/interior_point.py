@@ -255,7 +255,9 @@ def interior_point(
             steepest = 0.5
             for i in range(K):
                 z[i] = 1.0 - g[i]
-        total = lam.sum()
+        total = 0.0
+        for i in range(K):
+            total += lam[i]
         if trace * trace > lower * steepest * mass:
             lower = trace * trace / (steepest * mass)
             bounds[2] = trace * trace / mass
@@ -318,7 +320,7 @@ def interior_point(
                 for j in range(J):
                     after += (nu[j] + alpha * dnu[j]) * (s[j] + alpha * ds[j])
                 ratio = max(after / complementarity, 0.0)
-                sigma = average * min(max(ratio**3, least), 1.0)
+                sigma = average * min(max(ratio * ratio * ratio, least), 1.0)
                 second_order = 1.0
                 if residual * total > lag * complementarity:
                     sigma = average  # the multipliers lag behind: only centre
@@ -441,7 +443,9 @@ def largest_volume(
             largest = 0.5
             for i in range(K):
                 z[i] = 1.0 - g[i]
-        total = lam.sum()
+        total = 0.0
+        for i in range(K):
+            total += lam[i]
         taken = step
         if total * largest < best:
             best = total * largest
@@ -472,7 +476,7 @@ def largest_volume(
                 for i in range(K):
                     after += (lam[i] + alpha * dlam[i]) * (z[i] + alpha * dz[i])
                 ratio = max(after / complementarity, 0.0)
-                sigma = complementarity / K * min(max(ratio**3, 0.005), 1.0)
+                sigma = complementarity / K * min(max(ratio * ratio * ratio, 0.005), 1.0)
             longest = np.inf
             for i in range(K):
                 rlam[i] = sigma - lam[i] * z[i]

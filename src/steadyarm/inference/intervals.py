@@ -126,7 +126,7 @@ def _length_cdf(r: int, freedom: float, alpha: float) -> tuple[Floats, float]:
     return scipy.stats.f.cdf(lengths**2 / r, r, freedom), lengths[1]
 
 
-@kernel
+@kernel(small=2**14)
 def _critical_kernel(
     W: Floats,
     U: Floats,
@@ -152,14 +152,15 @@ def _critical_kernel(
         for k in range(K):
             size = 0.0
             for a in range(r):
-                size += W[i, k, a] ** 2
+                size += W[i, k, a] * W[i, k, a]
             inverse[k] = size
             largest = max(largest, size)
         for k in range(K):
             for j in range(k if paired else 0):
                 size = 0.0
                 for a in range(r):
-                    size += (W[i, k, a] - W[i, j, a]) ** 2
+                    gap = W[i, k, a] - W[i, j, a]
+                    size += gap * gap
                 apart[k, j] = 1.0 / np.sqrt(size) if size > 1e-14 * largest else 0.0
                 apart[j, k] = apart[k, j]
             inverse[k] = 1.0 / np.sqrt(inverse[k]) if inverse[k] > 1e-14 * largest else 0.0

@@ -46,13 +46,11 @@ LAYER = np.uint64(127)
 
 def _ziggurat() -> tuple[Floats, Floats]:
     """Right edges (129,) of the layers from the lowest up, and the share surely under the curve."""
-    # As plain Python, so that nothing has to be compiled when the package is imported.
-    plain_exp, plain_log = (getattr(function, "py_func", function) for function in (exp, log))
     last, area = 3.442619855899, 9.91256303526217e-3
-    edge = [area * plain_exp(0.5 * last * last), last]
+    edge = [area * exp(0.5 * last * last), last]
     while len(edge) < 128:
-        height = area / edge[-1] + plain_exp(-0.5 * edge[-1] * edge[-1])
-        edge.append(sqrt(-2.0 * plain_log(height)))
+        height = area / edge[-1] + exp(-0.5 * edge[-1] * edge[-1])
+        edge.append(sqrt(-2.0 * log(height)))
     edges = np.array([*edge, 0.0])
     return edges, edges[1:] / edges[:-1]
 
@@ -135,15 +133,15 @@ def fill_normal(state: np.uint64, z: Floats) -> np.uint64:
                     break
             else:
                 x = place * EDGE[layer]
-                high = exp(0.5 * (x * x - EDGE[layer] ** 2))
-                low = exp(0.5 * (x * x - EDGE[layer + 1] ** 2))
+                high = exp(0.5 * (x * x - EDGE[layer] * EDGE[layer]))
+                low = exp(0.5 * (x * x - EDGE[layer + 1] * EDGE[layer + 1]))
                 if low + uniform * (high - low) < 1.0:
                     z[a] = x
                     break
     return state
 
 
-@kernel
+@kernel(small=0)
 def best_shares(
     X: Floats,
     counts: Floats,
@@ -222,7 +220,8 @@ def top_two(
             if k != leader:
                 spread = 0.0
                 for a in range(r):
-                    spread += (U[leader, a] - U[k, a]) ** 2
+                    apart = U[leader, a] - U[k, a]
+                    spread += apart * apart
                 gap = (values[i, leader] - values[i, k]) / (sd * np.sqrt(spread))
                 out[i, k] = log_upper_tail(gap)
                 largest = max(largest, out[i, k])
