@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import steadyarm as sa
+from steadyarm.compiled import compiling
 from steadyarm.errors import BudgetSpentError
 from steadyarm.policies import POLICIES
 from steadyarm.segments import SegmentStats
@@ -230,7 +231,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="of the whole tests with this in their name")
     parser.add_argument("--write", action="store_true", help="store them in the repository")
     options = parser.parse_args()
-    text = json.dumps(fingerprints(options.only), indent=1)
+    with compiling():
+        text = json.dumps(fingerprints(options.only), indent=1)
     if options.write:
         STORED.write_text(text + "\n")
     else:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import scipy
 
+from steadyarm import compiled
 from steadyarm.compiled import (
+    compiling,
     cosines,
     exp,
     exponentials,
@@ -22,6 +24,12 @@ from steadyarm.compiled import (
 )
 
 UNIT = np.finfo(np.float64).eps
+
+
+@pytest.fixture(autouse=True)
+def whole_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the start of a process, for ever."""
+    monkeypatch.setattr(compiled._patience, "seconds", np.inf)
 
 
 @kernel
@@ -45,13 +53,60 @@ def test_a_kernel_adds_in_the_order_written() -> None:
     for value in values.tolist():
         expected += value
     assert _total(values) == expected
+    with compiling():
+        assert _total(values) == expected
 
 
 def test_a_kernel_does_not_fuse_products_with_sums() -> None:
     a = 1.0 + UNIT * np.arange(1.0, 100.0)
     out = np.empty(99)
-    _product_and_sum(a, a, -a * a, out)
+    with compiling():
+        _product_and_sum(a, a, -a * a, out)
     assert not out.any()  # fused, the rounding error of the product would be left
+
+
+@kernel
+def _quotients(values: np.ndarray, by: float, out: np.ndarray) -> tuple[int, float, bool]:
+    for i in range(out.size):
+        out[i] = values[i] / by
+    return out.size, _total(out), by == 0.0
+
+
+def test_interpreted_and_compiled_calls_return_the_same() -> None:
+    values, out = np.array([1.0, -2.0, 0.0]), np.empty((2, 3))
+    with compiling():
+        expected = _quotients(values, 3.0, out[0]), _quotients(values, 0.0, out[0])
+    for by, answer in zip((3.0, 0.0), expected, strict=True):
+        compiled._patience.seconds = np.inf
+        found = _quotients(values, by, out[1])
+        assert repr(found) == repr(answer)  # of Python's own types
+    np.testing.assert_array_equal(*out)
+
+
+@kernel
+def _says_how_it_runs(values: np.ndarray, runs: list[str]) -> None:
+    runs.append("interpreted")
+
+
+def test_a_process_interprets_small_calls_until_its_patience_is_at_an_end() -> None:
+    _says_how_it_runs.__dict__["compiled"] = lambda values, runs: runs.append("compiled")
+    few, many = np.zeros(10), np.zeros(10_000)
+
+    def runs(*calls: object) -> list[str]:
+        found: list[str] = []
+        for given in calls:
+            _says_how_it_runs(given, found)  # type: ignore[arg-type]
+        return found
+
+    assert runs(few, many, few) == ["interpreted", "compiled", "interpreted"]
+    with compiling():
+        assert runs(few) == ["compiled"]
+    assert runs(few) == ["compiled"]
+    for last in (few.astype(np.float32), np.random.default_rng(0)):
+        compiled._patience.seconds = np.inf
+        assert runs(few, last, few) == ["interpreted", "compiled", "compiled"]
+    compiled._patience.seconds = 1e-9
+    assert runs(few, few) == ["interpreted", "compiled"]
 
 
 def test_exponentials() -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fingerprint import first_difference, stored
+from steadyarm import compiled
+from tests.fingerprint import fingerprints, first_difference, stored, worlds
 
 SOME = "session"  # the part of the whole tests that other processors run
 
@@ -48,6 +49,18 @@ def test_whole_tests_come_out_as_stored(tmp_path: Path) -> None:
     found = _fingerprints(tmp_path, "")
     assert first_difference(found, stored()) is None
     assert set(found) == set(stored())
+
+
+@pytest.mark.parametrize("arms", ["one-hot", "factorial", "bundles", "features"])
+@pytest.mark.parametrize("policy", ["Steady", "P1-RAGE", "Peace", "OD-LinBAI"])
+def test_interpreted_kernels_give_the_same_bits(
+    policy: str, arms: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds()  # made with random numbers, which are never interpreted
+    monkeypatch.setattr(compiled._patience, "seconds", 1e9)
+    found = fingerprints(f"session: {policy}, exact solver: {arms}")
+    assert first_difference(found, stored()) is None
+    assert compiled._patience.seconds > 0  # nothing went over to compiled code
 
 
 def test_other_processors_give_the_same_bits(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 Compiled = TypeVar("Compiled", bound=Callable[..., Any])
 Floats = NDArray[np.float64]
 
-PATIENCE = 2.0  # seconds that a process spends on interpreted kernels
+PATIENCE = 4.0  # seconds that a process spends on interpreted kernels
 
 LN2_HI, LN2_LO = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 PI_2_1, PI_2_1T = 1.57079632673412561417e00, 6.07710050650619224932e-11
@@ -57,11 +57,10 @@ def kernel(function: Any = None, *, small: int = 2048) -> Any:
     A process begins by interpreting small calls as plain Python, because a live test of a few
     variants makes so few of them that compiling, or even loading, would take longer. It compiles
     what is called with large arrays, and goes over to compiled code for good when it begins to
-    simulate (a kernel takes a random generator) or has interpreted for `PATIENCE` seconds. Both
-    ways give the same bits where kernels keep two rules: they sum in loops, since NumPy adds in
-    another order, and multiply instead of taking powers, since C's `pow` rounds in its own way.
-    They also copy arrays in loops: where an array is assigned to a slice, numba compiles how an
-    error would be worded, for seconds.
+    simulate or has interpreted for `PATIENCE` seconds. Both ways give the same bits where kernels
+    keep two rules: they sum in loops, since NumPy adds in another order, and multiply instead of
+    taking powers, since C's `pow` rounds in its own way. They also copy arrays in loops: where an
+    array is assigned to a slice, numba compiles how an error would be worded, for seconds.
 
     small : numbers in the arrays of a call up to which it may be interpreted; 0 for never
     """
@@ -113,11 +112,11 @@ def compiling() -> Iterator[None]:
 
     Afterwards all threads use compiled code.
     """
-    _thread.compiling = True
+    before, _thread.compiling = _thread.compiling, True
     try:
         yield
     finally:
-        _thread.compiling = False
+        _thread.compiling = before
         _patience.seconds = 0.0
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.compiled import compiling
 from steadyarm.environments import RewardSource
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.policies import Policy
@@ -246,10 +247,10 @@ def run_chunk(
 ) -> NDArray[np.int64]:
     """(trials,) arms recommended in one chunk: a pure function, wherever it runs."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
-    if policy.scales and environment.arms.large:  # one at a time
-        runs = [_recommended(policy, environment, 1, rng) for _ in range(trials)]
-        return np.concatenate(runs)
-    return _recommended(policy, environment, trials, rng)
+    one_at_a_time = policy.scales and environment.arms.large
+    sizes = [1] * trials if one_at_a_time else [trials]
+    with compiling():
+        return np.concatenate([_recommended(policy, environment, n, rng) for n in sizes])
 
 
 def _recommended(
