@@ -10,7 +10,7 @@ For G-BAI the measured power is held against that of the noncentral chi-squared 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,12 +22,13 @@ import steadyarm as sa
 from steadyarm.environments import weekday_weekend
 from steadyarm.inference.sampling_variance import (
     LoggedSegment,
+    assignment_balance,
     attrition_balance,
     each_by_itself,
+    impossible_counts,
     surprise,
     total_of,
 )
-from steadyarm.inference.srm import srm_p_values
 from steadyarm.segments import Segment
 
 LEVELS = (0.05, 0.01, 0.001)
@@ -73,6 +74,15 @@ def logs(policy: sa.Policy[Any], world: sa.Environment, tests: int, seed: int) -
             state = policy.observe(state, segment, stats)
             log.append((segment, stats.counts))
         yield log
+
+
+def srm_p_values(pieces: Iterable[LoggedSegment]) -> NDArray[np.float64]:
+    """(n,) p-values of `srm_test` for a batch of n tests, to measure how often it is wrong."""
+    log = list(pieces)
+    arms = [each_by_itself(log[0].segment.columns)]
+    impossible = np.any([impossible_counts(piece).any(axis=1) for piece in log], axis=0)
+    balance = total_of(assignment_balance(piece, arms) for piece in log)
+    return np.where(impossible, 0.0, surprise(balance)[0])
 
 
 def p_values(log: Log, positions: bool = True) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import fisher_exact, kstest
 
 import steadyarm as sa
-from steadyarm.planning.rhythm import CALM
+from steadyarm.planning.worlds import CALM
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "checkout, weekends": {

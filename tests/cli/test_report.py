@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import steadyarm as sa
 from steadyarm.cli.main import main
 from tests.cli.conftest import Run
 from tests.reports.worlds import Elements
@@ -75,6 +76,8 @@ def test_missing_extras_are_named(
     shop: Run, capsys: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "steadyarm.plot.matplotlib", raising=False)
+    monkeypatch.delattr(sa.plot, "matplotlib", raising=False)
     assert main(["report", "shop"]) == 1
     assert "pip install 'steadyarm[plots]'" in capsys.readouterr().err
 

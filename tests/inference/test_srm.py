@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2, ncx2, norm
 
 import steadyarm as sa
+from benchmarks.how_alert_is_srm import srm_p_values
 from steadyarm.inference.sampling_variance import (
     LoggedSegment,
     assignment_balance,
@@ -18,7 +19,6 @@ from steadyarm.inference.sampling_variance import (
 )
 from steadyarm.inference.srm import (
     srm_from_propensities,
-    srm_p_values,
     srm_test,
 )
 from steadyarm.segments import Segment, arms_between

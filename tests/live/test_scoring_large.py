@@ -17,8 +17,8 @@ from steadyarm.live.effects import effects_of
 from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.scorecard import Scorecard, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of, shares_of
+from steadyarm.reports.document import text as markdown
 from steadyarm.reports.experiment import experiment_report
-from steadyarm.reports.render import text as markdown
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wire.results import Drift, Recommendation
 from steadyarm.wording import factors_in, factors_of

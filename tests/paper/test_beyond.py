@@ -15,19 +15,18 @@ import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
 from steadyarm.cli.paper import _cells
 from steadyarm.paper import Cell, CellResult, Journal, figure_named
-from steadyarm.paper.beyond import (
+from steadyarm.paper.published import (
     beyond_of,
     beyond_points,
     beyond_policies,
     oracle_floor,
     ratio_interval,
 )
-from steadyarm.paper.charts import beyond_chart
-from steadyarm.paper.report import report_of
+from steadyarm.paper.report import beyond_chart, report_of
 from steadyarm.paper.run import key_of
 from steadyarm.paper.specification import VARIANTS
 from steadyarm.plot.matplotlib import draw
-from steadyarm.reports.render import text as markdown
+from steadyarm.reports.document import text as markdown
 
 
 def cells(trials: int = 1000, **errors: int) -> list[CellResult]:
@@ -160,7 +159,7 @@ def test_the_command_draws_and_reports(
 ) -> None:
     """From a journal of ordinary runs, here of two figures: nothing is left to compute."""
     few = {name: figure_named(name) for name in ("soare_scale", "malicious")}
-    monkeypatch.setattr("steadyarm.paper.beyond.FIGURES", few)
+    monkeypatch.setattr("steadyarm.paper.published.FIGURES", few)
     journal = Journal(tmp_path / "cells.jsonl")
     for result in cells(100, P1RAGE=50, Steady=10):
         journal.add(key_of(Cell(result.figure, result.value, result.policy, 100, 7)), result)

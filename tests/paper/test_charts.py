@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.paper.charts import figure_chart, styles
 from steadyarm.paper.published import published_counts
+from steadyarm.paper.report import figure_chart, styles
 from steadyarm.paper.run import CellResult
 from steadyarm.paper.specification import PAPER_POLICIES, figure_named
 from steadyarm.plot import layout

@@ -11,7 +11,7 @@ from steadyarm.paper.published import published_counts
 from steadyarm.paper.report import report_of, write_report
 from steadyarm.paper.run import CellResult
 from steadyarm.paper.specification import Figure, figure_named
-from steadyarm.reports.render import text as markdown
+from steadyarm.reports.document import text as markdown
 
 
 def cell(figure: str, value: float | None, policy: str, errors: int, trials: int) -> CellResult:

@@ -74,7 +74,7 @@ def test_the_daily_parameters_predict_what_users_did(week: Week) -> None:
         assert len(pairs) == day.visits
         users, articles = pairs[:, :6], pairs[:, 6:]
         found = intercepts[t] + basis.coordinates(outer_products(users, articles)) @ thetas[t]
-        rates = week.truth.click_rates(users, articles)
+        rates = np.einsum("ni,tij,nj->tn", users, week.truth.tastes, articles)
         errors = ((found - rates) ** 2).sum(axis=1)
         assert errors.argmin() == t  # no other day's taste is nearer
         variance = (rates[t] * (1 - rates[t])).mean()

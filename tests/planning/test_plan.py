@@ -16,8 +16,8 @@ import steadyarm as sa
 from steadyarm.planning import Curve, Line, Need, Point, Progress, Theory
 from steadyarm.planning.candidates import EqualSplit, default_candidates
 from steadyarm.planning.planner import seconds_for
-from steadyarm.planning.rhythm import CALM
 from steadyarm.planning.search import first_guess, tidy
+from steadyarm.planning.worlds import CALM
 from steadyarm.testing.policies import CHECKS
 
 TWO: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.planning.effects import Effects, flattest, has_constant
-from steadyarm.planning.rhythm import CALM, Rhythm
+from steadyarm.planning.worlds import CALM, Rhythm
 
 GOOD: dict[str, Any] = {
     "traffic_per_day": 1000,

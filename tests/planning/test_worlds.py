@@ -8,8 +8,7 @@ from scipy import stats
 
 import steadyarm as sa
 from steadyarm.environments import BernoulliReward, GaussianNoise
-from steadyarm.planning.rhythm import Pieces
-from steadyarm.planning.worlds import BatchWorld, hypergeometric
+from steadyarm.planning.worlds import BatchWorld, Pieces, hypergeometric
 from steadyarm.segments import Segment
 
 N = 20_000

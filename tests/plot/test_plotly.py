@@ -183,7 +183,7 @@ def luminance(color: str) -> float:
 def test_neither_library_is_imported_before_something_is_drawn() -> None:
     code = (
         "import sys, steadyarm as sa; from tests.plot import samples; "
-        "from steadyarm.plot.plotly import spec_of; sa.plot.matplotlib.draw; "
+        "from steadyarm.plot.plotly import spec_of; sa.plot.leaderboard; "
         "[spec_of(c) for c in samples.charts_of(3, 5, 2).values()]; "
         "print([m for m in ('plotly', 'matplotlib') if m in sys.modules])"
     )

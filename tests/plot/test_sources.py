@@ -159,8 +159,8 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         return whole(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules, "steadyarm.plot.pictures", raising=False)
-    monkeypatch.delattr(sa.plot, "pictures", raising=False)
+    monkeypatch.delitem(sys.modules, "steadyarm.plot.matplotlib", raising=False)
+    monkeypatch.delattr(sa.plot, "matplotlib", raising=False)
     with pytest.raises(sa.MissingExtraError, match=r"need plotly.*steadyarm\[plots\]"):
         sa.plot.plan(samples.plan())
     with pytest.raises(sa.MissingExtraError, match=r"need matplotlib.*steadyarm\[plots\]"):

@@ -18,6 +18,7 @@ from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.replay import Replay
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.reports import Document, experiment_report
+from steadyarm.reports.analysis import MOST_COLUMNS, MOST_ROWS
 from steadyarm.reports.document import (
     Code,
     Facts,
@@ -30,7 +31,6 @@ from steadyarm.reports.document import (
     Table,
 )
 from steadyarm.reports.experiment import document_of
-from steadyarm.reports.sections import MOST_COLUMNS, MOST_ROWS
 from steadyarm.wording import when
 from tests.reports.worlds import visited
 

@@ -15,7 +15,8 @@ import steadyarm as sa
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.chart import Table as Numbers
-from steadyarm.reports import Document, experiment_report, format_of, render, write_report
+from steadyarm.reports import Document, experiment_report, format_of, write_report
+from steadyarm.reports import document as documents
 from steadyarm.reports.document import (
     Code,
     Facts,
@@ -67,7 +68,7 @@ def factorial() -> Document:
 
 @pytest.fixture(scope="module")
 def screen(document: Document) -> str:
-    return render.page(document)
+    return documents.page(document)
 
 
 def first_picture(document: Document) -> Document:
@@ -93,7 +94,7 @@ def test_hostile_names_are_text(screen: str) -> None:
 
 
 def test_hostile_factors_are_text_on_paper(factorial: Document) -> None:
-    page = Elements(render.page(factorial, paper=True))
+    page = Elements(documents.page(factorial, paper=True))
     check_harmless(page)
     assert f"{HOSTILE[0]} + *x*" in page.text
 
@@ -101,7 +102,7 @@ def test_hostile_factors_are_text_on_paper(factorial: Document) -> None:
 def test_hostile_names_are_text_in_markdown(document: Document, factorial: Document) -> None:
     parser = MarkdownIt("gfm-like", {"html": True, "linkify": False})
     for each in (document, factorial):
-        tokens = parser.parse(render.text(each, "p"))
+        tokens = parser.parse(documents.text(each, "p"))
         inline = [child for token in tokens for child in token.children or []]
         kinds = {token.type for token in (*tokens, *inline)}
         assert not {kind for kind in kinds if "html" in kind or "link" in kind}
@@ -114,14 +115,14 @@ def test_hostile_names_are_text_in_markdown(document: Document, factorial: Docum
         assert {child.content for child in inline if child.type == "code_inline"} == set()
     said = "\n".join(
         "".join(child.content for child in token.children or [] if child.type == "text")
-        for token in parser.parse(render.text(document, "p"))
+        for token in parser.parse(documents.text(document, "p"))
     )
     for name in HOSTILE:
         assert name in said
 
 
 def test_addresses_are_no_links_in_markdown(document: Document) -> None:
-    text = re.sub(r"```.*?```", "", render.text(document, "p"), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", documents.text(document, "p"), flags=re.DOTALL)
     assert "://" not in text.replace(r"\://", "")
     assert "www." not in text
 
@@ -142,7 +143,7 @@ def test_pages_are_accessible(document: Document, screen: str) -> None:
 
 def test_screens_are_dark_or_light_and_paper_is_white() -> None:
     document = Document("x", (Heading("Appendix", appendix=True),))
-    light, paper = render.page(document), render.page(document, paper=True)
+    light, paper = documents.page(document), documents.page(document, paper=True)
     assert "prefers-color-scheme: dark" in light
     assert "prefers-color-scheme" not in paper
     for page in (light, paper):
@@ -165,15 +166,15 @@ def test_every_kind_of_block() -> None:
         Code("```\nnine <b>", "text"),
     )
     document = Document("Title & more", blocks, "The end.")
-    assert render.pictures(document) == {}
-    text = render.text(document)
+    assert documents.pictures(document) == {}
+    text = documents.text(document)
     assert text == (
         "# Title \\& more\n\n**A wins.**\n\nState: running · Visits: 5\n\n## One\n\n"
         "Two \\< three\n\n> Look at this: Careful.\n\n- \\- four\n- 1\\. five\n\nSix\n\n"
         "| x | y |\n| :--- | ---: |\n"
         "| a\\|b | 7 |\n\nEight.\n\n````text\n```\nnine <b>\n````\n\n*The end.*\n"
     )
-    page = render.page(document)
+    page = documents.page(document)
     assert "<title>Title &amp; more</title>" in page
     assert '<p class="note warn"><strong>Look at this.</strong> Careful.</p>' in page
     assert '<tr><th scope="row" class="short">a|b</th><td class="r">7</td></tr>' in page
@@ -196,9 +197,9 @@ def test_markdown_has_its_pictures_beside_it(document: Document, tmp_path: Path)
 
 def test_large_drawings_become_dots(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
     one = first_picture(document)
-    assert "image/svg+xml" in render.page(one)
-    monkeypatch.setattr(render, "HEAVY", 10)
-    page = render.page(one)
+    assert "image/svg+xml" in documents.page(one)
+    monkeypatch.setattr(documents, "HEAVY", 10)
+    page = documents.page(one)
     assert "image/svg+xml" not in page
     assert "image/png" in page
 
@@ -207,7 +208,7 @@ def test_small_print_is_text(document: Document) -> None:
     one = first_picture(document)
     (picture,) = (block for block in one.blocks if isinstance(block, Picture))
     assert picture.chart.note
-    assert f"<figcaption>{picture.chart.note}</figcaption>" in render.page(one)
+    assert f"<figcaption>{picture.chart.note}</figcaption>" in documents.page(one)
 
 
 def test_formats_and_endings(tmp_path: Path) -> None:
@@ -228,15 +229,17 @@ def test_formats_and_endings(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "steadyarm.plot.matplotlib", raising=False)
+    monkeypatch.delattr(sa.plot, "matplotlib", raising=False)
     chart = Chart("x", "x", "x", (), Numbers((), ()))
     for work in (
         lambda: format_of(Path("a.html")),
-        lambda: render.page(Document("x", (Picture(chart),))),
-        lambda: render.pictures(Document("x", (Picture(chart),))),
+        lambda: documents.page(Document("x", (Picture(chart),))),
+        lambda: documents.pictures(Document("x", (Picture(chart),))),
     ):
         with pytest.raises(MissingExtraError, match=r"need matplotlib; .*steadyarm\[plots\]"):
             work()
-    assert render.page(Document("x", (Paragraph("no picture"),)))
+    assert documents.page(Document("x", (Paragraph("no picture"),)))
 
 
 def test_nothing_is_left_if_writing_fails(tmp_path: Path) -> None:

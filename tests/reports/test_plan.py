@@ -7,8 +7,9 @@ import tomllib
 import pytest
 
 import steadyarm as sa
-from steadyarm.reports import plan_report, render
+from steadyarm.reports import plan_report
 from steadyarm.reports.document import Code, Items, Lead, Paragraph, Picture, Table
+from steadyarm.reports.document import page as html
 from tests.reports.worlds import Elements
 
 QUESTION = {
@@ -73,7 +74,7 @@ def test_a_rhythm_has_its_own_table() -> None:
     assert tables == [
         "If nothing moves: visits and days for 10 % wrong verdicts or fewer",
         "With this rhythm: visits and days for 10 % wrong verdicts or fewer",
-        "Wrong verdicts by budget, with this rhythm (95 % interval)",
+        "Wrong verdicts in % by budget, with this rhythm (95 % interval)",
     ]
 
 
@@ -88,6 +89,6 @@ def test_no_policy_is_enough() -> None:
 
 
 def test_names_are_text(calm: sa.Plan) -> None:
-    page = Elements(render.page(plan_report(calm)))
+    page = Elements(html(plan_report(calm)))
     assert "<script>x</script>" in page.text
     assert "script" not in {tag for tag, _ in page.found}

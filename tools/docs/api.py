@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import steadyarm
@@ -184,7 +184,7 @@ def _inherited(made: type, linked: Linked) -> str:
 
 def _member(value: Any, anchor: str, shown: str, linked: Linked) -> Iterator[str]:
     yield f"#### {shown} {{ #{anchor} }}"
-    inner = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+    inner = value.__func__ if isinstance(value, (classmethod, staticmethod, MethodType)) else value
     bound = not isinstance(value, staticmethod) and "." in inner.__qualname__
     yield f"```python\n{signature_of(shown, inner, bound)}\n```"
     yield markdown(read(inner.__doc__), linked)

@@ -22,7 +22,6 @@ from steadyarm.live.replay import Replay
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series
 from steadyarm.plot.charts.common import others, split
-from steadyarm.plot.matplotlib import save
 from steadyarm.policies import POLICIES
 from steadyarm.storages import Storage, open_storage
 from steadyarm.validation import whole_number
@@ -267,7 +266,8 @@ def run(args: argparse.Namespace) -> None:
         for policy in track(RIVALS, f"The same test {args.trials} times", console=console)
     ]
     _print_table(console, results)
-    path = save(chart_of(world, live.verdict, peace, results), args.out / "demo.png")
+    chart = chart_of(world, live.verdict, peace, results)
+    path = sa.plot.matplotlib.save(chart, args.out / "demo.png")
     console.print(f"\nA picture of all this: [bold]{path}[/]")
     _print_where(args.out)
 

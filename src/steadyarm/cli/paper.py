@@ -25,8 +25,12 @@ from steadyarm.paper import (
     yahoo_instance,
     yahoo_world,
 )
-from steadyarm.paper.beyond import beyond_of, beyond_points, beyond_policies
-from steadyarm.paper.published import published_counts
+from steadyarm.paper.published import (
+    beyond_of,
+    beyond_points,
+    beyond_policies,
+    published_counts,
+)
 from steadyarm.paper.report import write_report
 from steadyarm.paper.run import CellResult, key_of, run_cells, work_of, write_results
 from steadyarm.paper.specification import BEYOND_PAPER, entrant_named

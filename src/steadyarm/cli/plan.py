@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from steadyarm import plot
 from steadyarm.cli.common import (
     FORMAT,
     JOBS,
@@ -24,9 +25,7 @@ from steadyarm.cli.common import (
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning import Question, plan
 from steadyarm.planning.planner import seconds_for
-from steadyarm.planning.rhythm import KINDS, check_word
-from steadyarm.plot import charts
-from steadyarm.plot.matplotlib import check_installed, save
+from steadyarm.planning.worlds import KINDS, check_word
 from steadyarm.reports import format_of, plan_report, write_report
 
 LONG = 60  # seconds from which on a wait is announced
@@ -109,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
     show(args, found.to_dict(), found)
     written = []
     if args.plot is not None:
-        save(charts.plan(found), args.plot)
+        plot.matplotlib.save(plot.charts.plan(found), args.plot)
         written.append(f"The picture is in {args.plot}.")
     if args.report is not None:
         command = shlex.join(["steadyarm", *args.typed])
@@ -205,4 +204,4 @@ def _check_plot(path: Path | None) -> None:
         return
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InvalidInputError(f"--plot is {path}; expected a name ending in .png, .pdf or .svg.")
-    check_installed()
+    _ = plot.matplotlib  # says which extra is missing, if it is

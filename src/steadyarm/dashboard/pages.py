@@ -359,7 +359,7 @@ async def log_csv(service: Service, request: Request, viewer: Viewer) -> Respons
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
     """Answer with the report as one file; for long tests it does not check the whole log."""
     from steadyarm.reports import experiment_report  # matplotlib takes a second to import
-    from steadyarm.reports.render import page as written
+    from steadyarm.reports.document import page as written
 
     found = await service.experiment(request)
     card = (await _scorecard(request)).card

@@ -117,15 +117,6 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     return replace(found, verdict=fine)
 
 
-def srm_p_values(pieces: Iterable[LoggedSegment]) -> Floats:
-    """(n,) p-values of `srm_test` for a batch of n tests, to measure how often it is wrong."""
-    log = list(pieces)
-    arms = [each_by_itself(log[0].segment.columns)]
-    impossible = np.any([impossible_counts(piece).any(axis=1) for piece in log], axis=0)
-    balance = total_of(assignment_balance(piece, arms) for piece in log)
-    return np.where(impossible, 0.0, surprise(balance)[0])
-
-
 def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest:
     """Whether rewards go missing more often in some arms than in others.
 

@@ -125,21 +125,10 @@ def results_csv(results: Iterable[CellResult]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for cell in results:
-        low, high = cell.interval(0.95)
-        writer.writerow(
-            [
-                cell.figure,
-                cell.parameter,
-                format_value(cell.value),
-                cell.policy,
-                cell.trials,
-                cell.errors,
-                f"{cell.min_gap:.8f}",
-                f"{low:.8f}",
-                f"{high:.8f}",
-                f"{cell.seconds:.3f}",
-            ]
-        )
+        setting = cell.figure, cell.parameter, format_value(cell.value), cell.policy
+        gap, low, high = (f"{x:.8f}" for x in (cell.min_gap, *cell.interval(0.95)))
+        row = *setting, cell.trials, cell.errors, gap, low, high, f"{cell.seconds:.3f}"
+        writer.writerow(row)
     return text.getvalue()
 
 
@@ -191,11 +180,15 @@ def run_cells(
         seconds[cell] += took
         left[cell] -= 1
         if left[cell] == 0:
-            journal.add(key_of(cell), _result(cell, errors[cell], seconds[cell]))
+            found = CellResult(
+                *(cell.figure, figure_named(cell.figure).parameter, cell.value, cell.policy),
+                *(cell.trials, errors[cell], _world(cell).gap, seconds[cell]),
+            )
+            journal.add(key_of(cell), found)
         if progress is not None:
             progress(chunk_size(cell.trials, chunk) * _world(cell).budget)
-    found = [journal.get(key_of(cell)) for cell in cells]
-    return [result for result in found if result is not None]
+    results = [journal.get(key_of(cell)) for cell in cells]
+    return [result for result in results if result is not None]
 
 
 def run_unit(cell: Cell, chunk: int, fingerprint: str, version: str) -> tuple[int, float]:
@@ -237,17 +230,3 @@ def _world(cell: Cell) -> FigureWorld:
 def _cached_world(figure: str, value: Value, source: object) -> FigureWorld:
     """`source` tells data that may change apart."""
     return figure_named(figure).world(value)
-
-
-def _result(cell: Cell, errors: int, seconds: float) -> CellResult:
-    figure, world = figure_named(cell.figure), _world(cell)
-    return CellResult(
-        cell.figure,
-        figure.parameter,
-        cell.value,
-        cell.policy,
-        cell.trials,
-        errors,
-        world.gap,
-        seconds,
-    )

@@ -310,12 +310,6 @@ class YahooTruth:
 
     tastes: NDArray[np.float64]
 
-    def click_rates(
-        self, users: NDArray[np.float64], articles: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """(days, n) probability of a click for each user and article, every day."""
-        return np.asarray(np.einsum("ni,tij,nj->tn", users, self.tastes, articles))
-
 
 def write_yahoo_log(
     folder: str | Path,

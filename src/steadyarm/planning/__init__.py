@@ -3,7 +3,7 @@
 from steadyarm.planning.answer import Curve, Line, Need, Plan, Point, Theory
 from steadyarm.planning.planner import Progress, plan
 from steadyarm.planning.question import Question
-from steadyarm.planning.rhythm import Rhythm
+from steadyarm.planning.worlds import Rhythm
 
 __all__ = [
     "Curve",

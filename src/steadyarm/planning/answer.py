@@ -81,6 +81,11 @@ class Line:
     guarantee: int | None
 
     @property
+    def name(self) -> str:
+        """The label, with a star where the policy trusts that nothing moves."""
+        return self.label + ("" if self.robust else " *")
+
+    @property
     def asked(self) -> Curve:
         """Under the question's rhythm, whatever it is."""
         return self.calm if self.moving is None else self.moving
@@ -257,13 +262,25 @@ class Plan:
             ),
         )
 
+    @property
+    def moving(self) -> bool:
+        """Whether the question has a rhythm."""
+        return self.lines[0].moving is not None
+
+    @property
+    def verdict(self) -> str:
+        """What to do and why, in a few lines."""
+        return _verdict(self)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What robustness costs and saves, and what the theory says, a sentence each."""
+        return (*_robustness(self), *_theory(self))
+
     def __str__(self) -> str:
-        moving = self.lines[0].moving is not None
-        parts = [self.summary, _verdict(self), _budgets(self, False)]
-        if moving:
-            parts.append(_budgets(self, True))
-        parts += [_errors(self, moving), "\n".join([*_robustness(self), *_theory(self)])]
-        return "\n\n".join(part for part in parts if part)
+        needs = [_budgets(self, moving) for moving in ((False, True) if self.moving else (False,))]
+        parts = [self.summary, self.verdict, *needs, _errors(self), "\n".join(self.remarks)]
+        return "\n\n".join(filter(None, parts))
 
     def __repr__(self) -> str:
         found = f"not within {self.most_days} days"
@@ -369,7 +386,7 @@ def _reasons(plan: Plan, choice: Line) -> list[str]:
         if not line.robust and (line.asked.need.budget or inf) < (choice.asked.need.budget or 0)
     ]
     if fewer:
-        names = " and ".join(f"{line.label} *" for line in fewer)
+        names = " and ".join(line.name for line in fewer)
         verb, are = ("need", "are") if len(fewer) > 1 else ("needs", "is")
         said.append(
             f"{names} {verb} fewer visits here, but can be misled where rewards drift, and {are} "
@@ -388,11 +405,12 @@ def _budgets(plan: Plan, moving: bool) -> str:
         curve = line.moving if moving else line.calm
         assert curve is not None
         proof = "n/a" if line.guarantee is None else _count(line.guarantee)
-        rows.append((_name(line), *_need(plan, curve), proof if proven else ""))
+        rows.append((line.name, *need_cells(plan, curve), proof if proven else ""))
     return f"{head}, about {100 * plan.error:g} % wrong verdicts or fewer need\n{_table(rows)}"
 
 
-def _need(plan: Plan, curve: Curve) -> tuple[str, ...]:
+def need_cells(plan: Plan, curve: Curve) -> tuple[str, ...]:
+    """What a policy needs: visits, days and the share of wrong verdicts, with intervals."""
     need = curve.need
     wrong = (_percent(need.check.rate), f"{_interval(need.check, ' to ')} %")
     if need.budget is None:
@@ -402,18 +420,21 @@ def _need(plan: Plan, curve: Curve) -> tuple[str, ...]:
     return (f"{need.budget:,}", interval, f"{need.days:,}", *wrong)
 
 
-def _errors(plan: Plan, moving: bool) -> str:
+def error_cell(point: Point) -> str:
+    """The share of wrong verdicts in percent, with its interval."""
+    return f"{_number(point.rate)} ({_interval(point, '-')})"
+
+
+def _errors(plan: Plan) -> str:
     rows = [("visits", *(f"{budget:,}" for budget in plan.budgets))]
     for line in plan.lines:
-        points = line.asked.points
-        cells = (f"{_number(point.rate)} ({_interval(point, '-')})" for point in points)
-        rows.append((_name(line), *cells))
+        rows.append((line.name, *map(error_cell, line.asked.points)))
     if plan.theory.floor is not None:
         rows.append(("oracle, calm", *(_number(value) for value in plan.theory.floor)))
     for label, values in plan.theory.bounds.items():
         if min(values) < 0.995:  # a bound of 100 % says nothing
             rows.append((f"bound, {label}", *(_number(value) for value in values)))
-    where = "with this rhythm" if moving else "if nothing moves"
+    where = "with this rhythm" if plan.moving else "if nothing moves"
     return f"Wrong verdicts in % (95 % interval) by budget, {where}\n{_table(rows)}"
 
 
@@ -430,7 +451,7 @@ def _robustness(plan: Plan) -> list[str]:
         verb = "costs" if cost > ALIKE else little
         said.append(
             f"Robustness {verb} {cost:.2f} times the visits if nothing moves "
-            f"({choice.label} against {rival.label} *)."
+            f"({choice.label} against {rival.name})."
         )
     saving = plan.robustness_saving
     if saving == inf:
@@ -477,10 +498,6 @@ def _table(rows: list[tuple[str, ...]]) -> str:
         + "  ".join(row[i].ljust(widths[i]) if i == 0 else row[i].rjust(widths[i]) for i in keep)
         for row in rows
     )
-
-
-def _name(line: Line) -> str:
-    return line.label + ("" if line.robust else " *")
 
 
 def _needs(line: Line) -> str:

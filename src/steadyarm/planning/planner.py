@@ -16,8 +16,8 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.planning.answer import Curve, Line, Need, Plan, Point, Theory
 from steadyarm.planning.candidates import SEEN, Candidate
 from steadyarm.planning.question import Question
-from steadyarm.planning.rhythm import CALM, Rhythm
-from steadyarm.planning.search import STEPS, first_guess, least_budget, measure, search, tidy
+from steadyarm.planning.search import STEPS, Search, first_guess, least_budget, measure, tidy
+from steadyarm.planning.worlds import CALM, Rhythm
 from steadyarm.policies import GBAI, P1RAGE, Steady
 from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.simulation import LocalEngine
@@ -33,11 +33,11 @@ MOST = 2**60
 
 def theory_of(question: Question, budgets: tuple[int, ...]) -> Theory:
     """The oracle's floor and the theorems' bounds at these budgets."""
-    bounds = {}
-    for candidate in question.candidates:
-        bound = _bound(question, candidate)
-        if bound is not None:
-            bounds[candidate.label] = tuple(bound(budget) for budget in budgets)
+    bounds = {
+        candidate.label: tuple(bound(budget) for budget in budgets)
+        for candidate in question.candidates
+        if (bound := _bound(question, candidate)) is not None
+    }
     spent = _oracle_rounds(question)
     if spent is None:
         return Theory(None, None, bounds)
@@ -170,20 +170,19 @@ def plan(
 def seconds_for(question: Question, trials: int | None = None) -> float:
     """Processor time that the answer takes, about; give or take a factor of two."""
     worlds = 2 if question.rhythm.moves else 1
-    once = sum(
-        (trials or candidate.trials(question.arms, question.error))
-        * candidate.milliseconds(question.arms)
-        for candidate in question.candidates
-    )
-    return once * worlds * EFFORT / 1000
+    times = [c.milliseconds(question.arms) for c in question.candidates]
+    counts = _trials(question, trials)
+    return sum(n * time for n, time in zip(counts, times, strict=True)) * worlds * EFFORT / 1000
+
+
+def _trials(question: Question, trials: int | None) -> list[int]:
+    """Simulated tests behind each error, for each candidate."""
+    return [trials or c.trials(question.arms, question.error) for c in question.candidates]
 
 
 def _check_measurable(question: Question, trials: int | None) -> None:
     """Refuse an error so small that hardly any simulated test would go wrong."""
-    fewest = min(
-        trials or candidate.trials(question.arms, question.error)
-        for candidate in question.candidates
-    )
+    fewest = min(_trials(question, trials))
     expected = fewest * question.error
     if expected < SEEN * (1 - 1e-9):
         needed = math.ceil(SEEN / question.error * (1 - 1e-9))
@@ -234,7 +233,8 @@ class _Work:
 
             self._step(doing, 0)
             trials = self.trials_of(candidate)
-            found = search(self.question, candidate, rhythm, guess, trials, self.seed, step)
+            search = Search(self.question, candidate, rhythm, trials, self.seed, step)
+            found = search.run(guess)
             self._step(doing, left)
             return found
 
@@ -247,15 +247,11 @@ class _Work:
         """Errors at the common budgets, and of the calm world's budgets in the moving one."""
         calls = []
         for candidate in self.candidates:
-            trials = self.trials_of(candidate)
-            few = max(trials // 4, LEAST_TRIALS)
-            for rhythm in self.rhythms:
-                calls += [(candidate, rhythm, budget, few) for budget in budgets]
+            few, more = (max(self.trials_of(candidate) // n, LEAST_TRIALS) for n in (4, 2))
+            calls += [(candidate, rhythm, b, few) for rhythm in self.rhythms for b in budgets]
             calm = needs[candidate.label, False].budget
             if self.question.rhythm.moves and calm is not None:
-                calls.append(
-                    (candidate, self.question.rhythm, calm, max(trials // 2, LEAST_TRIALS))
-                )
+                calls.append((candidate, self.question.rhythm, calm, more))
 
         def run(candidate: Candidate, rhythm: Rhythm, budget: int, trials: int) -> Point:
             doing = f"comparing errors of {candidate.label}"

@@ -17,8 +17,7 @@ from steadyarm.environments.named import arms_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning.candidates import Candidate, candidate_from_settings, default_candidates
 from steadyarm.planning.effects import Effects, LogSummary, has_constant, read_log
-from steadyarm.planning.rhythm import CALM, KINDS, Rhythm, check_word
-from steadyarm.planning.worlds import BatchWorld
+from steadyarm.planning.worlds import CALM, KINDS, BatchWorld, Rhythm, check_word
 from steadyarm.validation import check_fraction, check_positive, finite_number, whole_number
 from steadyarm.wording import did_you_mean, strung
 

@@ -18,7 +18,7 @@ from scipy.special import ndtr, ndtri
 from steadyarm.planning.answer import Need, Point
 from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.question import Question
-from steadyarm.planning.rhythm import Rhythm
+from steadyarm.planning.worlds import Rhythm
 from steadyarm.simulation import CHUNK, clopper_pearson, run_chunk
 
 STEPS = 9  # measurements of a search, about: what a progress bar counts
@@ -72,7 +72,10 @@ def least_budget(question: Question) -> int:
 
 @dataclass
 class Search:
-    """One policy in one kind of world."""
+    """The smallest budget with which one policy is wrong as rarely as wanted, in one kind of world.
+
+    What `run` returns is a pure function of all but `step`, which is called after each measurement.
+    """
 
     question: Question
     candidate: Candidate
@@ -86,7 +89,7 @@ class Search:
         """Bracket, refine, check."""
         first = max(80, self.trials // 8)
         if not self._bracket(guess, first):
-            return self._not_enough(self._fresh(self.question.most_rounds))
+            return _not_enough(self._fresh(self.question.most_rounds))
         for trials in (first, self.trials // 4, self.trials // 2, self.trials):
             self._measure(self._proposal(), max(trials, first))
         return self._checked()
@@ -108,7 +111,7 @@ class Search:
             check = self._fresh(budget)
             if check.interval()[0] > wanted:
                 if budget == most:
-                    return self._not_enough(check)
+                    return _not_enough(check)
                 low = max(low, budget)
             elif check.interval()[1] < wanted:
                 if budget <= high:
@@ -123,7 +126,7 @@ class Search:
             known = least <= low < best.budget
             return replace(need, low=round(low), high=best.budget) if known else need
         check = self._fresh(most)
-        return self._not_enough(check) if check.interval()[0] > wanted else self._need(most, check)
+        return _not_enough(check) if check.interval()[0] > wanted else self._need(most, check)
 
     def _bracket(self, guess: int, trials: int) -> bool:
         """Measure until budgets on both sides are known; False if even the largest is too small."""
@@ -223,20 +226,20 @@ class Search:
         days = self.rhythm.days(budget, self.question.traffic_per_day)
         return Need(budget, low, high, days, check)
 
-    def _not_enough(self, check: Point) -> Need:
-        return Need(None, None, None, None, check)
-
     def _measure(self, budget: int, trials: int) -> Point:
         known = self.points.get(budget)
         if known is None or known.trials < trials:
-            asked = self.question, self.candidate, self.rhythm, budget, trials, self.seed
-            self.points[budget] = measure(*asked)
-        self.step()
+            self.points[budget] = self._simulate(budget, trials, SEARCHING)
+        else:
+            self.step()
         return self.points[budget]
 
     def _fresh(self, budget: int) -> Point:
-        asked = self.question, self.candidate, self.rhythm, budget, self.trials, self.seed
-        point = measure(*asked, CHECKING)
+        return self._simulate(budget, self.trials, CHECKING)
+
+    def _simulate(self, budget: int, trials: int, stream: int) -> Point:
+        world = self.question, self.candidate, self.rhythm
+        point = measure(*world, budget, trials, self.seed, stream)
         self.step()
         return point
 
@@ -247,20 +250,8 @@ class Search:
         )
 
 
-def search(
-    question: Question,
-    candidate: Candidate,
-    rhythm: Rhythm,
-    guess: int,
-    trials: int,
-    seed: int,
-    step: Callable[[], object] = lambda: None,
-) -> Need:
-    """The smallest budget with which the candidate is wrong as rarely as wanted.
-
-    A pure function of all but `step`, which is called after each measurement.
-    """
-    return Search(question, candidate, rhythm, trials, seed, step).run(guess)
+def _not_enough(check: Point) -> Need:
+    return Need(None, None, None, None, check)
 
 
 def tidy(budget: float, digits: int = 3) -> int:

@@ -18,81 +18,30 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from steadyarm.planning import Plan
-from steadyarm.plot import charts, matplotlib
+from steadyarm.plot import charts as charts
 from steadyarm.plot.plotly import figure_of
-from steadyarm.plot.sources import Test, chart_for, chart_of_plan
-from steadyarm.simulation import Results
+from steadyarm.plot.sources import Drawings
+
+if TYPE_CHECKING:
+    from steadyarm.plot import matplotlib
 
 __all__ = [
-    "allocation",
-    "daily",
-    "drift",
-    "effects",
-    "estimates",
-    "interactions",
-    "leaderboard",
-    "matplotlib",
-    "plan",
-    "plausible",
-    "results",
-    "waiting",
-]
+    "allocation", "daily", "drift", "effects", "estimates", "interactions", "leaderboard",
+    "matplotlib", "plan", "plausible", "results", "waiting",
+]  # fmt: skip  # a table reads better so
+
+_DRAWINGS = Drawings(figure_of)
+estimates, daily, allocation = _DRAWINGS.estimates, _DRAWINGS.daily, _DRAWINGS.allocation
+plausible, leaderboard, drift = _DRAWINGS.plausible, _DRAWINGS.leaderboard, _DRAWINGS.drift
+effects, interactions, waiting = _DRAWINGS.effects, _DRAWINGS.interactions, _DRAWINGS.waiting
+plan, results = _DRAWINGS.plan, _DRAWINGS.results
 
 
-def estimates(test: Test) -> Any:
-    """How the estimate of each variant settled, with the intervals of the leading ones."""
-    return figure_of(chart_for("estimates", test))
-
-
-def daily(test: Test) -> Any:
-    """Estimates of each day, or part of the test, by itself."""
-    return figure_of(chart_for("daily", test))
-
-
-def allocation(test: Test) -> Any:
-    """Which share of the visits each variant got, and where the policy changed its mind."""
-    return figure_of(chart_for("allocation", test))
-
-
-def plausible(test: Test) -> Any:
-    """How many variants can still win, and how long the others could."""
-    return figure_of(chart_for("plausible", test))
-
-
-def leaderboard(test: Test) -> Any:
-    """Estimates and intervals of the variants, from best to worst."""
-    return figure_of(chart_for("leaderboard", test))
-
-
-def drift(test: Test) -> Any:
-    """The lead over the nearest rivals and the level common to all, by day or part of the test."""
-    return figure_of(chart_for("drift", test))
-
-
-def effects(test: Test) -> Any:
-    """What each level of each factor adds, or what each item of bundles brings."""
-    return figure_of(chart_for("effects", test))
-
-
-def interactions(test: Test) -> Any:
-    """Whether the effect of one factor depends on another, for factorial tests."""
-    return figure_of(chart_for("interactions", test))
-
-
-def waiting(test: Test) -> Any:
-    """How many rewards have come, and how long they took, for live experiments."""
-    return figure_of(chart_for("waiting", test))
-
-
-def plan(plan: Plan) -> Any:
-    """How often each policy would be wrong, against the number of visits."""
-    return figure_of(chart_of_plan(plan))
-
-
-def results(found: Sequence[Results], title: str = "") -> Any:
-    """How often each policy was wrong, with exact intervals, from what `sa.simulate` returned."""
-    return figure_of(charts.results(found, title))
+def __getattr__(name: str) -> Any:
+    """`steadyarm.plot.matplotlib`, imported when it is asked for: it takes its time."""
+    if name != "matplotlib":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("steadyarm.plot.matplotlib")

@@ -31,6 +31,10 @@ class Ground:
     faint: str
     grid: str
 
+    def color(self, series: Series) -> str:
+        """The colour of a series."""
+        return self.quiet if series.color is None else self.lines[series.color % len(self.lines)]
+
 
 LIGHT = Ground(
     ground="#ffffff",
@@ -205,7 +209,7 @@ def shifts(panel: Panel) -> dict[int, float]:
     By the index of the series. Rings move with the points of their colour. Nothing moves down the
     side where every row belongs to one series.
     """
-    barred = [s for s in panel.series if s.kind == "points" and _barred(s)]
+    barred = [s for s in panel.series if s.kind == "points" and s.low is not None]
     if len(barred) < 2 or (panel.sideways and _rows_apart(barred)):
         return {}
     dodge = SPREAD if panel.sideways else DODGE[panel.x.kind]
@@ -223,10 +227,6 @@ def _rows_apart(barred: Sequence[Series]) -> bool:
     """Whether no two series have a value in the same row."""
     rows = [name for s in barred for name, y in zip(s.x, s.y, strict=True) if np.isfinite(y)]
     return len(rows) == len(set(rows))
-
-
-def _barred(series: Series) -> bool:
-    return series.low is not None and series.high is not None
 
 
 def reaches(series: Series) -> tuple[Floats, Floats] | None:

@@ -3,27 +3,264 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from steadyarm.errors import MissingExtraError
 from steadyarm.plot import layout
-from steadyarm.plot.chart import Chart, Panel, Series
-from steadyarm.plot.charts.common import shown
-from steadyarm.plot.layout import NARROW, WIDE
-from steadyarm.plot.plotly_layout import (
-    LEAST_LEFT,
-    Cell,
-    axes_of,
-    cells_of,
-    heading,
-    moment,
-    plain,
-    safe,
-    wrapped,
-)
+from steadyarm.plot.chart import Axis, Chart, Panel, Series
+from steadyarm.plot.charts.common import apart, shown
+from steadyarm.plot.layout import NARROW, WIDE, Ground, Room
+
+# Texts and values as Plotly may have them: its texts are half HTML, its numbers are JSON.
+
+
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;"})
+
+
+def safe(text: str) -> str:
+    """Text that Plotly shows as it is: no tags, no links, no formulas.
+
+    Examples
+    --------
+    >>> safe("<b>1 & 2</b> for $5")
+    '&lt;b&gt;1 &amp; 2&lt;/b&gt; for &#36;5'
+    """
+    return text.translate(ENTITIES)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Safe text in lines of at most so many letters."""
+    return "<br>".join(safe(line) for line in textwrap.wrap(text, width))
+
+
+def moment(value: datetime) -> str:
+    """A time in UTC; Plotly knows no zones."""
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return value.isoformat()
+
+
+def plain(values: Iterable[Any]) -> list[float | None]:
+    """Numbers; None for those that JSON does not have."""
+    return [float(value) if math.isfinite(value) else None for value in values]
+
+
+# Where panels stand in a picture of Plotly: sizes in pixels, as shares of what is inside.
+
+
+TALL, LOW, LINE = 300, 190, 24  # of a single panel, of one of several, of a row of labels
+HEAD, ROW, TICKS, TITLE = 24, 14, 22, 20
+LEAST_LEFT = 44  # margin for numbers
+SMALL = 6.2  # of a letter of a label down the side
+KEY, LETTER, PHONE = 45, 7, 300  # of a legend: sample, letter and line
+USUAL = 900  # of a picture with panels beside each other
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Bounds of a panel as shares, and rows of texts above it."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All panels. In pixels: the picture's height, its margins, and what lies between.
+
+    `below` is where the legend begins under the lowest panel, `wide` how wide each panel is.
+    """
+
+    cells: tuple[Cell, ...]
+    height: int
+    left: int
+    top: int
+    bottom: int
+    inner: int
+    below: int
+    wide: float
+
+
+def cells_of(chart: Chart, columns: int, room: Room) -> Grid:
+    """Panels row by row; marks need room above their panel."""
+    columns = max(1, min(columns, len(chart.panels)))
+    lines = [chart.panels[i : i + columns] for i in range(0, len(chart.panels), columns)]
+    heights = [max(_height(panel, len(lines) > 1) for panel in line) for line in lines]
+    wide = room.width / columns
+    rows = [max(layout.rows_above(panel, wide) for panel in line) for line in lines]
+    heads = [
+        ROW * count + (HEAD if any(map(heading, line)) else ROW)
+        for count, line in zip(rows, lines, strict=True)
+    ]
+    gaps = [
+        max(_under(chart, n * columns + c) for c in range(len(line)))
+        for n, line in enumerate(lines)
+    ]
+    inner = sum(heights) + sum(heads[1:]) + sum(gaps[:-1])
+    cells = []
+    y = float(inner)
+    for n, line in enumerate(lines):
+        y -= heads[n] if n else 0
+        width, space = 1 / columns, 0.0 if columns == 1 else 0.05
+        for c, panel in enumerate(line):
+            left, right = c * width + space * (c > 0), (c + 1) * width - space * (c < columns - 1)
+            if c and panel.sideways:  # its labels need more than the usual space
+                left = max(left, c * width - space + _left([panel], room.side) / USUAL)
+            own = _height(panel, len(lines) > 1) if panel.sideways else heights[n]
+            above = layout.rows_above(panel, wide)
+            cells.append(Cell(left, right, (y - own) / inner, y / inner, above))
+        y -= heights[n] + gaps[n]
+    bottom, key = gaps[-1] + 4, 0
+    if layout.legend(
+        chart
+    ):  # as many lines as on a phone, where it would take the picture's height
+        names = {series.name for panel in chart.panels for series in panel.series}
+        lines_below = ceil(sum(KEY + LETTER * len(name) for name in names) / PHONE)
+        key = 20 * ceil(lines_below / columns**2)
+    left = _left(chart.panels[::columns], room.side)
+    height = inner + heads[0] + bottom + key
+    return Grid(tuple(cells), height, left, heads[0], bottom, inner, gaps[-1], wide)
+
+
+def heading(panel: Panel) -> str:
+    """Title and the name of the values above the panel: words up the side take a phone's width."""
+    words = [panel.title, panel.y.title]
+    if panel.sideways or panel.y.title.lower() in panel.title.lower():
+        words = [panel.title]
+    return " · ".join(word for word in words if word)
+
+
+def below(chart: Chart, i: int) -> str:
+    """What stands under panel number i: nothing if it stands under a later one."""
+    panel = chart.panels[i]
+    if panel.sideways:
+        return "" if any(later.y == panel.y for later in chart.panels[i + 1 :]) else panel.y.title
+    same = any(later.x == panel.x for later in chart.panels[i + 1 :])
+    return "" if panel.x.kind == "time" and same else panel.x.title
+
+
+def _left(panels: Sequence[Panel], most: int) -> int:
+    """Room for the labels of the leftmost axes; Plotly's own measure comes too late at times."""
+    texts = [str(x) for panel in panels if panel.sideways for s in panel.series for x in s.x]
+    longest = min(max(map(len, texts), default=0), most)
+    return max(LEAST_LEFT, 12 + ceil(SMALL * longest))
+
+
+def _under(chart: Chart, i: int) -> int:
+    """Pixels for ticks (days and years in two lines) and a title."""
+    clock = chart.panels[i].x.kind == "time" and not chart.panels[i].sideways
+    return TICKS + ROW * clock + TITLE * bool(below(chart, i))
+
+
+def _height(panel: Panel, several: bool) -> int:
+    if panel.sideways:
+        count = max((len(series.x) for series in panel.series), default=1)
+        return round(LINE * max(count, 2) * panel.height) + 10
+    return round((LOW if several else TALL) * panel.height)
+
+
+# Axes of a panel for Plotly.
+
+
+Layout = dict[str, Any]
+
+# by the distance of ticks: short enough to stand side by side on a phone
+DATES = [
+    {"dtickrange": [None, 999], "value": "%H:%M:%S.%1f\n%-d %b"},
+    {"dtickrange": [1_000, 59_999], "value": "%H:%M:%S\n%-d %b"},
+    {"dtickrange": [60_000, 86_399_999], "value": "%H:%M\n%-d %b"},
+    {"dtickrange": [86_400_000, 2_419_199_999], "value": "%-d %b\n%Y"},
+    {"dtickrange": ["M1", "M11"], "value": "%b\n%Y"},
+    {"dtickrange": ["M12", None], "value": "%Y"},
+]
+
+
+def axes_of(chart: Chart, i: int, cell: Cell, ground: Ground, room: Room, cramped: bool) -> Layout:
+    """Both axes of panel number i; panels with the same clock are zoomed together."""
+    n, panel, panels = i + 1 if i else "", chart.panels[i], chart.panels
+    labels = _labels(panel, room) if panel.x.kind == "label" else _scale(panel.x) | _across(panel)
+    if cramped and room.width < WIDE.width and panel.x.kind == "time":
+        labels["nticks"] = 3
+    values = _scale(panel.y) | _values(panel)
+    for found, axis in ((labels, panel.x), (values, panel.y)):
+        found |= {
+            "automargin": True, "gridcolor": ground.grid, "zerolinecolor": ground.grid,
+            "linecolor": ground.grid, "tickfont": {"size": 11, "color": ground.faint},
+            "showgrid": axis.kind != "label", "zeroline": False,
+        }  # fmt: skip  # a table reads better so
+    across, up = (values, labels) if panel.sideways else (labels, values)
+    across |= {"domain": [cell.left, cell.right], "anchor": f"y{n}"}
+    up |= {"domain": [cell.bottom, cell.top], "anchor": f"x{n}"}
+    if title := below(chart, i):
+        font = {"size": 12, "color": ground.faint}
+        across["title"] = {"text": safe(title), "standoff": 6, "font": font}
+    clocks = [j for j, other in enumerate(panels) if other.x.kind == "time" and not other.sideways]
+    if i in clocks and i != clocks[0]:
+        across["matches"] = f"x{clocks[0] + 1 if clocks[0] else ''}"
+    return {f"xaxis{n}": across, f"yaxis{n}": up}
+
+
+def _scale(axis: Axis) -> Layout:
+    if axis.kind == "time":
+        clock: Layout = {"type": "date", "nticks": 6, "hoverformat": "%-d %b %Y, %H:%M"}
+        return clock | {"tickformatstops": DATES, "tickangle": 0}
+    if axis.kind == "log":
+        ticks: Layout = {"type": "log", "dtick": "D2", "minor": {"showgrid": False}}
+        return ticks | ({"tickformat": ",.3~%"} if axis.percent else {"tickformat": ",.0f"})
+    whole = {"tickformat": ".0%"} if axis.percent else {"separatethousands": True}
+    return {"type": "linear", "nticks": 6, "exponentformat": "none", **whole}
+
+
+def _across(panel: Panel) -> Layout:
+    """Whole days have no hours; a moment needs something around it."""
+    found: Layout = {}
+    if layout.by_day(panel):
+        found["hoverformat"] = "%-d %b %Y"
+        if len(panel.series[0].x) <= 4:
+            found["dtick"] = 86_400_000
+    short = layout.clock_limits(panel)
+    if short is not None and not layout.by_day(panel):
+        found["hoverformat"] = "%-d %b %Y, %H:%M:%S"
+    ends = short or layout.marked_limits(panel)
+    if ends is not None:
+        time = panel.x.kind == "time"
+        found["range"] = [moment(datetime.fromtimestamp(x, UTC)) if time else x for x in ends]
+    return found
+
+
+def _values(panel: Panel) -> Layout:
+    kinds = {series.kind for series in panel.series}
+    if panel.y_range is None:
+        few = {"dtick": 1} if (layout.whole(panel) or 9) <= 5 else {}
+        return {"rangemode": "tozero", **few} if kinds & {"bars", "steps"} else {}
+    if (ticks := layout.log_ticks(panel)) is None:
+        return {"range": list(panel.y_range)}
+    ends = [float(np.log10(end)) for end in panel.y_range]
+    return {"range": ends, "tickmode": "array", "tickvals": ticks[0], "ticktext": ticks[1]}
+
+
+def _labels(panel: Panel, room: Room) -> Layout:
+    """Labels at 0, 1, 2: names that look alike when cut short stay apart."""
+    names = layout.label_names(panel)
+    count = len(names)
+    at = range(0, count, 1 if panel.sideways else max(1, -(-count // 8)))
+    texts = apart([str(name) for name in names], room.side if panel.sideways else room.below)
+    return {
+        "type": "linear", "tickmode": "array", "tickvals": [float(k) for k in at],
+        "ticktext": [safe(texts[k]) for k in at],
+        "range": [count - 0.5, -0.5] if panel.sideways else [-0.5, count - 0.5],
+    }  # fmt: skip  # a table reads better so
+
 
 # The series of a panel as traces of Plotly.
 
@@ -32,9 +269,7 @@ Trace = dict[str, Any]
 FEW = 12  # points that are worth a marker each
 
 
-def traces_of(
-    panel: Panel, i: int, ground: layout.Ground, named: set[str], legend: bool
-) -> list[Trace]:
+def traces_of(panel: Panel, i: int, ground: Ground, named: set[str], legend: bool) -> list[Trace]:
     """All traces of panel number i; `named` holds what the legend has already, and grows."""
     n = i + 1 if i else ""
     moved = layout.shifts(panel)
@@ -68,9 +303,9 @@ def traces_of(
     return traces
 
 
-def _trace(panel: Panel, series: Series, ground: layout.Ground, shift: float) -> Trace:
+def _trace(panel: Panel, series: Series, ground: Ground, shift: float) -> Trace:
     x, y = _x(panel, series, shift), plain(series.y)
-    color = ground.quiet if series.color is None else ground.lines[series.color % len(ground.lines)]
+    color = ground.color(series)
     trace: Trace = {"type": "scatter", "x": x, "y": y}
     if series.color is None and series.kind == "line":
         faint = layout.clear(color, 0.55 if len(x) < layout.CROWD else 0.3)
@@ -134,21 +369,19 @@ def _hollow(trace: Trace) -> Trace:
     return found
 
 
-def _band(panel: Panel, series: Series, ground: layout.Ground) -> Trace | None:
+def _band(panel: Panel, series: Series, ground: Ground) -> Trace | None:
     """Each run of known intervals as a closed shape."""
-    assert series.color is not None or series.low is None
     if series.color is None or series.low is None or series.high is None:
         return None
     x = _x(panel, series, 0.0)
     xs: list[Any] = []
     ys: list[float | None] = []
     for run in layout.band_runs(series):
-        around = [*x[run], *x[run][::-1]]
-        xs += [*around, None]
+        xs += [*x[run], *x[run][::-1], None]
         ys += [*plain(series.low[run]), *plain(series.high[run][::-1]), None]
     if not xs:
         return None
-    fill = layout.clear(ground.lines[series.color % len(ground.lines)], 0.14)
+    fill = layout.clear(ground.color(series), 0.14)
     return {
         "type": "scatter", "mode": "lines", "x": xs[:-1], "y": ys[:-1], "fill": "toself",
         "fillcolor": fill, "line": {"width": 0}, "hoverinfo": "skip",
@@ -169,17 +402,16 @@ def _hover(panel: Panel, series: Series) -> Trace:
         zero = panel.zeros is not None and value < panel.zeros
         text = _number(0.0 if zero else value, digits, panel.y.percent)
         if series.low is not None and series.high is not None:
-            low, high = series.low[j], series.high[j]
-            low = 0.0 if zero else low
+            low, high = 0.0 if zero else series.low[j], series.high[j]
             if np.isfinite(low) and np.isfinite(high):
                 ends = (_number(end, digits, panel.y.percent) for end in (low, high))
                 text += " ({} to {})".format(*ends)
         if panel.x.kind == "label":
             text = f"{safe(shown(str(series.x[j]), 40))}: {text}"
         elif series.kind in ("points", "rings"):
-            where = series.x[j]
             day = panel.x.kind == "time"
-            text = f"{moment(where)[:10]}: {text}" if day else f"{where:,.0f}: {text}"
+            where = moment(series.x[j])[:10] if day else f"{series.x[j]:,.0f}"
+            text = f"{where}: {text}"
         texts.append(text)
     return {"customdata": texts, "hovertemplate": "%{customdata}"}
 
@@ -197,7 +429,6 @@ def _symbol(series: Series) -> str:
     return layout.SHAPES[(series.color or 0) % len(layout.SHAPES)][0]
 
 
-ROW = 14  # pixels of a line of small text
 CRAMPED = 100  # pixels of labels that leave no room for six dates on a phone
 
 
@@ -280,7 +511,7 @@ def _hovermode(chart: Chart) -> str:
     return "x unified" if together else "closest"
 
 
-def _shapes(panel: Panel, i: int, ground: layout.Ground) -> list[dict[str, Any]]:
+def _shapes(panel: Panel, i: int, ground: Ground) -> list[dict[str, Any]]:
     """Marks, the level to compare with, and the strip that stands for zero."""
     x, y = (f"{axis}{i + 1 if i else ''}" for axis in "xy")
     grey = layout.clear(ground.quiet, 0.15)
@@ -317,7 +548,7 @@ def _place(panel: Panel, x: Any) -> Any:
     return moment(x) if panel.x.kind == "time" else float(x)
 
 
-def _mark_texts(panel: Panel, i: int, ground: layout.Ground, width: float) -> list[dict[str, Any]]:
+def _mark_texts(panel: Panel, i: int, ground: Ground, width: float) -> list[dict[str, Any]]:
     texts = []
     places = layout.mark_places(panel, width)
     for mark, (row, end) in zip(panel.marks, places, strict=True):
@@ -334,22 +565,18 @@ def _mark_texts(panel: Panel, i: int, ground: layout.Ground, width: float) -> li
     return texts
 
 
-def _heading(panel: Panel, cell: Cell, ground: layout.Ground, margin: int) -> list[dict[str, Any]]:
+def _heading(panel: Panel, cell: Cell, ground: Ground, margin: int) -> list[dict[str, Any]]:
     """Where labels take much room, it begins above them."""
-    text = safe(heading(panel))
-    if not text:
-        return []
-    return [
-        {
-            "x": cell.left, "xref": "paper", "xanchor": "left", "y": cell.top, "yref": "paper",
-            "yanchor": "bottom", "yshift": 4 + ROW * cell.rows, "text": text, "showarrow": False,
-            "xshift": 0 if cell.left else LEAST_LEFT - margin,
-            "font": {"size": 12, "color": ground.faint},
-        }
-    ]  # fmt: skip  # a table reads better so
+    found = {
+        "x": cell.left, "xref": "paper", "xanchor": "left", "y": cell.top, "yref": "paper",
+        "yanchor": "bottom", "yshift": 4 + ROW * cell.rows, "text": safe(heading(panel)),
+        "xshift": 0 if cell.left else LEAST_LEFT - margin, "showarrow": False,
+        "font": {"size": 12, "color": ground.faint},
+    }  # fmt: skip  # a table reads better so
+    return [found] if found["text"] else []
 
 
-def _add_title(page: dict[str, Any], chart: Chart, ground: layout.Ground) -> None:
+def _add_title(page: dict[str, Any], chart: Chart, ground: Ground) -> None:
     lines = wrapped(chart.note, 100)
     room = 40 + ROW * (lines.count("<br>") + 1) * bool(lines)
     page["height"] += room

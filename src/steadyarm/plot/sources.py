@@ -1,9 +1,12 @@
-"""The charts of what people have at hand: an experiment, a scorecard, a session, an analysis."""
+"""The charts of what people have at hand: an experiment, a scorecard, a session, an analysis.
+
+`chart_for` finds what is to be drawn; `Drawings` has it drawn by a library.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,11 +25,13 @@ from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.charts.common import thinned
 from steadyarm.segments import Direction
+from steadyarm.simulation import Results
 
 Test = Experiment | Scorecard | Session | Analysis
 Seen = Scorecard | Session | Analysis
+Figure = TypeVar("Figure")
 
-LOOKS = 60
+LOOKS = 60  # ends of pieces at which the estimates of a log are drawn
 
 
 def chart_for(name: str, test: Test) -> Chart:
@@ -51,11 +56,60 @@ def chart_for(name: str, test: Test) -> Chart:
     return CHARTS[name](seen)
 
 
-def chart_of_plan(plan: Plan) -> Chart:
-    """The chart of a plan."""
-    if not isinstance(plan, Plan):
-        raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
-    return charts.plan(plan)
+class Drawings(Generic[Figure]):
+    """Every chart of a test, a plan or simulations, drawn by one library.
+
+    draw : makes the library's figure of a chart
+    """
+
+    def __init__(self, draw: Callable[[Chart], Figure]) -> None:
+        self._draw = draw
+
+    def estimates(self, test: Test) -> Figure:
+        """How the estimate of each variant settled, with the intervals of the leading ones."""
+        return self._draw(chart_for("estimates", test))
+
+    def daily(self, test: Test) -> Figure:
+        """Estimates of each day, or part of the test, by itself."""
+        return self._draw(chart_for("daily", test))
+
+    def allocation(self, test: Test) -> Figure:
+        """Which share of the visits each variant got, and where the policy changed its mind."""
+        return self._draw(chart_for("allocation", test))
+
+    def plausible(self, test: Test) -> Figure:
+        """How many variants can still win, and how long the others could."""
+        return self._draw(chart_for("plausible", test))
+
+    def leaderboard(self, test: Test) -> Figure:
+        """Estimates and intervals of the variants, from best to worst."""
+        return self._draw(chart_for("leaderboard", test))
+
+    def drift(self, test: Test) -> Figure:
+        """The lead over the nearest rivals and the level common to all variants over time."""
+        return self._draw(chart_for("drift", test))
+
+    def effects(self, test: Test) -> Figure:
+        """What each level of each factor adds, or what each item of bundles brings."""
+        return self._draw(chart_for("effects", test))
+
+    def interactions(self, test: Test) -> Figure:
+        """Whether the effect of one factor depends on another, for factorial tests."""
+        return self._draw(chart_for("interactions", test))
+
+    def waiting(self, test: Test) -> Figure:
+        """How many rewards have come, and how long they took, for live experiments."""
+        return self._draw(chart_for("waiting", test))
+
+    def plan(self, plan: Plan) -> Figure:
+        """How often each policy would be wrong, against the number of visits."""
+        if not isinstance(plan, Plan):
+            raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
+        return self._draw(charts.plan(plan))
+
+    def results(self, found: Sequence[Results], title: str = "") -> Figure:
+        """How often each policy was wrong, with exact intervals; found by `sa.simulate`."""
+        return self._draw(charts.results(found, title))
 
 
 def _allocation(test: Seen) -> Chart:

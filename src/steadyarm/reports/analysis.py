@@ -1,11 +1,14 @@
-"""The report on a log: the verdict and all that it rests on."""
+"""The report on a log, and the sections that reports on live tests share with it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from steadyarm import __version__
 from steadyarm.analysis import Analysis
+from steadyarm.inference import Counterfactuals, DriftReport, HealthReport
 from steadyarm.plot import charts
 from steadyarm.plot.sources import verdict_on
 from steadyarm.reports.document import (
@@ -15,17 +18,17 @@ from steadyarm.reports.document import (
     Heading,
     Items,
     Lead,
+    Note,
     Paragraph,
     Picture,
     Table,
 )
-from steadyarm.reports.sections import (
-    counterfactual_section,
-    cut_table,
-    drift_section,
-    health_table,
-)
-from steadyarm.wording import number, percent, reach
+from steadyarm.wording import counted, number, percent, reach
+
+MOST_ROWS = 40
+MOST_PERIODS = 31
+MOST_COLUMNS = 6  # variants beside each other, as many as fit on paper
+LONG = 16  # letters of a name from which on half as many fit
 
 
 def analysis_report(found: Analysis, command: str = "") -> Document:
@@ -91,3 +94,85 @@ def _assumptions(found: Analysis) -> tuple[str, ...]:
         f"Variance: {found.intervals.method}; of periods: {found.drift.method}.",
         *found.notes,
     )
+
+
+# Sections that reports on logs and on live tests share.
+
+
+def cut_table(
+    caption: str,
+    header: tuple[str, ...],
+    align: str,
+    rows: Iterable[tuple[str, ...]],
+    what: str = "variant",
+    total: int = 0,
+) -> Table:
+    """A table of the first rows, with a note on how many there are; `total` if it is more."""
+    found = tuple(rows)
+    total = max(total, len(found))
+    cut = f"The first {MOST_ROWS:,} of {counted(total, what)} are shown."
+    return Table(caption, header, align, found[:MOST_ROWS], cut if total > MOST_ROWS else "")
+
+
+def health_table(health: HealthReport) -> Table:
+    """What was checked, what was found, and what to do."""
+    rows = tuple((f.status, f.name, f"{f.explanation} {f.advice}".strip()) for f in health.findings)
+    return Table("What was checked", ("status", "check", "what was found"), "lll", rows)
+
+
+def drift_section(drift: DriftReport, order: Sequence[int], counted_as: str) -> Iterator[Block]:
+    """The verdict on drift, its picture, and estimates in every period of the best variants."""
+    yield Paragraph(drift.verdict)
+    if len(drift.periods) > 1:
+        yield Picture(charts.drift(drift))
+    wide = any(len(drift.names[k]) > LONG for k in order[:MOST_COLUMNS])
+    shown = order[: MOST_COLUMNS // 2 if wide else MOST_COLUMNS]
+    first = max(0, len(drift.periods) - MOST_PERIODS)
+    rows = tuple(
+        (
+            drift.periods[j],
+            f"{drift.rounds[j]:,}",
+            drift.leaders[j],
+            *(f"{number(drift.estimates[j, k])} ± {_error(drift.errors[j, k])}" for k in shown),
+        )
+        for j in range(first, len(drift.periods))
+    )
+    notes = []
+    total = len(drift.names) + drift.others
+    if len(shown) < total:
+        notes.append(f"Only the best {len(shown)} of {total:,} variants are shown.")
+    if first:
+        notes.append(f"The last {MOST_PERIODS} of {len(drift.periods):,} periods are shown.")
+    header = ("period", counted_as, "ahead", *(drift.names[k] for k in shown))
+    caption = "Estimates in every period, with standard errors"
+    yield Table(caption, header, "lrl" + "r" * len(shown), rows, " ".join(notes))
+
+
+def _error(value: float) -> str:
+    return f"{value:.2g}" if np.isfinite(value) else "-"
+
+
+def counterfactual_section(other: Counterfactuals) -> Iterator[Block]:
+    """Which variant other methods would have put first, and why not to trust them."""
+    rows = []
+    if other.raw is not None:
+        behind = f"behind by {number(other.raw.behind, 3)}, {reach(*other.raw.interval)}"
+        rows.append(("plain means", other.raw.leader, behind if other.simpson else "the same"))
+    for early in {early.rounds: early for early in other.early}.values():
+        same = "the same" if early.leader == other.best else "another variant"
+        share = percent(round(early.rounds / other.rounds, 2))
+        rows.append((f"estimates after {share} of the rewards", early.leader, same))
+    gone = "the same" if other.winner == other.best else "another variant"
+    if other.best_dropped is not None:
+        gone = f"drops the best variant after {other.best_dropped:,} rewards"
+    rows.append(("successive halving", other.winner, gone))
+    if other.raw is not None and other.simpson:
+        first = "Plain means put another variant first"
+        if other.raw.interval[0] > 0:
+            yield Note(f"{first}: the mix of periods differs between variants.", "warn")
+        else:
+            yield Paragraph(f"{first}, but the two are too close to tell.")
+    elif all(row[2] == "the same" for row in rows):
+        yield Paragraph("All of them come to the same conclusion here.")
+    header = ("by", "best variant", f"against {other.best}")
+    yield Table("The same rewards, read in other ways", header, "lll", tuple(rows))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
@@ -13,10 +16,18 @@ from steadyarm.inference import Counterfactuals
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
-from steadyarm.live.scorecard import Scorecard, order_of
+from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
+from steadyarm.reports import method
+from steadyarm.reports.analysis import (
+    MOST_ROWS,
+    counterfactual_section,
+    cut_table,
+    drift_section,
+    health_table,
+)
 from steadyarm.reports.document import (
     Block,
     Code,
@@ -30,76 +41,48 @@ from steadyarm.reports.document import (
     Picture,
     Table,
 )
-from steadyarm.reports.method import (
-    estimates_in_words,
-    in_short,
-    in_the_way,
-    intervals_in_words,
-    policy_in_words,
-    rewards_in_words,
-)
-from steadyarm.reports.sections import (
-    allocation_section,
-    counterfactual_section,
-    course_section,
-    drift_section,
-    effect_section,
-    health_table,
-    leaderboard_section,
-)
 from steadyarm.storages.records import to_datetime
-from steadyarm.wording import counted, percent, when
+from steadyarm.wording import counted, factors_in, listed, number, p_value, percent, reach, when
+
+MOST_TIMES = 12  # rows of the table of estimates over time
+STANDINGS: dict[Standing, str] = {
+    "best": "best",
+    "leads": "leads",
+    "ahead": "best estimate",
+    "open": "can still win",
+    "maybe": "may be as good",
+    "out": "ruled out",
+    "dropped": "dropped",
+    "unknown": "unknown",
+}
 
 # Short names of variants throughout a report.
 
 
+NAMES = {"name", "names", "best", "leader", "leaders", "plausible", "winner"}  # fields with them
+
+
 def labelled(card: Scorecard) -> Scorecard:
     """The same scorecard with short names of its variants; the settings keep the whole ones."""
-    labels = card.labels
-    if card.settings.arms.large or labels == card.names:
-        return card
-    short = dict(zip(card.names, labels, strict=True))
-    verdict, drift = card.verdict, card.drift
-    if verdict is not None:
-        verdict = replace(
-            verdict,
-            name=short[verdict.name],
-            names=_all(short, verdict.names),
-            plausible=_all(short, verdict.plausible),
-        )
-    if drift is not None:
-        drift = replace(
-            drift,
-            names=_all(short, drift.names),
-            best=short[drift.best],
-            leaders=_all(short, drift.leaders),
-        )
-    return replace(
-        card,
-        verdict=verdict,
-        course=None if card.course is None else replace(card.course, names=labels),
-        shares=None if card.shares is None else replace(card.shares, names=labels),
-        drift=drift,
-    )
+    parts = {part: getattr(card, part) for part in ("verdict", "course", "shares", "drift")}
+    return replace(card, **{part: _shortened(found, card) for part, found in parts.items()})
 
 
-def _all(short: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(short[name] for name in names)
-
-
-def _labelled_counterfactuals(other: Counterfactuals, card: Scorecard) -> Counterfactuals:
-    if card.settings.arms.large:
-        return other
+def _shortened(found: Any, card: Scorecard) -> Any:
+    """What was found, with short names of variants in all fields that have names."""
+    if card.settings.arms.large or card.labels == card.names:
+        return found
     short = dict(zip(card.names, card.labels, strict=True))
-    return replace(
-        other,
-        names=card.labels,
-        best=short[other.best],
-        raw=None if other.raw is None else replace(other.raw, leader=short[other.raw.leader]),
-        early=tuple(replace(early, leader=short[early.leader]) for early in other.early),
-        dropped=tuple(replace(drop, names=_all(short, drop.names)) for drop in other.dropped),
-        winner=short[other.winner],
-    )
+
+    def changed(value: Any, named: bool) -> Any:
+        if isinstance(value, tuple):
+            return tuple(changed(entry, named) for entry in value)
+        if is_dataclass(value) and not isinstance(value, type):
+            new = {f.name: changed(getattr(value, f.name), f.name in NAMES) for f in fields(value)}
+            return replace(value, **new)
+        return short[value] if named and isinstance(value, str) else value
+
+    return changed(found, False)
 
 
 # The appendix of a report on a live test: method, assumptions, settings, and how to check it.
@@ -138,14 +121,16 @@ def _appendix(
     settings = card.settings
     yield Heading("Appendix: method, assumptions, checks", appendix=True)
     yield Heading("How variants were chosen", 3)
-    yield Items(policy_in_words(settings))
+    yield Items(method.policy_in_words(settings))
     yield Heading("Which rewards count", 3)
-    yield Items(rewards_in_words(settings))
+    yield Items(method.rewards_in_words(settings))
     yield Heading("Estimates and intervals", 3)
     if card.verdict is None:
         yield Paragraph(f"There are none yet: {card.obstacle}")
     else:
-        yield Items((estimates_in_words(settings.policy), *intervals_in_words(card.verdict)))
+        yield Items(
+            (method.estimates_in_words(settings.policy), *method.intervals_in_words(card.verdict))
+        )
     yield Heading("Settings", 3)
     text = toml_of({"name": card.name, **description_of(settings)}).strip()
     if len(text) > LONGEST:
@@ -243,7 +228,7 @@ def document_of(
 ) -> Document:
     """The report on a scorecard; `other` may be the reason why there are no counterfactuals."""
     if isinstance(other, Counterfactuals):
-        other = _labelled_counterfactuals(other, card)
+        other = _shortened(other, card)
     card = labelled(card)
     blocks: list[Block] = [Lead(card.headline), Facts(_facts(card)), *leaderboard_section(card)]
     if card.status.total_assigned:
@@ -275,7 +260,7 @@ def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:
         facts += [("First visit", when(card.started)), ("Last visit", when(card.last))]
     if card.expected_end is not None and not card.ended:
         facts.append(("Expected end", when(card.expected_end)))
-    return (*facts, ("Policy", in_short(card.settings.policy)))
+    return (*facts, ("Policy", method.in_short(card.settings.policy)))
 
 
 def _state(card: Scorecard) -> str:
@@ -291,7 +276,7 @@ def _drift(card: Scorecard) -> Iterator[Block]:
     elif card.settings.policy.unbiased:
         yield Paragraph("There is nothing to compare yet.")
     else:
-        why = in_the_way(card.settings.policy)
+        why = method.in_the_way(card.settings.policy)
         yield Paragraph(f"{why}, so drift cannot be seen in what it measured.")
 
 
@@ -341,5 +326,214 @@ def _counterfactuals(other: Counterfactuals | str, card: Scorecard) -> Iterator[
     elif policy.unbiased:
         yield Paragraph(other)
     else:
-        why = in_the_way(policy)
+        why = method.in_the_way(policy)
         yield Paragraph(f"{why}, so its rewards cannot be read in other ways without bias.")
+
+
+# A live test: the variants from the best to the worst, and how the test went.
+
+
+def leaderboard_section(card: Scorecard) -> Iterator[Block]:
+    """The variants from the best to the worst, as a table and as a picture."""
+    yield Heading("Leaderboard")
+    verdict, names, arms = card.verdict, card.labels, card.settings.arms
+    factors = factors_in(arms)
+    if factors is not None and not arms.large and names != card.names:
+        yield Paragraph(f"Variants are named by their levels of {listed(list(factors), 20)}.")
+    if verdict is None:
+        yield Paragraph(f"{card.obstacle[:1].upper()}{card.obstacle[1:]}")
+        rows = (
+            (name, f"{card.assigned[k]:,}", f"{card.rewarded[k]:,}")
+            for k, name in enumerate(names[:MOST_ROWS])
+        )
+        header = ("variant", "visits", "rewards")
+        yield cut_table("The variants", header, "lrr", rows, total=card.size)
+        return
+    total, order = max(card.status.total_assigned, 1), order_of(card)
+    table = cut_table(
+        "Variants from the best to the worst",
+        (
+            "variant",
+            "estimate",
+            f"{percent(verdict.level)} interval",
+            "share of visits",
+            "standing",
+        ),
+        "lrrrl",
+        (
+            (
+                names[k],
+                number(verdict.estimates[k]),
+                reach(*verdict.intervals[k]),
+                percent(card.assigned[k] / total),
+                STANDINGS[standing_of(card, k)],
+            )
+            for k in order
+        ),
+        total=card.size,
+    )
+    if rest := [standing_of(card, k) for k in order[MOST_ROWS:]]:
+        still: Standing = "maybe" if card.settled else "open"
+        more = f" Of the others {rest.count(still) + verdict.others:,} {STANDINGS[still]}."
+        table = replace(table, note=table.note + more)
+    yield table
+    yield Paragraph(
+        f"From {counted(verdict.rewards, 'reward')}. Intervals hold for all variants at once."
+    )
+    if np.isfinite(verdict.estimates).any():
+        chart = charts.leaderboard(verdict, names, card.settings.direction)
+        # the table here is cut, too
+        note = chart.note.replace("are in the table", "are not drawn")
+        yield Picture(replace(chart, note=note))
+
+
+def course_section(card: Scorecard) -> Iterator[Block]:
+    """Estimates over time and for each day, with a table of the leaders."""
+    yield Heading("Estimates over time")
+    if card.course is None:
+        policy = card.settings.policy
+        why = (
+            f"{method.in_the_way(policy)}, so there are no estimates over time that can be trusted."
+        )
+        yield Paragraph("There are no rewards yet." if policy.unbiased else why)
+        return
+    yield Picture(charts.estimates(card.course))
+    yield _leaders(card.course)
+    if card.drift is not None and card.by_day:
+        yield Heading("Each day by itself", 3)
+        yield Paragraph("Days differ by chance alone, too, so compare the intervals.")
+        yield Picture(charts.daily(card.drift))
+
+
+def _leaders(course: Course) -> Table:
+    last = len(course.rounds) - 1
+    shown = np.unique(np.linspace(0, last, min(MOST_TIMES, last + 1)).round().astype(int))
+    rows = []
+    for j in shown.tolist():
+        k = int(course.leaders[j])
+        rows.append(
+            (
+                f"{course.rounds[j]:,}",
+                *(() if course.times is None else (f"{course.times[j]:%Y-%m-%d %H:%M}",)),
+                course.names[k],
+                number(course.estimates[j, k]),
+                reach(course.low[j, k], course.high[j, k]),
+                f"{int(course.possible[j]):,}",
+            )
+        )
+    timed = () if course.times is None else ("until (UTC)",)
+    interval = f"{percent(course.level)} interval"
+    header = ("visits", *timed, "ahead", "estimate", interval, "not ruled out")
+    caption = "The leader over time; intervals hold at all times at once"
+    align = "r" + "l" * len(timed) + "lrrr"
+    note = f"{len(rows)} of {last + 1:,} times are shown." if len(rows) <= last else ""
+    return Table(caption, header, align, tuple(rows), note)
+
+
+def allocation_section(card: Scorecard) -> Iterator[Block]:
+    """How often each variant was shown, and which ones are not ruled out."""
+    yield Heading("Who was shown how often")
+    if card.shares is None:
+        yield Paragraph("Nothing was assigned yet.")
+    else:
+        turns = int(card.shares.turns[1:].sum())
+        times = "once" if turns == 1 else f"{turns:,} times"
+        changed = f"The policy changed its mind {times}."
+        yield Paragraph(changed if turns else "Shares stayed as they were.")
+        yield Picture(charts.allocation(card.shares))
+        yield _shares(card)
+    yield Heading("Who may be as good" if card.settled else "Who can still win")
+    yield from map(Paragraph, _rivals(card))
+    if card.course is not None:
+        yield Picture(charts.plausible(card.course))
+
+
+def _shares(card: Scorecard) -> Table:
+    shares = card.shares
+    assert shares is not None
+    given = shares.given.sum(axis=0)
+    large = card.settings.arms.large
+    names: Sequence[str] = card.labels
+    order = order_of(card)
+    if large:  # the most frequent first, the sum of all others last
+        names = shares.names
+        most = np.argsort(-given[: shares.single], kind="stable").tolist()
+        order = [*most, *range(shares.single, len(names))]
+    rows = tuple(
+        (
+            names[k],
+            f"{int(given[k]):,}",
+            percent(given[k] / max(given.sum(), 1)),
+            percent(shares.planned[0, k]),
+            percent(shares.planned[-1, k]),
+        )
+        for k in order
+    )
+    header = ("variant", "visits", "share", "planned at first", "planned at last")
+    table = cut_table("Visits by variant", header, "lrrrr", rows, total=len(card.names))
+    if not large:
+        return table
+    note = f"{shares.variants:,} of {counted(card.size, 'variant')} may have been assigned."
+    return replace(table, rows=rows[: MOST_ROWS + 1], note=note)
+
+
+def _rivals(card: Scorecard) -> Iterator[str]:
+    """Which variants are not ruled out, and which were not measured to the end."""
+    verdict = card.verdict
+    if verdict is None:
+        none = "There is no verdict, so no variant is ruled out."
+        yield none if card.settled else "Every variant can still win."
+        return
+    standings = [(name, standing_of(card, k)) for k, name in enumerate(card.labels)]
+    others = [name for name, standing in standings if standing in ("open", "maybe")]
+    dropped = [name for name, standing in standings if standing == "dropped"]
+    level = percent(verdict.level)
+    if others or verdict.others:
+        leads = "has the best estimate" if card.settled else "leads"
+        among = "among them " if verdict.others else ""
+        rivals = counted(len(others) + verdict.others, "variant")
+        named = f": {among}{listed(others, 5 if verdict.size else 20)}" if others else ""
+        best = f"Besides {verdict.name}, which {leads}"
+        yield f"{best}, {rivals} cannot be ruled out at {level}{named}."
+    elif len(dropped) < len(standings) - 1:
+        rest = " that were measured to the end" if dropped else ""
+        yield f"All variants{rest} but {verdict.name} are ruled out at {level}."
+    else:
+        yield f"{verdict.name} is left."
+    if dropped:
+        were = counted(len(dropped), "variant was", "variants were")
+        yield f"{were} dropped on the way: {listed(dropped, 20)}."
+    yield from filter(None, (verdict.caution, verdict.reach))
+
+
+def effect_section(effects: Effects | None) -> Iterator[Block]:
+    """Main effects and interactions of a factorial test, or what each item of bundles brings."""
+    if effects is None:
+        return
+    interval = f"{percent(effects.level)} interval"
+    values = [(number(e.mean), number(e.difference), reach(e.low, e.high)) for e in effects.main]
+    if effects.kind == "items":
+        yield Heading("What each item brings")
+        yield Paragraph(
+            "The mean reward of all bundles with an item, minus that of all bundles without it. "
+            "Intervals hold for all items at once."
+        )
+        yield Picture(charts.effects(effects))
+        rows = ((e.level, *own) for e, own in zip(effects.main, values, strict=True))
+        columns = ("item", "mean with it", "from without it", interval)
+        yield cut_table("Items from the best to the worst", columns, "lrrr", rows, "item")
+        return
+    yield Heading("Effects of the factors")
+    yield Picture(charts.effects(effects))
+    levels = ((e.factor, e.level, *own) for e, own in zip(effects.main, values, strict=True))
+    header = ("factor", "level", "mean", "from the average", interval)
+    yield cut_table("What each level does", header, "llrrr", levels, "level")
+    if effects.pairs:
+        yield Heading("Do factors depend on each other?", 3)
+        yield Picture(charts.interactions(effects))
+        pairs = (
+            (f"{pair.first} and {pair.second}", number(pair.strength), p_value(pair.p_value))
+            for pair in effects.pairs
+        )
+        caption = "How far pairs of factors depart from the sum of their effects"
+        yield cut_table(caption, ("factors", "largest departure", "p-value"), "lrr", pairs, "pair")

@@ -103,7 +103,7 @@ def plan(plan: Plan) -> Chart:
     The lead of the best variant over the days of the test shows what the rhythm does.
     """
     panels = [_plan_panel(plan, "If nothing moves", moving=False)]
-    if plan.lines[0].moving is not None:
+    if plan.moving:
         panels += [_plan_panel(plan, "With this rhythm", moving=True), _lead_panel(plan)]
     trusting = any(not line.robust for line in plan.lines)
     star = "* trusts that nothing moves. " if trusting else ""
@@ -133,10 +133,9 @@ def _plan_panel(plan: Plan, title: str, moving: bool) -> Panel:
     for i, line in enumerate(plan.lines):
         points = _points(line.asked if moving else line.calm)
         low, high = np.array([point.interval() for point in points]).T
-        name = line.label if line.robust else f"{line.label} *"
         rates = np.array([point.rate for point in points])
         budgets = tuple(float(point.budget) for point in points)
-        series.append(Series(name, budgets, rates, low, high, kind="points", color=i))
+        series.append(Series(line.name, budgets, rates, low, high, kind="points", color=i))
     if not moving and plan.theory.floor:
         floor = np.array(plan.theory.floor, float)
         seen = np.where(floor >= max(plan.error / 30, 1e-6), floor, np.nan)
@@ -177,10 +176,7 @@ def _points(curve: Curve) -> list[Point]:
 
 def _plan_summary(plan: Plan) -> str:
     if plan.choice is None:
-        return (
-            f"No robust policy errs in only {percent(plan.error)} of the tests within "
-            f"{plan.most_days} days."
-        )
+        return f"{_plan_title(plan)}."
     check = plan.choice.asked.need.check
     low, high = check.interval()
     return (
