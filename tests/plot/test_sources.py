@@ -158,9 +158,9 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
             raise ImportError(f"No module named {name!r}", name=name.partition(".")[0])
         return whole(name, *rest, **more)
 
+    monkeypatch.delattr(sa.plot, "matplotlib")
+    monkeypatch.delitem(sys.modules, "steadyarm.plot.matplotlib")
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules, "steadyarm.plot.matplotlib", raising=False)
-    monkeypatch.delattr(sa.plot, "matplotlib", raising=False)
     with pytest.raises(sa.MissingExtraError, match=r"need plotly.*steadyarm\[plots\]"):
         sa.plot.plan(samples.plan())
     with pytest.raises(sa.MissingExtraError, match=r"need matplotlib.*steadyarm\[plots\]"):

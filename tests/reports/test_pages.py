@@ -228,9 +228,9 @@ def test_formats_and_endings(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delattr(sa.plot, "matplotlib")
+    monkeypatch.delitem(sys.modules, "steadyarm.plot.matplotlib")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "steadyarm.plot.matplotlib", raising=False)
-    monkeypatch.delattr(sa.plot, "matplotlib", raising=False)
     chart = Chart("x", "x", "x", (), Numbers((), ()))
     for work in (
         lambda: format_of(Path("a.html")),
