@@ -52,23 +52,37 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+Screen = tuple[str, int, bool]  # address of the service, width, whether it is dark
 Visitor = Callable[..., tuple[Page, Watch]]
 
 
+@pytest.fixture(scope="session")
+def screens(browser: Browser) -> Iterator[dict[Screen, Watch]]:
+    """Contexts of the browser that tests share, so that each loads Plotly once."""
+    found: dict[Screen, Watch] = {}
+    yield found
+    for watch in found.values():
+        watch.context.close()
+
+
 @pytest.fixture
-def visitor(browser: Browser) -> Iterator[Visitor]:
+def visitor(browser: Browser, screens: dict[Screen, Watch]) -> Iterator[Visitor]:
     """A person's page at a service, and who watches it; whatever must not happen fails the test."""
     opened: list[tuple[Page, Watch]] = []
 
     def come(to: Site, width: int = 1280, dark: bool = False) -> tuple[Page, Watch]:
-        context = new_context(browser, to.url, width, dark)
-        watch = Watch(context, to.url)
-        opened.append((context.new_page(), watch))
+        screen = (to.url, width, dark)
+        if screen not in screens:
+            screens[screen] = Watch(new_context(browser, *screen), to.url)
+        watch = screens[screen]
+        assert not watch.context.pages, "one person at a time"
+        watch.begin()
+        opened.append((watch.context.new_page(), watch))
         return opened[-1]
 
     yield come
     for page, _ in opened:
-        page.context.close()
+        page.close()
     for _, watch in opened:
         watch.check()
 

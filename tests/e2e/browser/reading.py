@@ -8,7 +8,13 @@ from urllib.parse import quote
 import httpx
 from playwright.sync_api import Locator, Page, expect
 
-__all__ = ["address", "draw_all", "send_traffic", "sign_in", "stayed", "stays", "verdict"]
+__all__ = ["address", "draw_all", "hurry", "send_traffic", "sign_in", "stayed", "stays", "verdict"]
+
+# Pages ask for news every four seconds, and less often after a failure; tests cannot wait so long.
+HURRIED = """{
+  const slow = window.setTimeout;
+  window.setTimeout = (work, wait, ...rest) => slow(work, wait >= 4000 ? wait / 16 : wait, ...rest);
+}"""
 
 
 def address(name: str) -> str:
@@ -19,6 +25,11 @@ def address(name: str) -> str:
 def verdict(page: Page) -> Locator:
     """The sentence that says how it stands."""
     return page.locator("[data-live=headline]")
+
+
+def hurry(page: Page) -> None:
+    """Let the pages that are loaded from now on ask for news 16 times as often."""
+    page.add_init_script(HURRIED)
 
 
 def sign_in(page: Page, token: str) -> None:

@@ -8,15 +8,10 @@ import httpx
 from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.reading import address, draw_all, send_traffic, stayed, stays, verdict
+from tests.e2e.browser.reading import address, draw_all, hurry, send_traffic, stayed, stays, verdict
 from tests.e2e.browser.sites import Site
 
 SELECT = "(one) => getSelection().selectAllChildren(one)"
-# Pages ask every four seconds; tests cannot wait for so long.
-QUICK = """{
-  const slow = window.setTimeout;
-  window.setTimeout = (work, wait, ...rest) => slow(work, wait === 4000 ? 250 : wait, ...rest);
-}"""
 SAID = """() => {
   const said = window.said = [];
   for (const one of document.querySelectorAll("[role=status], [aria-live]")) {
@@ -26,8 +21,8 @@ SAID = """() => {
 }"""
 
 
-def open_quick(page: Page, path: str) -> None:
-    page.add_init_script(QUICK)
+def open_hurried(page: Page, path: str) -> None:
+    hurry(page)
     page.goto(path)
 
 
@@ -51,7 +46,7 @@ def test_what_was_in_use_is_renewed_when_it_is_free(
     page, _ = visitor(shop)
     with shop.api() as api:
         make(api, name)
-        open_quick(page, address(name))
+        open_hurried(page, address(name))
         verdict(page).evaluate(SELECT)
         send_traffic(api, name, "early", 300, {"old": 0.0, "new": 1.0})
     facts = page.get_by_role("region", name="In numbers")
@@ -66,7 +61,7 @@ def test_the_overview_goes_on_around_a_link_in_use(visitor: Visitor, shop: Site,
     with shop.api() as api:
         make(api, name)
         make(api, f"{name}-other")
-        open_quick(page, "/")
+        open_hurried(page, "/")
         rows = page.get_by_role("table").get_by_role("row")
         mine, other = (
             rows.filter(has=page.get_by_role("link", name=one, exact=True))
@@ -88,32 +83,13 @@ def test_the_overview_goes_on_around_a_link_in_use(visitor: Visitor, shop: Site,
         expect(rows).to_have_count(count + 1)
 
 
-def test_the_overview_comes_alive_with_the_first_experiment(empty: Site, visitor: Visitor) -> None:
-    page, _ = visitor(empty)
-    open_quick(page, "/")
-    expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
-    stays(page)
-    main = page.get_by_role("main")
-    with empty.api() as api:
-        make(api, "first")
-        expect(main.get_by_role("link", name="New experiment")).to_be_visible()
-        expect(main.get_by_role("link", name="first")).to_be_visible()
-        search = page.get_by_label("Search")
-        search.fill("fir")
-        search.blur()  # what is typed but not sent stays, too
-        send_traffic(api, "first", "early", 20, {"old": 0.0, "new": 1.0})
-        expect(main).to_contain_text("20 of 5,000")
-    expect(search).to_have_value("fir")
-    assert stayed(page)
-
-
 def test_the_leaderboard_gets_its_file_with_the_first_verdict(
     visitor: Visitor, shop: Site, name: str
 ) -> None:
     page, _ = visitor(shop)
     with shop.api() as api:
         make(api, name)
-        open_quick(page, address(name))
+        open_hurried(page, address(name))
         stays(page)
         file = page.get_by_role("link", name="CSV", exact=True)
         expect(file).to_have_count(0)
@@ -129,7 +105,7 @@ def test_only_news_is_read_out(visitor: Visitor, shop: Site, name: str) -> None:
     with shop.api() as api:
         make(api, name)
         send_traffic(api, name, "early", 400, {"old": 0.0, "new": 1.0})
-        open_quick(page, address(name))
+        open_hurried(page, address(name))
         status = page.get_by_role("status")
         expect(status).to_contain_text("new", ignore_case=True)
         before = status.inner_text()
@@ -149,7 +125,7 @@ def test_the_words_of_a_chart_are_those_of_today(visitor: Visitor, shop: Site, n
     with shop.api() as api:
         make(api, name)
         send_traffic(api, name, "early", 60, {"old": 0.0, "new": 1.0})
-        open_quick(page, address(name))
+        open_hurried(page, address(name))
         chart = page.get_by_role("img", name="Who gets the traffic")
         expect(chart).to_have_accessible_description(re.compile("^60 visits so far"))
         send_traffic(api, name, "late", 40, {"old": 0.0, "new": 1.0})
@@ -170,7 +146,7 @@ def test_a_table_survives_a_service_that_goes_away(visitor: Visitor, shop: Site,
     with shop.api() as api:
         make(api, name)
         send_traffic(api, name, "early", 300, {"old": 0.0, "new": 1.0})
-        open_quick(page, address(name))
+        open_hurried(page, address(name))
         draw_all(page)
         page.get_by_text(title).click()
         table = page.get_by_role("region", name=title)

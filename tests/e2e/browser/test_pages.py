@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.browser.accessibility import faults
 from tests.e2e.browser.chromium import SIZES
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.reading import draw_all
+from tests.e2e.browser.reading import draw_all, hurry, send_traffic, stayed, stays
 from tests.e2e.browser.screenshots import PAGES, warm
 from tests.e2e.browser.sites import Site
 
@@ -27,9 +27,10 @@ WIDE = """(width) => {
       .filter((one) => one.getBoundingClientRect().right > width + 1)
       .map((one) => one.outerHTML.slice(0, 120))].slice(0, 5);
 }"""
-# Charts follow the window's size some frames later.
-FRAMES = """() => new Promise((done) => setTimeout(
-  () => requestAnimationFrame(() => requestAnimationFrame(done)), 300))"""
+# Charts follow the window's size some frames later, and ask for another figure where it needs one.
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+SETTLED = """() => [...document.querySelectorAll(".js-plotly-plot")].every((one) =>
+  one.ariaBusy !== "true" && Math.abs(one._fullLayout.width - one.clientWidth) < 2)"""
 
 
 # Pages ask for news every four seconds; these are looked at as they came.
@@ -61,6 +62,7 @@ def faults_of(page: Page, both: bool = True, picture: str | None = None) -> list
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme="light")
         page.evaluate(FRAMES)
+        page.wait_for_function(SETTLED)
         take(width, "light")
         found += [f"{width}: {one}" for one in page.evaluate(WIDE, width)]
         if width == min(SIZES) or (both and width == 1280):
@@ -103,7 +105,7 @@ def test_nothing_is_wrong_where_one_signs_in(visitor: Visitor, guarded: Site) ->
     assert not found, "\n".join(found)
 
 
-def test_nothing_is_wrong_before_the_first_experiment(empty: Site, visitor: Visitor) -> None:
+def test_the_overview_before_and_after_the_first_experiment(empty: Site, visitor: Visitor) -> None:
     page, _ = visitor(empty, 390)
     page.goto("/")
     expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
@@ -111,3 +113,21 @@ def test_nothing_is_wrong_before_the_first_experiment(empty: Site, visitor: Visi
     assert not found, "\n".join(found)
     page.get_by_role("link", name="Create the first one").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("New experiment")
+
+    hurry(page)
+    page.goto("/")
+    expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
+    stays(page)
+    main = page.get_by_role("main")
+    with empty.api() as api:
+        made = {"name": "first", "arms": ["old", "new"], "budget": 5000, "missing": "drop"}
+        api.post("/v1/experiments", json=made).raise_for_status()
+        expect(main.get_by_role("link", name="New experiment")).to_be_visible()
+        expect(main.get_by_role("link", name="first")).to_be_visible()
+        search = page.get_by_label("Search")
+        search.fill("fir")
+        search.blur()  # what is typed but not sent stays, too
+        send_traffic(api, "first", "early", 20, {"old": 0.0, "new": 1.0})
+        expect(main).to_contain_text("20 of 5,000")
+    expect(search).to_have_value("fir")
+    assert stayed(page)

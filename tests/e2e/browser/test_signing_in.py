@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browser.conftest import Visitor
 from tests.e2e.browser.names import HOSTILE_TOKEN
-from tests.e2e.browser.reading import address, sign_in
+from tests.e2e.browser.reading import address, hurry, sign_in
 from tests.e2e.browser.sites import Site
 
 ACTIONS = ("Start", "Pause", "Resume", "Stop", "Archive")
@@ -107,6 +107,7 @@ def test_after_signing_out_there_is_nothing_to_see(visitor: Visitor, guarded: Si
 def test_who_is_signed_out_elsewhere_is_told(visitor: Visitor, guarded: Site) -> None:
     page, watch = visitor(guarded)
     watch.allow("status of 401")
+    hurry(page)
     page.goto(address("not-started"))
     sign_in(page, guarded.tokens["read"])
     expect(page.get_by_role("heading", level=1)).to_contain_text("not-started")

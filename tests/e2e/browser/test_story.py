@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.browser.chromium import new_context
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.reading import address, send_traffic, stayed, stays, verdict
+from tests.e2e.browser.reading import address, hurry, send_traffic, stayed, stays, verdict
 from tests.e2e.browser.sites import Site
 from tests.e2e.browser.watching import Watch
 
@@ -44,6 +44,7 @@ def test_a_test_from_the_form_to_the_report(
     visitor: Visitor, shop: Site, name: str, browser: Browser, tmp_path: Path
 ) -> None:
     page, watch = visitor(shop)
+    hurry(page)
     create(page, name)
     with shop.api() as api:
         stays(page)

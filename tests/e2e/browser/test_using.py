@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.reading import address, draw_all, send_traffic, stayed, stays, verdict
+from tests.e2e.browser.reading import address, draw_all, hurry, send_traffic, stayed, stays, verdict
 from tests.e2e.browser.sites import Site
 
 FOCUSED = """() => {
@@ -95,6 +95,7 @@ def test_every_chart_has_words_a_table_and_a_file(visitor: Visitor, shop: Site) 
 
 def test_a_refresh_moves_nothing(visitor: Visitor, shop: Site, name: str) -> None:
     page, watch = visitor(shop)
+    hurry(page)
     with shop.api() as api:
         made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5, "missing": "drop"}
         api.post("/v1/experiments", json=made).raise_for_status()
@@ -126,6 +127,7 @@ def test_a_refresh_moves_nothing(visitor: Visitor, shop: Site, name: str) -> Non
 
 def test_what_is_being_read_is_not_taken_away(visitor: Visitor, shop: Site, name: str) -> None:
     page, _ = visitor(shop)
+    hurry(page)
     with shop.api() as api:
         made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5, "missing": "drop"}
         api.post("/v1/experiments", json=made).raise_for_status()
@@ -142,6 +144,7 @@ def test_what_is_being_read_is_not_taken_away(visitor: Visitor, shop: Site, name
 
 def test_a_service_that_goes_away_is_told(visitor: Visitor, shop: Site) -> None:
     page, watch = visitor(shop)
+    hurry(page)
     watch.allow("ERR_INTERNET_DISCONNECTED")
     page.goto(address("not-started"))
     expect(verdict(page)).to_be_visible()

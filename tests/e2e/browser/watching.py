@@ -19,20 +19,27 @@ class Watch:
 
     Attributes
     ----------
+    context : of the browser, whose pages are watched
     faults : what happened, as texts
     navigations : addresses that were loaded anew, one after the other
     """
 
     def __init__(self, context: BrowserContext, url: str) -> None:
-        self.faults: list[str] = []
-        self.navigations: list[str] = []
-        self._host = urlsplit(url).netloc
-        self._allowed: list[str] = []
+        self.context, self._host = context, urlsplit(url).netloc
+        self.begin()
         context.add_init_script(VIOLATIONS)
         context.on("console", self._console)
         context.on("weberror", self._error)
         context.on("request", self._request)
         context.on("dialog", self._dialog)
+
+    def begin(self) -> None:
+        """Forget what happened, and who was signed in: somebody else comes."""
+        self.faults: list[str] = []
+        self.navigations: list[str] = []
+        self._allowed: list[str] = []
+        self.context.clear_cookies()
+        self.context.set_offline(False)
 
     def allow(self, text: str) -> None:
         """Complaints with this text are part of the test, such as a refused sign-in."""

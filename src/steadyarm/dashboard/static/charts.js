@@ -51,11 +51,13 @@
   async function work(one) {
     if (underway.has(one)) return;
     underway.add(one);
+    one.ariaBusy = "true";
     let done = true;
     while (done && due.delete(one) && one.isConnected) { // again if more came meanwhile
       try { done = await (one.dataset.chart ? draw(one) : fill(one)); } catch { done = false; }
     }
     if (!done) due.add(one);
+    one.ariaBusy = null;
     underway.delete(one);
   }
   function want(one) {
