@@ -37,6 +37,10 @@ from steadyarm.testing.storages.bench import DAY, NOW, Bench, new_segment, same
 
 
 @pytest.fixture
+def bench(storage: Storage) -> Bench:
+    return Bench(lambda: storage)
+
+
 def engine(url: str) -> Iterator[Engine]:
     engine = create_engine(url)
     yield engine
@@ -198,17 +202,17 @@ def _at_0002(connection: Connection, source: Storage, key: int) -> int:
 def _dayed_source() -> tuple[MemoryStorage, int]:
     """Six arms over midnights, in three segments of which one was never used."""
     source, six = MemoryStorage(), (0.3, 0.3, 0.1, 0.1, 0.1, 0.1)
-    key = Bench(source).running(30, weights=six)
+    key = bench(source).running(30, weights=six)
     for day in range(3):
         units = [f"{day}.{i}" for i in range(15 - 5 * day)]
-        Bench(source).assign(key, units, now=NOW + day * DAY)
+        bench(source).assign(key, units, now=NOW + day * DAY)
         values = [(unit, 0.1 + 1 / (3 + i % 4)) for i, unit in enumerate(units[::3])]
         source.reward(key, values, None, NOW + 2 * DAY)
-    Bench(source).open_segment(key, new_segment(30, weights=six), closed=[0])
-    Bench(source).open_segment(key, new_segment(60, weights=six))
+    bench(source).open_segment(key, new_segment(30, weights=six), closed=[0])
+    bench(source).open_segment(key, new_segment(60, weights=six))
     for day in (3, 4):
         units = [f"{day}.{i}" for i in range(12 - 2 * day)]
-        Bench(source).assign(key, units, now=NOW + day * DAY)
+        bench(source).assign(key, units, now=NOW + day * DAY)
         source.reward(key, [(units[0], -0.0), (units[1], 5e-324)], None, NOW + 4 * DAY)
     return source, key
 
@@ -223,7 +227,7 @@ def test_days_are_exact_after_they_were_added(url: str, engine: Engine) -> None:
     found, expected = (each.snapshot(key, everything=True) for each in (storage, source))
     assert same(found.experiment, expected.experiment)
     assert storage.summaries() == source.summaries()
-    days = Bench(storage).dayed(key)
+    days = bench(storage).dayed(key)
     assert days == source.days(key)
     today = NOW // DAY
     assert [(sums.segment, sums.day - today) for sums in days] == [
@@ -234,12 +238,12 @@ def test_days_are_exact_after_they_were_added(url: str, engine: Engine) -> None:
     first = {arm for arm, n in enumerate(days[3].tally.assigned) if n}
     assert first - {arm for arm, n in enumerate(days[4].tally.assigned) if n}
     for each in (source, storage):  # and both go on alike
-        Bench(each).assign(key, ["d", "e"], now=NOW + 5 * DAY)
+        bench(each).assign(key, ["d", "e"], now=NOW + 5 * DAY)
         rest: list[tuple[Target, float]] = [(f"{day}.{i}", 0.7) for day in (3, 4) for i in (2, 3)]
         told: list[tuple[Target, float]] = [*rest, ("d", 0.1), ("0.1", 1.0)]
         said = [outcome.status for outcome in each.reward(key, told, None, NOW + 6 * DAY)]
         assert said == ["stored"] * 5 + ["closed"]
-    assert Bench(storage).tallied(key) == Bench(source).tallied(key)
+    assert bench(storage).tallied(key) == bench(source).tallied(key)
     assert storage.days(key) == source.days(key)
     assert storage.summaries() == source.summaries()
     storage.close()
@@ -247,15 +251,15 @@ def test_days_are_exact_after_they_were_added(url: str, engine: Engine) -> None:
 
 def test_nothing_is_counted_where_nothing_was_handed_out(url: str, engine: Engine) -> None:
     source = MemoryStorage()
-    key = Bench(source).running(5)
+    key = bench(source).running(5)
     with engine.begin() as connection:
         _at_0002(connection, source, key)
     engine.dispose()
     upgrade_storage(url)
     storage = open_storage(url)
     assert storage.days(key) == ()
-    Bench(storage).assign(key, ["a"], now=NOW)
-    assert Bench(storage).tallied(key)[0].total_assigned == 1
+    bench(storage).assign(key, ["a"], now=NOW)
+    assert bench(storage).tallied(key)[0].total_assigned == 1
     storage.close()
 
 

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import chain, count, groupby, islice
 from operator import itemgetter
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from steadyarm.errors import UnknownExperimentError
 from steadyarm.segments import Draws
@@ -67,8 +67,7 @@ from steadyarm.storages.records import (
     room_ahead,
 )
 
-P = ParamSpec("P")
-R = TypeVar("R")
+S = TypeVar("S", bound=Storage)
 
 
 class Tables:
@@ -80,8 +79,8 @@ class Tables:
     rows : assignments by number
     units : numbers by unit, if units are sticky
     unclosed : indices of the open segments
-    leases : active leases, without the positions at their ends that were used
-    issued : the segment of every lease there has ever been
+    leases : numbers of the unused positions of active leases, by the id of the lease
+    issued : every lease there has ever been, by its id
     released : a heap of numbers
     corrections : in the order of entry and number
     corrected : indices of segments whose sums were corrected after they were closed
@@ -95,8 +94,8 @@ class Tables:
         self.unclosed: set[int] = set()
         self.rows: dict[int, LogRow] = {}
         self.units: dict[str, int] = {}
-        self.leases: dict[int, Lease] = {}
-        self.issued: list[int] = []
+        self.leases: dict[int, set[int]] = {}
+        self.issued: list[Lease] = []
         self.released: list[int] = []
         self.corrections: list[Correction] = []
         self.corrected: set[int] = set()
@@ -253,55 +252,43 @@ class Tables:
 
     def lease(self, numbers: Sequence[int], expires: int) -> tuple[Lease, ...]:
         """Lease positions that were taken."""
-        leases = []
-        for segment, start, stop in _runs(numbers):
-            leases.append(Lease(len(self.issued), segment, start, stop, expires))
-            self.issued.append(segment)
-        self.leases.update((lease.id, lease) for lease in leases)
-        return tuple(leases)
-
-    def left(self, lease: Lease) -> list[int]:
-        """Numbers of the positions of a lease that were not used."""
-        numbers = (number_of(lease.segment, p) for p in range(lease.start, lease.stop))
-        return [number for number in numbers if number not in self.rows]
+        before = len(self.issued)
+        for run in _runs(numbers):
+            lease = Lease(len(self.issued), *run, expires)
+            self.issued.append(lease)
+            self.leases[lease.id] = {number_of(run[0], p) for p in range(*run[1:])}
+        return tuple(self.issued[before:])
 
     def held(self, lease: Lease) -> list[int]:
         """Numbers that are left of a lease, of those that a caller claims to hold."""
-        active = self.leases.get(lease.id)
-        if active is None or active.segment != lease.segment:
-            return []
-        start, stop = max(lease.start, active.start), min(lease.stop, active.stop)
-        return self.left(replace(active, start=start, stop=stop))
+        left = self.leases.get(lease.id, ())
+        claimed = (number_of(lease.segment, p) for p in range(lease.start, lease.stop))
+        return [number for number in claimed if number in left]
+
+    def use(self, lease: int, number: int) -> None:
+        """Take a position out of its lease, which ends with its last one."""
+        self.leases[lease].remove(number)
+        if not self.leases[lease]:
+            del self.leases[lease]
 
     def pieces(self, numbers: Iterable[tuple[int, int]]) -> tuple[Lease, ...]:
         """Leased positions, given by lease and number; a lease with gaps comes in pieces."""
         return tuple(
-            Lease(lease, *run, self.leases[lease].expires)
+            Lease(lease, *run, self.issued[lease].expires)
             for lease, group in groupby(numbers, itemgetter(0))
             for run in _runs(number for _, number in group)
         )
 
-    def trim(self, lease: int) -> None:
-        """Forget what was used at the ends of a lease, or the lease if it was used up."""
-        if lease in self.leases:
-            left = self.left(self.leases[lease])
-            if left:
-                start, stop = place_of(left[0])[1], place_of(left[-1])[1] + 1
-                self.leases[lease] = replace(self.leases[lease], start=start, stop=stop)
-            else:
-                del self.leases[lease]
-
     def release(self, lease: int) -> int:
         """Release the rest of a lease; the number of its positions."""
-        active = self.leases.pop(lease, None)
-        left = [] if active is None else self.left(active)
+        left = self.leases.pop(lease, set())
         for number in left:
             heappush(self.released, number)
         return len(left)
 
     def reclaim(self, now: int) -> int:
         """Release expired leases; the number of their positions."""
-        expired = [lease.id for lease in self.leases.values() if lease.expires <= now]
+        expired = [lease for lease in self.leases if self.issued[lease].expires <= now]
         return sum(self.release(lease) for lease in expired)
 
 
@@ -319,19 +306,23 @@ def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         yield run
 
 
-def locked(
-    method: Callable[Concatenate[MemoryStorage, P], R],
-) -> Callable[Concatenate[MemoryStorage, P], R]:
-    """Let other threads wait while the method runs."""
+def synchronized(storage: type[S]) -> type[S]:
+    """Let each method of the contract run alone: other threads wait."""
 
-    @wraps(method)
-    def call(self: MemoryStorage, /, *args: P.args, **named: P.kwargs) -> R:
-        with self._lock:
-            return method(self, *args, **named)
+    def locked(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(self: MemoryStorage, /, *args: Any, **named: Any) -> Any:
+            with self._lock:
+                return method(self, *args, **named)
 
-    return call
+        return call
+
+    for name in Storage.__abstractmethods__:
+        setattr(storage, name, locked(getattr(storage, name)))
+    return storage
 
 
+@synchronized
 class MemoryStorage(Storage):
     """Experiments in dictionaries; any number of threads may use one storage.
 
@@ -358,24 +349,20 @@ class MemoryStorage(Storage):
 
     # Experiments
 
-    @locked
     def create(self, record: ExperimentRecord, *, by: str = "") -> ExperimentRecord:
         made = self._add(Tables(_copied(record)))
         self._note(record.created, by, "experiment.created", record.name, {"state": record.state})
         return made
 
-    @locked
     def find(self, name: str) -> ExperimentRecord:
         if name not in self._keys:
             raise unknown_experiment(name, self._keys)
         return self._tables[self._keys[name]].record
 
-    @locked
     def summaries(self, only: int | None = None) -> list[Summary]:
         keys = self._tables if only is None else {only} & self._tables.keys()
         return [self._tables[key].summary() for key in keys]
 
-    @locked
     def move(self, key: int, to: ExperimentState, now: int, *, by: str = "") -> ExperimentRecord:
         tables = self._of(key)
         name, state = tables.record.name, tables.record.state
@@ -384,7 +371,6 @@ class MemoryStorage(Storage):
             tables.record = replace(tables.record, state=to)
         return tables.record
 
-    @locked
     def restore(
         self, name: str, snapshot: Snapshot, rows: Pages, trace: Trace = NO_TRACE, *, by: str = ""
     ) -> ExperimentRecord:
@@ -417,7 +403,6 @@ class MemoryStorage(Storage):
 
     # Decisions
 
-    @locked
     def snapshot(self, key: int, everything: bool = False) -> Snapshot:
         tables = self._of(key)
         indices = [*range(len(tables.segments))]
@@ -426,7 +411,6 @@ class MemoryStorage(Storage):
         found = tuple((tables.segments[i], tables.tallies[i].tally()) for i in indices)
         return Snapshot(tables.record, found, tuple(sorted(tables.corrected)) * everything)
 
-    @locked
     def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
         tables, found = self._of(key), []
         for index in sorted(tables.unclosed):
@@ -436,7 +420,6 @@ class MemoryStorage(Storage):
                 found.append(Progress(index, record.rounds, tally.assigned, done, tally.last))
         return tuple(found)
 
-    @locked
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
         tables = self._of(key)
         record, last = tables.record, len(tables.segments) - 1
@@ -463,7 +446,6 @@ class MemoryStorage(Storage):
 
     # Traffic
 
-    @locked
     def assign(
         self,
         key: int,
@@ -485,8 +467,8 @@ class MemoryStorage(Storage):
         numbers, left = list(mine)[: len(fresh)], list(mine)[len(fresh) :]
         given = self._enter(tables, numbers, fresh, now)
         leases = tables.pieces((mine[number], number) for number in left)
-        for lease in set(mine.values()):
-            tables.trim(lease)
+        for number in numbers:
+            tables.use(mine[number], number)
         if len(fresh) > len(given):
             tables.reclaim(now)
             rest = fresh[len(given) :]
@@ -497,14 +479,12 @@ class MemoryStorage(Storage):
         new = {each.unit: each for each in given}
         return Handed(tuple(new.pop(unit, None) or _known(tables, unit) for unit in units), leases)
 
-    @locked
     def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
         tables = self._of(key)
         check_running(tables.record.state)
         tables.reclaim(now)
         return tables.lease(tables.take(wanted), expires)
 
-    @locked
     def report(
         self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
     ) -> tuple[Assigned | None, ...]:
@@ -513,24 +493,21 @@ class MemoryStorage(Storage):
         issued = 0 <= lease < len(tables.issued)
         found: list[Assigned | None] = []
         for position, unit, at in used:
-            number = number_of(tables.issued[lease], position) if issued else -1
+            number = number_of(tables.issued[lease].segment, position) if issued else -1
             known = _known(tables, unit)  # nothing if units are not sticky
-            row, active = tables.rows.get(number), tables.leases.get(lease)
-            if row is not None:
-                if not tables.sticky and row.unit == unit:
-                    known = row.assigned()
-            elif known is None and active is not None and active.start <= position < active.stop:
+            row = tables.rows.get(number)
+            if row is not None and not tables.sticky and row.unit == unit:
+                known = row.assigned()
+            elif known is None and number in tables.leases.get(lease, ()):
                 (known,) = self._enter(tables, [number], [unit], at)
+                tables.use(lease, number)
             found.append(known)
-        tables.trim(lease)
         return tuple(found)
 
-    @locked
     def release(self, key: int, leases: Iterable[int]) -> int:
         tables = self._of(key)
         return sum(tables.release(lease) for lease in leases)
 
-    @locked
     def reward(
         self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
     ) -> tuple[Outcome, ...]:
@@ -540,7 +517,6 @@ class MemoryStorage(Storage):
 
     # Corrections
 
-    @locked
     def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
         tables = self._of(key)
         check_open(change, tables.record.name, tables.record.state, now)
@@ -550,7 +526,6 @@ class MemoryStorage(Storage):
         tables.correct(change, rows, entry)
         return Corrected(entry, len(rows))
 
-    @locked
     def corrections(
         self, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
     ) -> list[Correction]:
@@ -559,39 +534,31 @@ class MemoryStorage(Storage):
 
     # Reading
 
-    @locked
     def days(self, key: int) -> tuple[DaySums, ...]:
         tallies = enumerate(self._of(key).tallies)
         return tuple(chain.from_iterable(tally.day_sums(i) for i, tally in tallies))
 
-    @locked
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
         return list(islice(self._of(key).rows_from(after + 1), most))
 
-    @locked
     def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
         segments = self._of(key).segments
         return {index: segments[index] for index in indices if index in range(len(segments))}
 
-    @locked
     def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
         return [self._of(key).find(target) for target in targets]
 
-    @locked
     def leases(self, key: int) -> tuple[Lease, ...]:
         tables = self._of(key)
-        active = tables.leases.values()
         return tables.pieces(
-            (lease.id, number) for lease in active for number in tables.left(lease)
+            (lease, number) for lease, left in tables.leases.items() for number in sorted(left)
         )
 
     # Tokens, sessions and the audit log
 
-    @locked
     def closed(self) -> bool:
         return self._closed
 
-    @locked
     def add_token(self, token: TokenRecord, *, by: str = "") -> None:
         if token.name in self._tokens:
             raise token_taken(token.name)
@@ -600,11 +567,9 @@ class MemoryStorage(Storage):
         detail = {"name": token.name, "scope": token.scope}
         self._note(token.created, by, "token.created", detail=detail)
 
-    @locked
     def tokens(self) -> list[TokenRecord]:
         return list(self._tokens.values())
 
-    @locked
     def remove_token(
         self, name: str, *, now: int, by: str = "", lock_out: bool = False
     ) -> TokenRecord:
@@ -614,23 +579,19 @@ class MemoryStorage(Storage):
         self._note(now, by, "token.removed", detail={"name": name, "scope": token.scope})
         return token
 
-    @locked
     def add_session(self, session: SessionRecord) -> None:
         if all(token.hash != session.token for token in self._tokens.values()):
             raise token_removed()
         kept = {id_: s for id_, s in self._sessions.items() if s.expires > session.created}
         self._sessions = kept | {session.id: session}
 
-    @locked
     def find_session(self, id: str, now: int) -> SessionRecord | None:
         session = self._sessions.get(id)
         return session if session is not None and session.expires > now else None
 
-    @locked
     def remove_session(self, id: str) -> None:
         self._sessions.pop(id, None)
 
-    @locked
     def audit(
         self, after: int = 0, most: int = 10_000, experiment: str | None = None
     ) -> list[AuditEntry]:
@@ -646,7 +607,6 @@ class MemoryStorage(Storage):
     def check(self) -> None:
         """Do nothing: memory always takes writes."""
 
-    @locked
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
         archived = {k: t for k, t in self._tables.items() if t.record.state == "archived"}
         old = {

@@ -27,7 +27,7 @@ CHECKS: tuple[Check, ...] = tuple(
 
 def run_check(check: Check, open_storage: Open) -> None:
     """Run one of `CHECKS` on fresh data."""
-    check(lambda: Bench(open_storage()))
+    check(Bench(open_storage))
 
 
 def run_checks(make: Callable[[], Open]) -> None:

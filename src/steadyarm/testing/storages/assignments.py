@@ -19,7 +19,7 @@ from steadyarm.testing.storages.bench import (
     NAMES,
     NOW,
     SEED,
-    OpenBench,
+    Bench,
     every,
     has_arms_of,
     new_segment,
@@ -33,9 +33,8 @@ from steadyarm.testing.storages.bench import (
 # Checks of positions: which one a unit gets, and with which arm.
 
 
-def check_arms_of_places(open_storage: OpenBench) -> None:
+def check_arms_of_places(storage: Bench) -> None:
     """Arms are those of the places, in all orders and also far into a segment."""
-    storage = open_storage()
     reference = np.array([[0.1, -1 / 3]])
     for seed in (0, SEED):
         key = storage.new_experiment(f"seed {seed}", sticky=False, seed=seed).key
@@ -54,14 +53,13 @@ def check_arms_of_places(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_sticky_units(open_storage: OpenBench) -> None:
+def check_sticky_units(storage: Bench) -> None:
     """A unit of a sticky experiment keeps its first assignment for ever."""
-    storage = open_storage()
     key = storage.running(8)
     first = every(storage.assign(key, ["a", "b", "a", "c", "a"]))
     assert [a.number for a in first] == [0, 1, 0, 2, 0], "a unit named twice got two places"
     assert [a.new for a in first] == [True, True, False, True, False], "new is not the first time"
-    later = every(open_storage().assign(key, ["c", "d", "b"], now=NOW + 5))
+    later = every(storage.again().assign(key, ["c", "d", "b"], now=NOW + 5))
     assert [a.number for a in later] == [2, 3, 1], "a unit did not keep its assignment"
     assert later[0] == replace(first[3], new=False), "an old assignment came back changed"
     assert (later[1].new, later[1].created) == (True, NOW + 5), "not new, or of another time"
@@ -79,9 +77,8 @@ def check_sticky_units(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_units_that_do_not_stick(open_storage: OpenBench) -> None:
+def check_units_that_do_not_stick(storage: Bench) -> None:
     """Every request of another experiment is a new assignment."""
-    storage = open_storage()
     key = storage.running(8, sticky=False)
     given = every(storage.assign(key, ["a", "a", "b"])) + every(storage.assign(key, ["a"]))
     assert [a.number for a in given] == [0, 1, 2, 3], "a request got no new position"
@@ -91,9 +88,8 @@ def check_units_that_do_not_stick(open_storage: OpenBench) -> None:
     assert outcome == (Outcome("unknown"),), "such units do not name assignments in rewards"
 
 
-def check_positions_run_out(open_storage: OpenBench) -> None:
+def check_positions_run_out(storage: Bench) -> None:
     """Where positions run out the unit gets None, and nothing is stored for it."""
-    storage = open_storage()
     key = storage.new_experiment().key
     assert storage.assign(key, ["a", "b"], ahead=3) == Handed((None, None), ()), "no segment yet"
     assert storage.lease(key, 3) == (), "leased without a segment"
@@ -109,9 +105,8 @@ def check_positions_run_out(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_only_running_assigns(open_storage: OpenBench) -> None:
+def check_only_running_assigns(storage: Bench) -> None:
     """New assignments and leases need a running experiment; old ones are given in any state."""
-    storage = open_storage()
     path: dict[ExperimentState, tuple[ExperimentState, ...]] = {
         "paused": ("paused",),
         "stopped": ("stopped",),
@@ -137,9 +132,8 @@ def check_only_running_assigns(open_storage: OpenBench) -> None:
     refused(WrongStateError, "an assignment of a draft", storage.assign, key, ["a"])
 
 
-def check_last_segment_gives_new_positions(open_storage: OpenBench) -> None:
+def check_last_segment_gives_new_positions(storage: Bench) -> None:
     """The segment opened last gives new positions, others only those that were released."""
-    storage = open_storage()
     key = storage.running(10)
     storage.assign(key, ["a", "b"])
     (lease,) = storage.lease(key, 3)
@@ -157,9 +151,8 @@ def check_last_segment_gives_new_positions(open_storage: OpenBench) -> None:
 # Checks of leases: positions given ahead, used, released and taken back.
 
 
-def check_leases_ahead(open_storage: OpenBench) -> None:
+def check_leases_ahead(storage: Bench) -> None:
     """`ahead` leases what follows, and who holds it uses it first, in order."""
-    storage = open_storage()
     key = storage.running(50)
     one = storage.assign(key, ["a", "b"], ahead=4, expires=NOW + 7)
     assert places_of(one.leases) == [2, 3, 4, 5], "`ahead` did not lease the next positions"
@@ -171,7 +164,7 @@ def check_leases_ahead(open_storage: OpenBench) -> None:
     assert {x.id for x in one.leases}.isdisjoint(x.id for x in two.leases), "two leases, one id"
     old = storage.assign(key, ["a", "c"], one.leases, ahead=4)
     assert places_of(old.leases) == [2, 3, 4, 5], "leases changed where no new position was taken"
-    more = open_storage().assign(key, ["d", "a", "e"], one.leases, ahead=4)
+    more = storage.again().assign(key, ["d", "a", "e"], one.leases, ahead=4)
     assert numbers_of(more) == [2, 0, 3], "held leases are not used first"
     assert places_of(more.leases) == [4, 5], "a caller whose leases suffice was given other ones"
     assert places_of(storage.leases(key)) == [4, 5, 7, 8], "a used position is still leased"
@@ -188,9 +181,8 @@ def check_leases_ahead(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_arms_of_leased_places(open_storage: OpenBench) -> None:
+def check_arms_of_leased_places(storage: Bench) -> None:
     """Arm and probability are those of the position, however it was assigned."""
-    storage = open_storage()
     key = storage.new_experiment().key
     segment = new_segment(40, "blocks", 8)
     storage.open_segment(key, segment)
@@ -205,9 +197,8 @@ def check_arms_of_leased_places(open_storage: OpenBench) -> None:
     has_arms_of(given, segment)
 
 
-def check_held_is_what_the_caller_has_left(open_storage: OpenBench) -> None:
+def check_held_is_what_the_caller_has_left(storage: Bench) -> None:
     """Of a lease only what the caller still holds is used: the rest may be in use, unreported."""
-    storage = open_storage()
     key = storage.running(20)
     (lease,) = storage.lease(key, 6)
     handed = storage.assign(key, ["a"], [replace(lease, start=2)])
@@ -232,9 +223,8 @@ def check_held_is_what_the_caller_has_left(open_storage: OpenBench) -> None:
     storage.accounted(other)
 
 
-def check_lease(open_storage: OpenBench) -> None:
+def check_lease(storage: Bench) -> None:
     """`lease` gives released positions, then new ones, up to as many as wanted."""
-    storage = open_storage()
     key = storage.running(10)
     one = storage.lease(key, 4, expires=NOW + 5)
     assert places_of(one) == [0, 1, 2, 3], "not the next positions"
@@ -252,16 +242,15 @@ def check_lease(open_storage: OpenBench) -> None:
     assert places_of(four) == [7, 8, 9], "not up to what there is"
     ids = [x.id for x in (*one, *two, *three, *four)]
     assert len({x.id for x in one} & {x.id for x in three}) == 0, "the id of a lease came again"
-    assert places_of(open_storage().leases(key)) == [*range(10)]
+    assert places_of(storage.again().leases(key)) == [*range(10)]
     assert storage.release(key, ids) == 10, "some were not released"
     assert storage.release(key, [*ids, 10**9]) == 0, "released twice"
     assert sorted(numbers_given(storage.assign(key, [f"u{i}" for i in range(12)]))) == [*range(10)]
     storage.accounted(key)
 
 
-def check_release_gives_what_is_left(open_storage: OpenBench) -> None:
+def check_release_gives_what_is_left(storage: Bench) -> None:
     """Used positions of a released lease stay used; it works in any state."""
-    storage = open_storage()
     key = storage.running(60)
     handed = storage.assign(key, ["a"], ahead=6)
     storage.assign(key, ["b", "c"], handed.leases)
@@ -278,9 +267,8 @@ def check_release_gives_what_is_left(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_expired_leases(open_storage: OpenBench) -> None:
+def check_expired_leases(storage: Bench) -> None:
     """Expired leases are released by who needs positions next, less what was used of them."""
-    storage = open_storage()
     key = storage.running(8)
     storage.assign(key, ["a"])
     (lease,) = storage.lease(key, 5, expires=NOW + 100)
@@ -306,9 +294,8 @@ def check_expired_leases(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_expired_leases_are_leased_again(open_storage: OpenBench) -> None:
+def check_expired_leases_are_leased_again(storage: Bench) -> None:
     """`lease` releases expired leases as `assign` does."""
-    storage = open_storage()
     key = storage.running(4)
     old = storage.lease(key, 4, expires=NOW + 100)
     assert storage.lease(key, 1, now=NOW + 50) == (), "taken before its time"
@@ -318,9 +305,8 @@ def check_expired_leases_are_leased_again(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_holder_may_go_on(open_storage: OpenBench) -> None:
+def check_holder_may_go_on(storage: Bench) -> None:
     """An expired lease that nobody took is still its holder's."""
-    storage = open_storage()
     key = storage.running(20)
     handed = storage.assign(key, ["a"], ahead=4, expires=NOW + 100)
     (lease,) = handed.leases
@@ -336,9 +322,8 @@ def check_holder_may_go_on(open_storage: OpenBench) -> None:
 # Checks of reports: what was assigned from a lease, reported afterwards.
 
 
-def check_report(open_storage: OpenBench) -> None:
+def check_report(storage: Bench) -> None:
     """A report stores each use at its own time; the same again changes nothing."""
-    storage = open_storage()
     for sticky in (True, False):
         key = storage.running(20, sticky=sticky, name=f"sticky {sticky}")
         (lease,) = storage.lease(key, 5)
@@ -359,14 +344,13 @@ def check_report(open_storage: OpenBench) -> None:
         full = storage.report(key, lease.id, rest, NOW)
         assert None not in full, "what was assigned before the stop cannot be reported"
         assert storage.leases(key) == (), "a used-up lease is still out"
-        once_more = open_storage().report(key, lease.id, rest, NOW)
+        once_more = storage.again().report(key, lease.id, rest, NOW)
         assert numbers_of(once_more) == [2, 3, 4], "a used-up lease is forgotten"
         storage.accounted(key)
 
 
-def check_report_of_strange_positions(open_storage: OpenBench) -> None:
+def check_report_of_strange_positions(storage: Bench) -> None:
     """What is not the lease's (any more) is answered by None and not stored."""
-    storage = open_storage()
     for sticky in (True, False):
         key = storage.running(20, sticky=sticky, name=f"sticky {sticky}")
         storage.assign(key, ["first"])
@@ -388,9 +372,8 @@ def check_report_of_strange_positions(open_storage: OpenBench) -> None:
         storage.accounted(key)
 
 
-def check_report_of_known_units(open_storage: OpenBench) -> None:
+def check_report_of_known_units(storage: Bench) -> None:
     """A unit that has another assignment keeps it, and the position stays with the lease."""
-    storage = open_storage()
     key = storage.running(9)
     (old,) = every(storage.assign(key, ["a"]))
     (lease,) = storage.lease(key, 5)
@@ -412,9 +395,8 @@ def check_report_of_known_units(open_storage: OpenBench) -> None:
     storage.accounted(key)
 
 
-def check_reports_without_stickiness(open_storage: OpenBench) -> None:
+def check_reports_without_stickiness(storage: Bench) -> None:
     """Where units do not stick, every reported use is an assignment."""
-    storage = open_storage()
     key = storage.running(9, sticky=False)
     storage.assign(key, ["a"])
     (lease,) = storage.lease(key, 3)

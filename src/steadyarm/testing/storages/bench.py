@@ -54,14 +54,22 @@ NAMES = (  # that are hard to store
 FLOATS = (0.1, 1 / 3, -0.0, 5e-324, 1.7976931348623157e308, 1.0, 1e22, 0.1 + 0.2, -2.5e-17)
 
 
+Open = Callable[[], Storage]  # opens a storage on the same data, as often as it is called
+
+
 class Bench:
     """A storage, with all of its methods, and steps that several checks take.
 
     Keys of experiments, leases and all other values are those of the storage.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, open_storage: Open) -> None:
+        self._open = open_storage
+        self.storage = open_storage()
+
+    def again(self) -> Bench:
+        """Another opening of the storage, on the same data."""
+        return Bench(self._open)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.storage, name)
@@ -269,9 +277,7 @@ class Bench:
         return days
 
 
-Open = Callable[[], Storage]  # opens a storage on the same data, as often as it is called
-OpenBench = Callable[[], Bench]
-Check = Callable[[OpenBench], None]
+Check = Callable[[Bench], None]
 
 
 def _counting(rows: Sequence[LogRow]) -> list[LogRow]:

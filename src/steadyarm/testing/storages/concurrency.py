@@ -14,7 +14,7 @@ from steadyarm.testing.storages.bench import (
     DAY,
     HOUR,
     NOW,
-    OpenBench,
+    Bench,
     every,
     gathered,
     new_segment,
@@ -27,9 +27,9 @@ from steadyarm.testing.storages.bench import (
 # Checks of many threads at once, on several openings of one storage.
 
 
-def check_threads_create(open_storage: OpenBench) -> None:
+def check_threads_create(storage: Bench) -> None:
     """Of many who create the same experiment one does, the others learn of it."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
 
     def create(name: str, i: int) -> bool:
         try:
@@ -44,9 +44,9 @@ def check_threads_create(open_storage: OpenBench) -> None:
     assert len(storages[0].summaries()) == 3
 
 
-def check_threads_sticky(open_storage: OpenBench) -> None:
+def check_threads_sticky(storage: Bench) -> None:
     """However requests race, a unit has one assignment and a position one unit."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
     key = storages[0].running(100)
     units = [f"u{i}" for i in range(60)]
 
@@ -69,16 +69,15 @@ def check_threads_sticky(open_storage: OpenBench) -> None:
     assert len({a.arm for a in given if a.number == 0}) == 1
     rows = storages[0].accounted(key)
     assert {(r.unit, r.number) for r in rows} == places, "the log does not say what was given"
-    storage = open_storage()
     storage.release(key, [x.id for x in storage.leases(key)])
     rest = numbers_given(storage.assign(key, [f"n{i}" for i in range(50)]))
     numbers = sorted([*(n for _, n in places), *rest])
     assert numbers == [*range(100)], "positions were lost or used twice"
 
 
-def check_threads_exhaust(open_storage: OpenBench) -> None:
+def check_threads_exhaust(storage: Bench) -> None:
     """However requests race, each position is used exactly once, and none is lost."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
     key = storages[0].running(120, sticky=False)
 
     def work(i: int) -> list[int]:
@@ -96,9 +95,9 @@ def check_threads_exhaust(open_storage: OpenBench) -> None:
     storages[0].accounted(key)
 
 
-def check_threads_reclaim(open_storage: OpenBench) -> None:
+def check_threads_reclaim(storage: Bench) -> None:
     """When holders report on expired leases while others take them, nothing is used twice."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
     key = storages[0].running(120, sticky=False)
     leases = [storages[0].lease(key, 20, expires=NOW + 10)[0] for _ in range(4)]
 
@@ -130,9 +129,9 @@ def check_threads_reclaim(open_storage: OpenBench) -> None:
     assert sorted(taken) == [*range(120)], "positions were lost"
 
 
-def check_threads_rewards(open_storage: OpenBench) -> None:
+def check_threads_rewards(storage: Bench) -> None:
     """However often and in whatever order the same rewards come, they count once."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
     key = storages[0].running(60)
     units = [f"u{i}" for i in range(60)]
     for day in range(3):
@@ -156,9 +155,9 @@ def check_threads_rewards(open_storage: OpenBench) -> None:
     assert total == sum(Fraction(0.1 * i) for i in range(60)), "the sums are not exact"
 
 
-def check_threads_decide(open_storage: OpenBench) -> None:
+def check_threads_decide(storage: Bench) -> None:
     """Of many who decide on the same version one does, so each segment is closed once."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
     key = storages[0].running(2)
 
     def decide(version: int, made: list[Decision], i: int) -> bool:
@@ -179,9 +178,9 @@ def check_threads_decide(open_storage: OpenBench) -> None:
     assert closed == [1, 2, 3, 4, 5, 6, None], "segments are not closed once each"
 
 
-def check_threads_close_and_reward(open_storage: OpenBench) -> None:
+def check_threads_close_and_reward(storage: Bench) -> None:
     """A reward is in the tally its segment was closed with, or is refused."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
 
     def tell(key: int, i: int) -> list[str]:
         return [
@@ -218,9 +217,8 @@ def check_threads_close_and_reward(open_storage: OpenBench) -> None:
 # Checks of the storage as a whole: large requests, several views of it.
 
 
-def check_many_at_once(open_storage: OpenBench) -> None:
+def check_many_at_once(storage: Bench) -> None:
     """Large requests are answered like small ones."""
-    storage = open_storage()
     key = storage.running(5000)
     units = [f"unit {i}" for i in range(3000)]
     given = every(storage.assign(key, units))
@@ -237,11 +235,10 @@ def check_many_at_once(open_storage: OpenBench) -> None:
     storage.tallied(key)
 
 
-def check_reopened(open_storage: OpenBench) -> None:
+def check_reopened(storage: Bench) -> None:
     """Everybody who opens the storage sees the same, at once."""
-    storage = open_storage()
     key = storage.busy("e")
-    other = open_storage()
+    other = storage.again()
     assert other.everything(key) == storage.everything(key), "opened again, it is different"
     handed = other.assign(key, ["new"], ahead=2)
     assert storage.find_assignments(key, ["new"])[0] is not None, "the other's work is not seen"
@@ -249,9 +246,8 @@ def check_reopened(open_storage: OpenBench) -> None:
     assert other.everything(key) == storage.everything(key), "two views of one storage differ"
 
 
-def check_experiments_apart(open_storage: OpenBench) -> None:
+def check_experiments_apart(storage: Bench) -> None:
     """Experiments do not touch each other."""
-    storage = open_storage()
     one, two = storage.busy("one"), storage.busy("two")
     before, days = storage.everything(one), storage.days(one)
     assert before[1:] == storage.everything(two)[1:], "the same steps gave another experiment"
@@ -265,9 +261,8 @@ def check_experiments_apart(open_storage: OpenBench) -> None:
     assert storage.days(one) == days, "work on one experiment changed the days of another"
 
 
-def check_pruned(open_storage: OpenBench) -> None:
+def check_pruned(storage: Bench) -> None:
     """`prune` gives expired leases back and deletes archived experiments; others stay."""
-    storage = open_storage()
     one, two, three = storage.busy("one"), storage.busy("two"), storage.busy("three")
     before = storage.everything(one)[:4]
     for key in (two, three):
@@ -292,9 +287,8 @@ def check_pruned(open_storage: OpenBench) -> None:
     assert (again.positions, again.leases, again.experiments) == (0, 0, ()), "pruned twice"
 
 
-def check_answers(open_storage: OpenBench) -> None:
+def check_answers(storage: Bench) -> None:
     """`check` returns on a storage that works, as often as it is asked."""
-    storage = open_storage()
     for _ in range(3):
         storage.check()
-    open_storage().check()
+    storage.again().check()

@@ -24,7 +24,7 @@ from steadyarm.testing.storages.bench import (
     NAMES,
     NOW,
     WHY,
-    OpenBench,
+    Bench,
     gathered,
     new_segment,
     refused,
@@ -34,9 +34,8 @@ from steadyarm.testing.storages.bench import (
 # Checks of operators: tokens, sessions, the audit log, corrections.
 
 
-def check_tokens(open_storage: OpenBench) -> None:
+def check_tokens(storage: Bench) -> None:
     """Tokens are kept by name, in the order of their creation."""
-    storage = open_storage()
     assert storage.tokens() == [], "a fresh storage has tokens"
     scopes: tuple[Scope, ...] = ("read", "write", "admin")
     made = [
@@ -47,7 +46,7 @@ def check_tokens(open_storage: OpenBench) -> None:
         storage.add_token(token)
     taken = replace(made[1], hash="f" * 64)
     refused(InvalidInputError, "a token's taken name", storage.add_token, taken)
-    assert open_storage().tokens() == made, "tokens are not kept as given, in order"
+    assert storage.again().tokens() == made, "tokens are not kept as given, in order"
     storage.remove_token(made[2].name, now=NOW + 50)
     gone = made[2].name
     refused(InvalidInputError, "removing no token", storage.remove_token, gone, now=NOW + 51)
@@ -60,9 +59,9 @@ def _token(name: str, scope: Scope = "admin") -> TokenRecord:
     return TokenRecord(name, f"hash of {name}", scope, NOW)
 
 
-def check_closed(open_storage: OpenBench) -> None:
+def check_closed(storage: Bench) -> None:
     """A storage that has ever had a token stays closed, whatever becomes of the token."""
-    storage, other = open_storage(), open_storage()
+    other = storage.again()
     assert not storage.closed(), "a fresh storage is closed"
     storage.add_token(_token("first"))
     assert other.closed(), "a storage with a token is open"
@@ -70,12 +69,11 @@ def check_closed(open_storage: OpenBench) -> None:
     assert storage.tokens() == []
     assert storage.closed(), "removing the last token opened the storage"
     assert other.closed(), "removing the last token opened the storage for others"
-    assert open_storage().closed(), "a storage is open when it is opened again"
+    assert storage.again().closed(), "a storage is open when it is opened again"
 
 
-def check_last_token(open_storage: OpenBench) -> None:
+def check_last_token(storage: Bench) -> None:
     """Without `lock_out` neither the last token nor the last admin goes; others do."""
-    storage = open_storage()
     for token in (_token("a"), _token("b"), _token("reader", "read")):
         storage.add_token(token)
     assert storage.remove_token("a", now=NOW) == _token("a"), "not the token that was removed"
@@ -92,9 +90,9 @@ def check_last_token(open_storage: OpenBench) -> None:
     assert storage.tokens() == []
 
 
-def check_threads_last_token(open_storage: OpenBench) -> None:
+def check_threads_last_token(storage: Bench) -> None:
     """Of many who remove the last admins at once, one is refused."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
 
     def remove(i: int) -> bool:
         try:
@@ -111,9 +109,9 @@ def check_threads_last_token(open_storage: OpenBench) -> None:
         assert sum(gone) == 2, f"{sum(gone)} of the last 3 admins were removed"
 
 
-def check_sessions(open_storage: OpenBench) -> None:
+def check_sessions(storage: Bench) -> None:
     """A session ends when it is removed or expires, or with its token, for all at once."""
-    storage, other = open_storage(), open_storage()
+    other = storage.again()
     for token in (_token("a"), _token("b")):
         storage.add_token(token)
     made = [SessionRecord(f"s{i}", f"hash of {'ab'[i % 2]}", NOW, NOW + HOUR) for i in range(6)]
@@ -136,9 +134,8 @@ def check_sessions(open_storage: OpenBench) -> None:
     assert other.find_session("s0", NOW + 2 * HOUR) == late
 
 
-def check_audit(open_storage: OpenBench) -> None:
+def check_audit(storage: Bench) -> None:
     """The audit log says who made and removed tokens, in pages; what was refused is not in it."""
-    storage = open_storage()
     assert storage.audit() == [], "a fresh storage has an audit log"
     hashes = [f"{i:064x}" for i in range(len(NAMES))]
     for name, hash_ in zip(NAMES, hashes, strict=True):
@@ -148,7 +145,7 @@ def check_audit(open_storage: OpenBench) -> None:
     storage.remove_token(NAMES[0], now=NOW + 2, by=NAMES[4])
     refused(InvalidInputError, "removing no token", storage.remove_token, NAMES[0], now=NOW + 3)
     storage.add_token(TokenRecord("nobody's", "e" * 64, "write", NOW + 4))
-    log = open_storage().audit()
+    log = storage.again().audit()
     assert [e.id for e in log] == sorted({e.id for e in log}), "ids do not count upwards"
     assert log[0].id > 0, "the first id is not after 0"
     made = ("token.created", None)
@@ -165,9 +162,9 @@ def check_audit(open_storage: OpenBench) -> None:
     assert all(hash_ not in repr(log) for hash_ in hashes), "the audit log shows hashes"
 
 
-def check_threads_audit(open_storage: OpenBench) -> None:
+def check_threads_audit(storage: Bench) -> None:
     """A reader who goes on after the last entry seen misses none, while others write."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
 
     def work(i: int) -> list[AuditEntry]:
         storage, seen = storages[i % 3], list[AuditEntry]()
@@ -188,9 +185,8 @@ def check_threads_audit(open_storage: OpenBench) -> None:
 # Checks of corrections: sums follow, every change leaves its trace, and nobody gets in between.
 
 
-def check_rewards_corrected(open_storage: OpenBench) -> None:
+def check_rewards_corrected(storage: Bench) -> None:
     """A reward is voided, recorded again, and corrected; sums follow exactly."""
-    storage = open_storage()
     key = storage.running(9)
     storage.assign(key, ["a", "b", NAMES[2]])
     storage.reward(key, [("a", 0.1), ("b", 1 / 3), (NAMES[2], 1e300)], None, NOW + 5000)
@@ -199,7 +195,7 @@ def check_rewards_corrected(open_storage: OpenBench) -> None:
     assert storage.log(key)[0] == replace(
         storage.log(key)[0], reward=None, rewarded=None, received=None
     ), "a voided reward is still there"
-    open_storage().tallied(key)
+    storage.again().tallied(key)
     assert storage.reward(key, [("a", 0.7)], None, NOW + 7000)[0].status == "stored"
     storage.change(key, "correct", target=(1, check_of("b")), reward=0.25)
     third = storage.change(key, "correct", target=2, reward=-0.0)
@@ -208,7 +204,7 @@ def check_rewards_corrected(open_storage: OpenBench) -> None:
     assert rows[1].rewarded == NOW + 5000, "a corrected reward happened when it did"
     (tally,) = storage.tallied(key)
     assert sum(tally.sums) == Fraction(0.7) + Fraction(0.25), "sums do not follow exactly"
-    made = open_storage().corrections(key)
+    made = storage.again().corrections(key)
     assert made == [
         Correction(first.entry, 0, "void", 0.1, None, closed=False),
         Correction(first.entry + 1, 1, "correct", 1 / 3, 0.25, closed=False),
@@ -227,9 +223,8 @@ def check_rewards_corrected(open_storage: OpenBench) -> None:
     assert NAMES[2] not in repr(log), "the audit log names a unit"
 
 
-def check_refused_corrections(open_storage: OpenBench) -> None:
+def check_refused_corrections(storage: Bench) -> None:
     """What cannot be corrected is refused, and leaves nothing behind."""
-    storage = open_storage()
     key = storage.running(9)
     storage.assign(key, ["a", "b"])
     storage.reward(key, [("a", 1.0)], None, NOW)
@@ -262,9 +257,8 @@ def check_refused_corrections(open_storage: OpenBench) -> None:
     storage.change(key, "erase", unit="a")
 
 
-def check_excluded(open_storage: OpenBench) -> None:
+def check_excluded(storage: Bench) -> None:
     """What is excluded counts nowhere, by unit and by period, until it is included again."""
-    storage = open_storage()
     key = storage.new_experiment(sticky=False).key
     storage.open_segment(key, new_segment(12))
     for day in range(3):
@@ -286,7 +280,7 @@ def check_excluded(open_storage: OpenBench) -> None:
     assert {r.excluded for r in storage.log(key)} == {None, out.entry, second.entry}
     detail = storage.audit(experiment="e")[-1].detail
     assert detail == {"assignments": 2, "what": "a period", **since, **why}, "not the period"
-    open_storage().tallied(key)
+    storage.again().tallied(key)
     told = storage.reward(key, [(numbers[-1], 7.0), (numbers[-2], 8.0)], None, later)
     assert [o.status for o in told] == ["stored", "stored"], "rewards of excluded visits are kept"
     (tally,) = storage.tallied(key)
@@ -308,9 +302,8 @@ def check_excluded(open_storage: OpenBench) -> None:
     refused(InvalidInputError, "including twice", storage.correct, key, twice, now=later)
 
 
-def check_corrected_after_closing(open_storage: OpenBench) -> None:
+def check_corrected_after_closing(storage: Bench) -> None:
     """The sums of a closed segment follow, too; corrections say what the policy has observed."""
-    storage = open_storage()
     key = storage.running(4)
     storage.assign(key, list("abcd"), now=NOW)
     storage.reward(key, [("a", 1.0), ("b", 2.0), ("c", 3.0)], None, NOW)
@@ -328,7 +321,7 @@ def check_corrected_after_closing(open_storage: OpenBench) -> None:
     storage.change(key, "include", entry=early.entry)
     storage.change(key, "exclude", unit="e")
     assert storage.find("e") == record, "a correction changed the policy's state"
-    for again in (storage, open_storage()):
+    for again in (storage, storage.again()):
         assert again.snapshot(key, everything=True).corrected == (0,), "not the closed segments"
     now, _ = storage.tallied(key)
     assert (now.total_rewarded, now.total_excluded, sum(now.sums)) == (1, 2, 5), f"{now}"
@@ -344,15 +337,14 @@ def check_corrected_after_closing(open_storage: OpenBench) -> None:
     assert handed.total_rewarded == 3
 
 
-def check_erased(open_storage: OpenBench) -> None:
+def check_erased(storage: Bench) -> None:
     """An erased unit is nowhere; rewards that name the ids it had count, and it may come anew."""
-    storage = open_storage()
     key = storage.running(9)
     who = NAMES[5]
     storage.assign(key, ["a", who])
     made = storage.correct(key, Change("erase", unit=who), now=NOW, by="me")
     assert made.assignments == 1
-    for again in (storage, open_storage()):
+    for again in (storage, storage.again()):
         assert [who] != [r.unit for r in again.log(key)][1:], "the unit is still there"
         assert again.find_assignments(key, [who]) == [None], "the unit is found"
     told = storage.reward(key, [((1, check_of(who)), 1.0), ((0, check_of(who)), 1.0)], None, NOW)
@@ -370,9 +362,8 @@ def check_erased(open_storage: OpenBench) -> None:
     assert "x" not in {r.unit for r in storage.log(both)}
 
 
-def check_corrections_restored(open_storage: OpenBench) -> None:
+def check_corrections_restored(storage: Bench) -> None:
     """Corrections come along with an experiment, under new ids of their entries."""
-    storage = open_storage()
     key = storage.busy("e")
     storage.change(key, "void", target="a0", by="me")
     out = storage.change(key, "exclude", unit="a3", by="me")
@@ -390,7 +381,7 @@ def check_corrections_restored(open_storage: OpenBench) -> None:
     new = {old.id: entry.id for old, entry in zip(trace.entries, log, strict=False)}
     assert log[-2].detail["entry"] == new[out.entry], "it undoes another entry"
     wanted = [replace(c, entry=new[c.entry]) for c in trace.corrections]
-    assert open_storage().corrections(made.key) == wanted, "not the corrections that came along"
+    assert storage.again().corrections(made.key) == wanted, "not the corrections that came along"
     excluded = [r.excluded and new[r.excluded] for r in rows]
     assert [r.excluded for r in storage.log(made.key)] == excluded, "not what was excluded"
     copy = storage.snapshot(made.key, everything=True)
@@ -404,15 +395,14 @@ def check_corrections_restored(open_storage: OpenBench) -> None:
     assert storage.change(made.key, "include", entry=entry).assignments == 1
 
 
-def check_states_noted(open_storage: OpenBench) -> None:
+def check_states_noted(storage: Bench) -> None:
     """Every change of the state is noted once, with who made it."""
-    storage = open_storage()
     key = storage.new_experiment(state="draft").key
     path: tuple[ExperimentState, ...] = ("running", "running", "paused", "running", "stopped")
     for i, to in enumerate((*path, "archived")):
         storage.move(key, to, now=NOW + i, by="me")
     refused(WrongStateError, "back from the archive", storage.move, key, "running", by="me")
-    log = open_storage().audit(experiment="e")
+    log = storage.again().audit(experiment="e")
     names = ("created", "started", "paused", "resumed", "stopped", "archived")
     assert [e.action for e in log] == [f"experiment.{name}" for name in names]
     assert [e.created - NOW for e in log] == [0, 0, 2, 3, 4, 5], "not when it was changed"
@@ -422,9 +412,9 @@ def check_states_noted(open_storage: OpenBench) -> None:
     assert storage.audit(log[1].id, 2, "e") == log[2:4], "not the next entries"
 
 
-def check_threads_correct(open_storage: OpenBench) -> None:
+def check_threads_correct(storage: Bench) -> None:
     """Corrections race with rewards and with closing; sums and traces stay exact."""
-    storages = [open_storage() for _ in range(3)]
+    storages = [storage.again() for _ in range(3)]
     for turn in range(3):
         storage, name = storages[0], f"e{turn}"
         key = storage.running(12, name=name)

@@ -36,7 +36,6 @@ from steadyarm.testing.storages.bench import (
     NOW,
     SEED,
     Bench,
-    OpenBench,
     every,
     has_arms_of,
     new_record,
@@ -56,9 +55,8 @@ from steadyarm.testing.storages.bench import (
 STATES: tuple[ExperimentState, ...] = get_args(ExperimentState)
 
 
-def check_create_and_find(open_storage: OpenBench) -> None:
+def check_create_and_find(storage: Bench) -> None:
     """What was created is found again, under any name, as it was given."""
-    storage = open_storage()
     config = {"seed": SEED, "arms": ["a", "ü"], "none": None, "yes": True, "floats": list(FLOATS)}
     state = {"theta": [list(FLOATS)], "whole": 2**60 + 1, "text": "'\"\\ 試験"}
     for i, name in enumerate(NAMES):
@@ -71,7 +69,7 @@ def check_create_and_find(open_storage: OpenBench) -> None:
         assert text_of(made.policy_state) == text_of(state), (
             "the policy's state is not kept exactly"
         )
-        for found in (storage.find(name), open_storage().find(name)):
+        for found in (storage.find(name), storage.again().find(name)):
             assert same(found, made), "find gives another record than create"
         assert storage.snapshot(made.key, everything=True).segments == (), "it has segments"
         assert (storage.log(made.key), storage.leases(made.key)) == ([], ()), "it has assignments"
@@ -79,9 +77,8 @@ def check_create_and_find(open_storage: OpenBench) -> None:
     assert len(set(keys)) == len(NAMES), "two experiments share a key"
 
 
-def check_what_is_stored_is_a_copy(open_storage: OpenBench) -> None:
+def check_what_is_stored_is_a_copy(storage: Bench) -> None:
     """Changing a config or state after it was given changes nothing in the storage."""
-    storage = open_storage()
     config: dict[str, Any] = {"seed": 1, "arms": ["a", "b"]}
     state: dict[str, Any] = {"list": [1.5]}
     storage.create(new_record("e", config, policy_state=state))
@@ -92,9 +89,8 @@ def check_what_is_stored_is_a_copy(open_storage: OpenBench) -> None:
     assert found.policy_state["list"] == [1.5], "the state follows the caller's later changes"
 
 
-def check_unknown_experiment(open_storage: OpenBench) -> None:
+def check_unknown_experiment(storage: Bench) -> None:
     """Names are exact; an unknown one is refused, and similar ones are named."""
-    storage = open_storage()
     refused(UnknownExperimentError, "find in an empty storage", storage.find, "x")
     storage.new_experiment("checkout-button")
     storage.new_experiment("unrelated")
@@ -104,28 +100,25 @@ def check_unknown_experiment(open_storage: OpenBench) -> None:
     assert "unrelated" not in said, "the error names one that is not similar"
 
 
-def check_taken_name(open_storage: OpenBench) -> None:
+def check_taken_name(storage: Bench) -> None:
     """A name is taken once, and the one who has it is left alone."""
-    storage = open_storage()
     made = storage.new_experiment("e")
     refused(ExperimentExistsError, "create with a taken name", storage.new_experiment, "e")
     assert same(storage.find("e"), made), "a refused create changed the experiment"
     assert len(storage.summaries()) == 1, "a refused create left something"
 
 
-def check_list_in_order(open_storage: OpenBench) -> None:
+def check_list_in_order(storage: Bench) -> None:
     """All experiments are listed, in the order of their creation."""
-    storage = open_storage()
     names = ["m", "z", "a", "k", "B"]
     made = [storage.new_experiment(name) for name in names]
     storage.move(made[1].key, "paused")
-    for listed in (storage.summaries(), open_storage().summaries()):
+    for listed in (storage.summaries(), storage.again().summaries()):
         assert [e.name for e in listed] == names, "experiments are not in order of creation"
 
 
-def check_moves(open_storage: OpenBench) -> None:
+def check_moves(storage: Bench) -> None:
     """Of all pairs of states, those in MOVED are allowed, and staying is."""
-    storage = open_storage()
     for begin in STATES:
         for to in STATES:
             made = storage.new_experiment(f"{begin} to {to}", state=begin)
@@ -136,16 +129,15 @@ def check_moves(open_storage: OpenBench) -> None:
                 promise = f"moving from {begin} to {to}"
                 refused(WrongStateError, promise, storage.move, made.key, to)
                 moved = made
-            found = open_storage().find(made.name)
+            found = storage.again().find(made.name)
             assert same(found, moved), f"after {begin} to {to} the state is {found.state}"
 
 
 # Checks of reading: segments, snapshots, progress and the log.
 
 
-def check_segments_are_kept(open_storage: OpenBench) -> None:
+def check_segments_are_kept(storage: Bench) -> None:
     """A segment is read as it was opened, to the last bit."""
-    storage = open_storage()
     key = storage.new_experiment().key
     third = np.array([[1 / 3, 5e-324, 1 - 1 / 3]])
     opened = [
@@ -158,7 +150,7 @@ def check_segments_are_kept(open_storage: OpenBench) -> None:
     ]
     for version, record in enumerate(opened):
         assert storage.decide(key, version, Decision({}, opened=record), NOW), "decide refused"
-    for again in (storage, open_storage()):
+    for again in (storage, storage.again()):
         read = again.segments(key, [3, 1, 0, 2])
         seen = again.snapshot(key, everything=True).segments
         for index, record in enumerate(opened):
@@ -169,9 +161,8 @@ def check_segments_are_kept(open_storage: OpenBench) -> None:
     assert storage.segments(key, []) == {}, "segments() of nothing gives something"
 
 
-def check_snapshot(open_storage: OpenBench) -> None:
+def check_snapshot(storage: Bench) -> None:
     """A snapshot has the open segments and the last one; or all, in order."""
-    storage = open_storage()
     key = storage.running(1)
     for i in range(4):
         storage.assign(key, [f"u{i}"])
@@ -184,7 +175,7 @@ def check_snapshot(open_storage: OpenBench) -> None:
         assert storage.decided(key, Decision({}, closed)), "a decision on facts was refused"
         whole = storage.snapshot(key, everything=True)
         assert [r.index for r, _ in whole.segments] == [*range(5)], "not everything, in order"
-        return [r.index for r, _ in open_storage().snapshot(key).segments]
+        return [r.index for r, _ in storage.again().snapshot(key).segments]
 
     assert close() == [0, 1, 2, 3, 4], "open segments are missing"
     assert close(1) == [0, 2, 3, 4], "a closed segment is there, or an open one is not"
@@ -192,9 +183,8 @@ def check_snapshot(open_storage: OpenBench) -> None:
     assert close(2, 4) == [4], "the last one is always there"
 
 
-def check_progress(open_storage: OpenBench) -> None:
+def check_progress(storage: Bench) -> None:
     """Progress says of the open segments, and only of them, what a snapshot does."""
-    storage = open_storage()
     key = storage.new_experiment().key
     assert storage.progress(key) == (), "without segments there is no progress"
     storage.open_segment(key, new_segment(2))
@@ -210,7 +200,7 @@ def check_progress(open_storage: OpenBench) -> None:
     closed = ((0, storage.tallied(key)[0]),)
     assert storage.decided(key, Decision({}, closed, supersede=1)), "decide refused"
     left = Progress(1, 6, 2, 2, NOW + 2)
-    assert open_storage().progress(key) == (left,), "closing or superseding is not seen"
+    assert storage.again().progress(key) == (left,), "closing or superseding is not seen"
     assert storage.progress(key, exhausted=True) == (), "not at its end, but called so"
     storage.assign(key, ["e"])  # the last of the block, after what is leased
     assert storage.progress(key, exhausted=True) == (replace(left, assigned=3),), "at its end"
@@ -223,9 +213,8 @@ def check_progress(open_storage: OpenBench) -> None:
     assert storage.progress(key) == (left,), "the last one is closed, but has progress"
 
 
-def check_log(open_storage: OpenBench) -> None:
+def check_log(storage: Bench) -> None:
     """The log has all assignments in the order of numbers, page by page."""
-    storage = open_storage()
     key = storage.running(40)
     other = storage.running(10, name="other")
     storage.assign(other, ["foreign"])
@@ -244,14 +233,13 @@ def check_log(open_storage: OpenBench) -> None:
     assert [r.unit for r in expected] == list("adebcfg")
     assert storage.log(key) == expected, "the log is not all assignments in order"
     for size in (1, 2, 3, 7, 100):
-        assert open_storage().whole_log(key, size) == expected, f"pages of {size} are not the log"
+        assert storage.again().whole_log(key, size) == expected, f"pages of {size} are not the log"
     assert storage.log(key, after=expected[-1].number) == [], "after the end is something"
     assert len(storage.log(key, after=0, most=2)) == 2, "a page is not full, or too long"
 
 
-def check_find_assignments(open_storage: OpenBench) -> None:
+def check_find_assignments(storage: Bench) -> None:
     """Assignments are found by number or by unit, one answer for each target."""
-    storage = open_storage()
     key = storage.running(10)
     storage.assign(key, ["a", "b", NAMES[2], "7"])
     storage.assign(storage.running(10, name="other"), ["foreign"])
@@ -266,15 +254,14 @@ def check_find_assignments(open_storage: OpenBench) -> None:
 # Checks of summaries: all experiments in short.
 
 
-def check_summaries(open_storage: OpenBench) -> None:
+def check_summaries(storage: Bench) -> None:
     """Every experiment is there in the order of creation, and as its snapshot has it."""
-    storage = open_storage()
     assert storage.summaries() == [], "a fresh storage is not empty"
     for name in NAMES:
         storage.new_experiment(name, state="draft")
     storage.busy("z")
     storage.running(9, name="a")
-    for view in (storage, open_storage()):
+    for view in (storage, storage.again()):
         found = _compared(view)
         assert [each.name for each in found] == [*NAMES, "z", "a"], "not in order of creation"
         draft, full, started = found[0], found[-2], found[-1]
@@ -285,9 +272,9 @@ def check_summaries(open_storage: OpenBench) -> None:
         assert (started.started, started.last) == (NOW, None), "it has opened, and was not used"
 
 
-def check_summaries_follow(open_storage: OpenBench) -> None:
+def check_summaries_follow(storage: Bench) -> None:
     """Summaries say at once what has changed, whichever process did it."""
-    storage, other = open_storage(), open_storage()
+    other = storage.again()
     key = storage.running(4)
     _compared(other)
     for day in range(2):
@@ -342,12 +329,11 @@ def _compared(storage: Bench) -> list[Summary]:
 # Checks of restoring: an experiment as it stood elsewhere.
 
 
-def check_restore(open_storage: OpenBench) -> None:
+def check_restore(storage: Bench) -> None:
     """A restored experiment is as it stood, and goes on."""
-    storage = open_storage()
     key = storage.busy("e")
     made = storage.restored(key)
-    again = open_storage()
+    again = storage.again()
     assert same(again.find("copy"), made), "find gives another record"
     assert again.everything(made.key) == storage.everything(made.key), "opened again, it differs"
     snapshot, rows = storage.snapshot(key, everything=True), storage.log(key)
@@ -369,22 +355,20 @@ def check_restore(open_storage: OpenBench) -> None:
     assert storage.snapshot(empty.key).segments == (), "restored segments out of nothing"
 
 
-def check_restored_places(open_storage: OpenBench) -> None:
+def check_restored_places(storage: Bench) -> None:
     """Assignments after restoring have the arms of their positions."""
-    storage = open_storage()
     key = storage.new_experiment(sticky=False).key
     segment = new_segment(50, "blocks", 9)
     storage.open_segment(key, segment)
     storage.assign(key, ["u"] * 3, ahead=4)
     made = storage.restored(key)
-    given = those_given(open_storage().assign(made.key, ["u"] * 50))
+    given = those_given(storage.again().assign(made.key, ["u"] * 50))
     assert sorted(a.number for a in given) == [*range(3, 50)], "positions were lost or twice given"
     has_arms_of(given, segment)
 
 
-def check_restore_refused(open_storage: OpenBench) -> None:
+def check_restore_refused(storage: Bench) -> None:
     """A taken name is refused; rows that break off leave nothing."""
-    storage = open_storage()
     key = storage.busy("e")
     before = storage.everything(key)
     snapshot = storage.snapshot(key, everything=True)
@@ -397,7 +381,7 @@ def check_restore_refused(open_storage: OpenBench) -> None:
         raise EOFError("the file ends here")
 
     refused(EOFError, "rows that break off", storage.restore, "b", snapshot, broken())
-    assert [e.name for e in open_storage().summaries()] == ["e"], "something was left behind"
+    assert [e.name for e in storage.again().summaries()] == ["e"], "something was left behind"
     assert storage.everything(key) == before, "a refused restore changed the experiment"
     assert storage.restore("b", snapshot, [rows]).name == "b", "the name is not free any more"
 
@@ -405,9 +389,8 @@ def check_restore_refused(open_storage: OpenBench) -> None:
 # Decisions: stored as a whole, or not at all
 
 
-def check_decide(open_storage: OpenBench) -> None:
+def check_decide(storage: Bench) -> None:
     """A decision is stored as a whole: state, version, closed and opened segments."""
-    storage = open_storage()
     key = storage.new_experiment().key
     state = {"theta": list(FLOATS)}
     opened = SegmentRecord(0, new_segment(2), False, False, 0, NOW + 1)
@@ -425,7 +408,7 @@ def check_decide(open_storage: OpenBench) -> None:
     closed = ((1, tallies[1]), (0, tallies[0]))
     opened = SegmentRecord(2, new_segment(4), False, False, 2, NOW + 3)
     assert storage.decide(key, 2, Decision({"n": 2}, closed, None, opened), NOW + 4)
-    for again in (storage, open_storage()):
+    for again in (storage, storage.again()):
         whole = again.snapshot(key, everything=True)
         assert (whole.experiment.version, whole.experiment.observed) == (3, 2), "not counted right"
         assert whole.experiment.policy_state == {"n": 2}, "not the new state"
@@ -439,9 +422,8 @@ def check_decide(open_storage: OpenBench) -> None:
     assert (found.version, found.observed, found.policy_state) == (4, 2, {"n": 3})
 
 
-def check_decisions_on_what_changed(open_storage: OpenBench) -> None:
+def check_decisions_on_what_changed(storage: Bench) -> None:
     """If anything a decision rests on has changed, it is refused and nothing is stored."""
-    storage = open_storage()
     key = storage.running(2)
     storage.assign(key, ["a", "b"])
     storage.open_segment(key, new_segment(2))
@@ -488,9 +470,8 @@ def check_decisions_on_what_changed(open_storage: OpenBench) -> None:
     assert not storage.decide(key, version, right, NOW), "stored twice"
 
 
-def check_leased_positions_keep_a_segment_open(open_storage: OpenBench) -> None:
+def check_leased_positions_keep_a_segment_open(storage: Bench) -> None:
     """A segment with leased or released positions is not closed."""
-    storage = open_storage()
     key = storage.running(4)
     storage.assign(key, ["a", "b"])
     leases = storage.lease(key, 2)
@@ -506,9 +487,8 @@ def check_leased_positions_keep_a_segment_open(open_storage: OpenBench) -> None:
     assert close(), "a segment whose positions are all assigned is not closed"
 
 
-def check_supersede(open_storage: OpenBench) -> None:
+def check_supersede(storage: Bench) -> None:
     """A superseded segment ends with its block, there the counter stops; arms stay."""
-    storage = open_storage()
     ends: dict[Order, int] = {"blocks": 10, "iid": 7}
     for order, rounds in ends.items():
         key = storage.new_experiment(order, sticky=False).key
@@ -520,7 +500,7 @@ def check_supersede(open_storage: OpenBench) -> None:
         record = storage.segments(key, [0])[0]
         assert (record.superseded, record.rounds) == (True, rounds), "not cut at its block's end"
         assert (record.handed, record.closed) == (7, None), "superseding changed something else"
-        handed = open_storage().assign(key, ["u"] * 9)
+        handed = storage.again().assign(key, ["u"] * 9)
         assert len(numbers_given(handed)) == rounds - 7, (
             "the counter does not stop at the block's end"
         )
@@ -532,9 +512,8 @@ def check_supersede(open_storage: OpenBench) -> None:
         storage.accounted(key)
 
 
-def check_supersede_refused(open_storage: OpenBench) -> None:
+def check_supersede_refused(storage: Bench) -> None:
     """Superseding is refused together with opening, and for a shuffled segment."""
-    storage = open_storage()
     for order in get_args(Order):
         key = storage.new_experiment(order).key
         storage.open_segment(key, new_segment(40, order, 5))

@@ -16,7 +16,6 @@ from steadyarm.testing.storages.bench import (
     NAMES,
     NOW,
     Bench,
-    OpenBench,
     every,
     has_arms_of,
     new_segment,
@@ -27,9 +26,8 @@ from steadyarm.testing.storages.bench import (
 # Checks of rewards: what becomes of each, and that sums are exact.
 
 
-def check_outcomes(open_storage: OpenBench) -> None:
+def check_outcomes(storage: Bench) -> None:
     """An assignment has one reward, the first that was recorded; by number or by unit."""
-    storage = open_storage()
     key = storage.running(9)
     storage.assign(key, ["a", "b", NAMES[2], "0"])
     none = storage.reward(key, [], None, NOW)
@@ -67,15 +65,14 @@ def check_outcomes(open_storage: OpenBench) -> None:
     assert [r.reward for r in rows] == [0.1, -2.0, 0.0, 3.0], "not the first rewards"
     assert [r.rewarded for r in rows] == [NOW + 9] * 4, "not the time of the request"
     before = storage.everything(key)
-    again = open_storage().reward(key, [("b", -2.0), (0, 5.0)], None, NOW + 10)
+    again = storage.again().reward(key, [("b", -2.0), (0, 5.0)], None, NOW + 10)
     assert again == (Outcome("repeated", 1, -2.0), Outcome("conflict", 0, 0.1)), f"{again}"
     assert storage.everything(key) == before, "a second reward changed something"
     storage.tallied(key)
 
 
-def check_rewards_in_any_state(open_storage: OpenBench) -> None:
+def check_rewards_in_any_state(storage: Bench) -> None:
     """Rewards count also while the experiment is paused or stopped, not once it is archived."""
-    storage = open_storage()
     key = storage.running(9)
     storage.assign(key, ["a", "b", "c"])
     states: dict[str, ExperimentState] = {"a": "paused", "b": "stopped"}
@@ -90,9 +87,8 @@ def check_rewards_in_any_state(open_storage: OpenBench) -> None:
     assert storage.everything(key) == before, "a refused reward changed something"
 
 
-def check_window(open_storage: OpenBench) -> None:
+def check_window(storage: Bench) -> None:
     """A reward that comes after its window is late; one that was there stays."""
-    storage = open_storage()
     key = storage.running(9)
     storage.assign(key, ["a", "b", "c"], now=NOW)
     storage.assign(key, ["d"], now=NOW + 100)
@@ -109,9 +105,8 @@ def check_window(open_storage: OpenBench) -> None:
     storage.tallied(key)
 
 
-def check_event_time(open_storage: OpenBench) -> None:
+def check_event_time(storage: Bench) -> None:
     """A reward counts by when it happened, if it arrives within the grace after its window."""
-    storage = open_storage()
     key = storage.running(9)
     start = NOW + 10 * SKEW
     storage.assign(key, ["a", "b", "c", "d", "e"], now=start)
@@ -140,9 +135,8 @@ def check_event_time(open_storage: OpenBench) -> None:
     storage.tallied(key)
 
 
-def check_exact_sums(open_storage: OpenBench) -> None:
+def check_exact_sums(storage: Bench) -> None:
     """Sums are exact, whatever the order in which rewards come."""
-    storage = open_storage()
     values = [1e16, 1.0, -1e16, 0.1, 0.2, 1 / 3, 1e-300, 5e-324, 1e150, -1e150, 2.0**53, -7.25]
     values = values * 3
     rng = np.random.default_rng(3)
@@ -156,13 +150,12 @@ def check_exact_sums(open_storage: OpenBench) -> None:
         for part in np.array_split(order, run + 1):
             storage.reward(key, [told[i] for i in part], None, NOW)
         assert [r.reward for r in storage.log(key)] == values, "a reward is not kept exactly"
-        seen.append(open_storage().tallied(key)[0])
+        seen.append(storage.again().tallied(key)[0])
     assert seen[0] == seen[1] == seen[2], "sums depend on the order of rewards"
 
 
-def check_closed_segments(open_storage: OpenBench) -> None:
+def check_closed_segments(storage: Bench) -> None:
     """A reward of a closed segment is refused; one that was there is recognised."""
-    storage = open_storage()
     key = storage.running(3)
     storage.assign(key, ["a", "b", "c"])
     storage.reward(key, [("a", 1.0)], None, NOW)
@@ -178,9 +171,8 @@ def check_closed_segments(open_storage: OpenBench) -> None:
     storage.tallied(key)
 
 
-def check_tallies(open_storage: OpenBench) -> None:
+def check_tallies(storage: Bench) -> None:
     """Tallies count assignments and rewards of each segment by arm, and know the last time."""
-    storage = open_storage()
     key = storage.running(12)
     storage.assign(key, [f"a{i}" for i in range(7)], now=NOW + 70)
     (lease,) = storage.lease(key, 5, now=NOW + 80)
@@ -200,9 +192,8 @@ def check_tallies(open_storage: OpenBench) -> None:
     assert second.last == NOW + 60, "not the time of the segment's own last assignment"
 
 
-def check_targets_with_a_check(open_storage: OpenBench) -> None:
+def check_targets_with_a_check(storage: Bench) -> None:
     """A number with the check of a unit is that unit's assignment, or none."""
-    storage = open_storage()
     key = storage.running(9)
     storage.assign(key, ["a", "b"])
     meant: list[Target] = [(0, check_of("a")), (1, check_of("a")), (1, check_of("b")), (2, "")]
@@ -219,9 +210,8 @@ TODAY = NOW // DAY
 MIDNIGHT = (TODAY + 1) * DAY
 
 
-def check_days(open_storage: OpenBench) -> None:
+def check_days(storage: Bench) -> None:
     """Assignments count on their own day, across midnights and segments, reports included."""
-    storage = open_storage()
     assert storage.days(storage.new_experiment("empty").key) == (), "days out of nothing"
     refused(UnknownExperimentError, "days of no experiment", storage.days, 10**6)
     key = storage.running(20)
@@ -236,19 +226,18 @@ def check_days(open_storage: OpenBench) -> None:
     storage.assign(key, ["f", "g"], now=NOW + 7 * DAY)
     found = [(s.segment, s.day - TODAY, s.tally.total_assigned) for s in storage.dayed(key)]
     assert found == [(0, 0, 5), (0, 1, 2), (0, 2, 1), (0, 3, 1), (1, 7, 2)], f"{found}"
-    assert open_storage().dayed(key) == storage.days(key), "opened again, days are different"
+    assert storage.again().dayed(key) == storage.days(key), "opened again, days are different"
 
 
-def check_rewards_of_days(open_storage: OpenBench) -> None:
+def check_rewards_of_days(storage: Bench) -> None:
     """A reward counts on the day of its assignment, once, with the time it was waited for."""
-    storage = open_storage()
     key = storage.running(30)
     for day in range(3):
         storage.assign(key, [f"{day}.{i}" for i in range(8)], now=NOW + day * DAY)
     told: list[tuple[Target, float]] = [("0.0", 0.1), ("1.1", 1 / 3), (number_of(0, 1), 2.5)]
     now = NOW + 2 * DAY + 1_999
     for again in range(3):
-        open_storage().reward(key, told, None, now + again * HOUR)
+        storage.again().reward(key, told, None, now + again * HOUR)
     storage.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], None, now - DAY)
     found = [(s.tally.total_rewarded, sum(s.waited)) for s in storage.dayed(key)]
     hours = 24 * 3_600_000
@@ -258,16 +247,15 @@ def check_rewards_of_days(open_storage: OpenBench) -> None:
     assert not any(map(any, storage.late(key))), "what was repeated is called late"
 
 
-def check_late_rewards(open_storage: OpenBench) -> None:
+def check_late_rewards(storage: Bench) -> None:
     """Refused rewards count as late on their assignment's day, each attempt, and nowhere else."""
-    storage = open_storage()
     key = storage.running(6)
     first = every(storage.assign(key, ["a", "b", "c"], now=NOW))
     second = every(storage.assign(key, ["d", "e", "f"], now=NOW + DAY))
     storage.reward(key, [("a", 1.0)], HOUR, NOW + 1)
     before = storage.tallied(key)
     # Another opening may have nothing of its own to add to.
-    other = open_storage()
+    other = storage.again()
     other.reward(key, [("b", 1.0), ("b", 1.0), ("a", 1.0)], HOUR, NOW + 2 * HOUR)
     storage.reward(key, [("b", 2.0), ("d", 0.5), ("nobody", 1.0)], HOUR, NOW + DAY + HOUR)
     late = [0, 0, 0], [0, 0, 0]
@@ -288,9 +276,8 @@ def check_late_rewards(open_storage: OpenBench) -> None:
     storage.tallied(key)
 
 
-def check_restored_days(open_storage: OpenBench) -> None:
+def check_restored_days(storage: Bench) -> None:
     """A restored experiment has the same days, and counts late rewards from zero."""
-    storage = open_storage()
     key = storage.busy("e")
     storage.assign(key, ["x", "y"], now=NOW + 3 * DAY)
     storage.reward(key, [("x", 0.3), ("e0", 0.7), ("a1", 1.0)], None, NOW + 4 * DAY)
@@ -301,9 +288,8 @@ def check_restored_days(open_storage: OpenBench) -> None:
     assert storage.late(made.key) == storage.late(key), "late rewards are not counted on"
 
 
-def check_many_days(open_storage: OpenBench) -> None:
+def check_many_days(storage: Bench) -> None:
     """One request may have rewards of many days, segments and arms."""
-    storage = open_storage()
     key = storage.running(60)
     told: list[tuple[Target, float]] = []
     for day in range(40):
@@ -312,7 +298,7 @@ def check_many_days(open_storage: OpenBench) -> None:
         units = [f"{day}.{i}" for i in range(3)]
         storage.assign(key, units, now=NOW + day * DAY)
         told += [(unit, 0.1 * day + i) for i, unit in enumerate(units)]
-    open_storage().reward(key, told[::-1], None, NOW + 50 * DAY)
+    storage.again().reward(key, told[::-1], None, NOW + 50 * DAY)
     days = storage.dayed(key)
     assert [sums.tally.total_rewarded for sums in days] == [3] * 40, "rewards are not on their days"
     assert storage.tallied(key)[1].total_rewarded == 60, "rewards are not in their segment"
@@ -336,10 +322,9 @@ def some(arms: NDArray[np.int64], rounds: int, order: Order = "iid", block: int 
     return Segment(weights, np.array([rounds]), order, block, np.array([[0.5, -1.0]]), arms)
 
 
-def check_some_arms(open_storage: OpenBench) -> None:
+def check_some_arms(storage: Bench) -> None:
     """Segments keep their arms to the bit; places, tallies and days are theirs."""
     for order in ("iid", "blocks", "shuffled"):
-        storage = open_storage()
         key = storage.new_experiment(order).key
         segment = some(FIRST, 40, order, 8)
         storage.open_segment(key, segment)
@@ -351,7 +336,7 @@ def check_some_arms(open_storage: OpenBench) -> None:
         has_arms_of(given, segment)
         assert {a.arm for a in given} <= set(FIRST.tolist()), "arms that are not played"
         _reward(storage, key, [a.unit for a in given])
-        for again in (storage, open_storage()):
+        for again in (storage, storage.again()):
             ((record, tally),) = again.snapshot(key, everything=True).segments
             assert record.segment.arms is not None, "the arms are forgotten"
             assert np.array_equal(record.segment.arms, FIRST), "other arms"
@@ -366,14 +351,13 @@ def check_some_arms(open_storage: OpenBench) -> None:
         storage.accounted(key)
 
 
-def check_other_arms(open_storage: OpenBench) -> None:
+def check_other_arms(storage: Bench) -> None:
     """One segment closes, another plays other arms, a third all: each with its own columns."""
-    storage = open_storage()
     key = storage.new_experiment().key
     storage.open_segment(key, some(FIRST, 10))
     _play(storage, key, "a", 10)
     storage.open_segment(key, some(SECOND, 15), closed=[0])
-    _play(open_storage(), key, "b", 15)
+    _play(storage.again(), key, "b", 15)
     storage.open_segment(key, new_segment(20))
     _play(storage, key, "c", 9)
     assert [len(tally.sums) for tally in storage.tallied(key)] == [4, 3, 3], "other columns"
@@ -387,9 +371,8 @@ def check_other_arms(open_storage: OpenBench) -> None:
     assert storage.summaries()[0].assigned == 34, "not all of them are summed up"
 
 
-def check_restored_arms(open_storage: OpenBench) -> None:
+def check_restored_arms(storage: Bench) -> None:
     """A restored experiment plays the same arms; rows of other arms are refused."""
-    storage = open_storage()
     key = storage.new_experiment().key
     storage.open_segment(key, some(FIRST, 10))
     _play(storage, key, "a", 10)
