@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from benchmarks.traffic.servers import storages
-from steadyarm.live.decisions import decide, first_state, next_segment, state_after, state_of
+from steadyarm.live.decisions import decide, first_state, next_segment, state_after, stored_state
 from steadyarm.live.ledger import ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.segments import arms_between
@@ -49,7 +49,7 @@ def played(rows: int, seed: int = 1, days: float = 0) -> tuple[Snapshot, Iterato
     arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(len(RATES))])
     settings = Settings(arms, sa.Steady(), 4 * rows, seed, reward_window=86_400, missing="zero")
     stored = first_state(settings)
-    state, spare = state_of(settings, stored), settings.budget
+    state, spare = stored_state(settings, stored), settings.budget
     segments: list[tuple[SegmentRecord, Tally]] = []
     pages: list[tuple[SegmentRecord, NDArray[np.int64], NDArray[np.float64]]] = []
     rng = np.random.default_rng(seed)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import steadyarm as sa
-from steadyarm.client import Client, fallback, is_default
+from steadyarm.client import Client, is_default, remote, transport
 from tests.client.servers import Proxy, Scripted
 
 Stored = Callable[[str], sa.Experiment]
@@ -102,7 +102,7 @@ def test_a_wrong_token_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> N
 def test_each_kind_of_reason_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     with Client("http://127.0.0.1:9", default_arm="A") as client:
-        shown = fallback.Fallback(client, "shop", "A", fallback.RecentUnits(), clock=lambda: now)
+        shown = remote.Fallback(client, "shop", "A", transport.RecentUnits(), clock=lambda: now)
         for now in (0.0, 30.0, 59.0, 60.0):  # noqa: B007  # read by the clock
             shown.settle("u", sa.BudgetSpentError("All are out."))
             shown.settle("u", sa.ServiceError("Nothing there."))

@@ -15,7 +15,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, is_default
-from steadyarm.client.worker import Places
+from steadyarm.client.local import Places
 from steadyarm.live.assignments import LocalLease
 from steadyarm.storages.records import parse_assignment_id
 from steadyarm.wire.responses import Lease, SettingsAnswer
@@ -139,7 +139,7 @@ def test_a_unit_with_another_assignment_gets_that_one(
 ) -> None:
     shop = client.create(name, ["A", "B"], budget=200, missing="drop")
     with shop.local(positions=50) as local:
-        with local._worker._turn:  # nothing is reported meanwhile
+        with local._turn:  # nothing is reported meanwhile
             mine = local.ask("u1")
             other = shop.ask("u1")
             local.tell(mine, 1.0)
@@ -155,7 +155,7 @@ def test_a_unit_with_another_assignment_gets_that_one(
 def test_leases_that_are_gone_are_counted(client: Client, name: str, stored: Stored) -> None:
     shop = client.create(name, ["A", "B"], budget=200, missing="drop")
     with shop.local(positions=50) as local:
-        with local._worker._turn:
+        with local._turn:
             mine = local.ask("u1")
             local.tell(mine, 1.0)
             here = stored(name)
@@ -278,7 +278,7 @@ def test_rewards_of_an_archived_test_are_refused_once(client: Client, name: str)
         for one in given:
             local.tell(one, 1.0)
         local.flush()
-        assert (local.refused, local._worker._rewards) == (5, [])
+        assert (local.refused, local._rewards) == (5, [])
 
 
 def test_requests_that_are_refused_as_a_whole_are_split() -> None:

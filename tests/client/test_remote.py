@@ -225,7 +225,7 @@ def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
         drawn = client.create("drawn", ["A", "B"], budget=500, sticky="none", missing="drop")
         assert len(drawn.ask_many([None] * 20)) == 20
         with drawn.local(positions=100) as local:
-            with local._worker._turn:  # all in one report
+            with local._turn:  # all in one report
                 for one in [local.ask() for _ in range(60)]:
                     local.tell(one, 1.0)
             local.flush()

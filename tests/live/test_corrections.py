@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.decisions import first_state, state_after, state_of
+from steadyarm.live.decisions import first_state, state_after, stored_state
 from steadyarm.live.ledger import ledger_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
@@ -56,7 +56,7 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
     experiment = replace(whole.experiment, config=config)
     key = storage.restore("test", Snapshot(experiment, tuple(segments)), [rows]).key
     stored = storage.snapshot(key, everything=True)
-    state = state_of(live.settings, first_state(live.settings))
+    state = stored_state(live.settings, first_state(live.settings))
     for record, tally in stored.segments:
         if record.closed is not None:
             ledger = ledger_of(live.settings, record, tally, given_up=True)

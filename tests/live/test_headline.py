@@ -10,8 +10,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.inference import DriftReport, Finding, HealthReport
 from steadyarm.live.assignments import Status
-from steadyarm.live.headline import announcement, headline, since
-from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scorecard import Scorecard, announcement, headline, since
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.json import decode, encode
+from msgspec.structs import asdict
 
 import steadyarm as sa
-from steadyarm.live.assignments import LocalLease
-from steadyarm.live.decisions import state_of
+from steadyarm.live.decisions import stored_state
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.results import results_of
 from steadyarm.live.settings import Settings, variants_in
 from steadyarm.live.transfer import csv_lines
 from steadyarm.policies import POLICIES
 from steadyarm.storages.memory import MemoryStorage
+from steadyarm.wire.responses import Lease
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.worlds import Clock, create
 
@@ -92,7 +94,7 @@ def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
             wide[columns] = getattr(tally, name)
             assert tuple(wide) == getattr(whole, name)
     states = [
-        state_of(live.settings, pair.experiment.policy_state)
+        stored_state(live.settings, pair.experiment.policy_state)
         for live, pair in zip(found, pairs, strict=True)
     ]
     moments = [state.moment for state in states if isinstance(state, FewState)]
@@ -153,15 +155,16 @@ def test_what_is_stored_and_sent_does_not_grow_with_the_arms() -> None:
     assert len(json.dumps(snapshot.experiment.config)) < 2_000
     assert {len(tally.sums) for _, tally in snapshot.segments} == {40}
     (lease, *_) = live.lease(20)
-    sent = lease.to_dict()
-    assert len(sent["arms"]) == len(sent["weights"]) == len(sent["indices"]) == 40
-    assert sent["arms"] == [LARGE.names[k] for k in sent["indices"]]
+    sent = Lease.of(lease)
+    assert sent.indices is not None
+    assert len(sent.arms) == len(sent.weights) == len(sent.indices) == 40
+    assert sent.arms == [LARGE.names[k] for k in sent.indices]
 
 
 def test_a_lease_hands_out_what_the_service_would() -> None:
     live, other = played(), played()
     (lease, *_) = live.lease(25)
-    away = LocalLease.from_dict(json.loads(json.dumps(lease.to_dict())))
+    away = decode(encode(Lease.of(lease)), type=Lease).to_lease()
     there = [
         away.assignment(position, f"n{i}", live.now())
         for i, position in enumerate(range(away.start, away.stop))
@@ -176,10 +179,10 @@ def test_a_lease_hands_out_what_the_service_would() -> None:
 
 
 def test_bad_leases_are_refused() -> None:
-    sent = played().lease(5)[0].to_dict()
+    sent = asdict(Lease.of(played().lease(5)[0]))
     for change in ({"indices": [3, 1]}, {"indices": sent["indices"][1:]}, {"arms": ["A"]}):
-        with pytest.raises(sa.InvalidInputError, match=r"no lease|rising|expected shape"):
-            LocalLease.from_dict(sent | change)
+        with pytest.raises(sa.InvalidInputError, match=r"40 names|rising|expected shape"):
+            Lease(**sent | change).to_lease()
 
 
 def test_status_counts_what_was_handed_out() -> None:

@@ -154,7 +154,7 @@ def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str
     assert taken.replay().agrees
     assert taken.status() == replace(live.status(), leased=0)
     assert taken.storage.log(taken.key) == live.storage.log(live.key)
-    mine, theirs = (one.results().evidence().scores for one in (taken, live))
+    mine, theirs = (one.results().evidence.scores for one in (taken, live))
     np.testing.assert_array_equal(mine, theirs)
     for i in range(30):
         assert taken.ask(f"new {i}").arm == live.ask(f"new {i}").arm

@@ -298,7 +298,7 @@ def test_the_range_of_rewards_is_checked() -> None:
     for _ in range(300):
         a = session.ask()
         session.tell(a, reward(a))
-    with pytest.raises(sa.InvalidInputError, match="hold at all looks only"):
+    with pytest.raises(sa.InvalidInputError, match="hold at all times only"):
         session.recommend(anytime=False, reward_range=(0, 1))
     with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were recorded"):
         session.recommend(anytime=True, reward_range=(0.4, 0.5))
@@ -369,7 +369,7 @@ def test_records_of_segments_are_judged_as_the_session_is(
         SegmentLedger.from_dict(piece.to_dict(), ARMS.size) for piece in session.results().pieces
     ]
     state = policy.start(ARMS, 240, seed=1)
-    judged = LiveResults(session._settings, state, tuple(pieces), ended, spent=ended)
+    judged = LiveResults(session.settings, state, tuple(pieces), ended, spent=ended)
     mine, theirs = session.recommend(), judged.recommend()
     assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
     assert np.array_equal(mine.intervals, theirs.intervals)

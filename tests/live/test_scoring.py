@@ -37,7 +37,7 @@ def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, card: Sco
 def test_a_course_is_what_one_would_have_seen_at_the_time(test: sa.Experiment) -> None:
     results = test.results()
     course = course_of(results, test.budget)
-    evidence = results.evidence()
+    evidence = results.evidence
     upto = np.cumsum(evidence.rounds[0]).tolist()
     assert course.rounds[-1] == upto[-1]
     for rounds, estimates in zip(course.rounds, course.estimates, strict=True):

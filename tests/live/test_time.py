@@ -36,10 +36,10 @@ def test_a_reward_that_waited_out_an_outage_counts(tmp_path: Path) -> None:
     assert live.tell_many([(one, 1.0, happened) for one in given[:6]]) == ["stored"] * 6
     live.tell(given[6], 1.0, at=timedelta(seconds=20))
     for late in (None, timedelta(seconds=1), datetime.fromtimestamp(START + 21, UTC)):
-        with pytest.raises(sa.RewardTooLateError, match="happened after its window of 20 seconds"):
+        with pytest.raises(sa.RewardTooLateError, match="happened after its reward_window of 20s;"):
             live.tell(given[7], 1.0, at=late)
     clock.pass_(19)  # the grace has ended, too
-    with pytest.raises(sa.RewardTooLateError, match="arrived more than 20 seconds after it"):
+    with pytest.raises(sa.RewardTooLateError, match="and the reward_grace of 20s after it"):
         live.tell(given[7], 1.0, at=happened)
     assert live.recommend().rewards == 7
     assert live.replay().agrees

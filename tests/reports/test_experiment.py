@@ -219,7 +219,10 @@ def test_policies_without_epochs_are_not_said_to_have_some(
     assert said.count(f"{policy.name} does not give every variant a chance at every visit") == 3
     assert "Estimates take all rewards alike" in said
     assert f"Intervals for large samples: {method}. What must be true: Nothing drifts" in said
-    assert "These intervals hold for one look at the end; before the end they hold only" in said
+    assert (
+        "These intervals hold for a single analysis at the end; before the end they hold only"
+        in said
+    )
 
 
 def test_dropped_variants_are_neither_open_nor_ruled_out() -> None:

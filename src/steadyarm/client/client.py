@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 from steadyarm.arms import ArmSet
 from steadyarm.client.buffer import RewardBuffer
 from steadyarm.client.delivery import Delivery
-from steadyarm.client.fallback import RecentUnits
 from steadyarm.client.remote import RemoteExperiment
-from steadyarm.client.transport import PATIENCE, Transport, forget_after_fork, understood
+from steadyarm.client.transport import (
+    PATIENCE,
+    RecentUnits,
+    Transport,
+    forget_after_fork,
+    understood,
+)
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import arms_of
 from steadyarm.policies import Policy

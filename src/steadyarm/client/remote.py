@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +15,14 @@ import msgspec
 
 from steadyarm.client.buffer import Outcome, RewardReport
 from steadyarm.client.delivery import BATCH, RewardSender, in_halves, send_rewards
-from steadyarm.client.fallback import Fallback, RecentUnits
-from steadyarm.client.transport import PATIENCE, R, TooLargeError, each_in, understood
+from steadyarm.client.transport import (
+    PATIENCE,
+    R,
+    RecentUnits,
+    TooLargeError,
+    each_in,
+    understood,
+)
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import At, LiveAssignment, Reported, Status
@@ -30,13 +39,79 @@ from steadyarm.wire.responses import (
     SettingsAnswer,
 )
 from steadyarm.wire.results import Drift, Health, Recommendation
+from steadyarm.wording import shortened
 
 if TYPE_CHECKING:
     from steadyarm.client.client import Client
     from steadyarm.client.local import LocalExperiment
 
 
+log = logging.getLogger("steadyarm.client")
+
+LISTED = 20  # variants; no more fit into a message
+EVERY = 60.0  # seconds between two lines in the log for the same kind of reason
 LONGEST = 300.0  # seconds in which a period with very many visits is excluded
+
+
+class Fallback:
+    """The default arm of one experiment; `arm` is None if there is none.
+
+    units : which saw it last. A reward that is reported by such a unit must not count for a
+        variant that the unit was given elsewhere
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        experiment: str,
+        arm: str | None,
+        units: RecentUnits[None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.arm, self.units = arm, units
+        self._client, self._experiment, self._clock = client, experiment, clock
+        self._names: Sequence[str] | None = None
+        self._logged: dict[type[SteadyArmError], float] = {}
+
+    def learn(self, names: Sequence[str]) -> None:
+        """Remember the experiment's variants; the default arm should be one of them."""
+        if self._names is None and self.arm is not None and names and self.arm not in names:
+            log.warning(
+                "the default arm %r is no variant of the experiment %r; it has %s",
+                self.arm,
+                self._experiment,
+                shortened(list(names[:LISTED])),
+            )
+        self._names = names
+
+    def settle(
+        self, unit: str | None, answer: LiveAssignment | SteadyArmError
+    ) -> LiveAssignment | SteadyArmError:
+        """The same answer, or the default arm instead of an error that is not the unit's fault."""
+        if isinstance(answer, LiveAssignment):
+            self.units.pop(unit or "")
+            return answer
+        if self.arm is None or isinstance(answer, InvalidInputError):
+            return answer
+        self._log(answer)
+        if unit and isinstance(unit, str):
+            self.units[unit] = None
+        self._client.count("defaulted")
+        names = self._names or ()
+        arm = names.index(self.arm) if self.arm in names else -1
+        return LiveAssignment("", unit or "", arm, self.arm, math.nan, datetime.now(UTC), False)
+
+    def _log(self, reason: SteadyArmError) -> None:
+        now, kind = self._clock(), type(reason)
+        if now - self._logged.get(kind, -math.inf) >= EVERY:
+            self._logged[kind] = now
+            log.warning(
+                "the experiment %r answers with its default arm %r, outside the test: %s: %s",
+                self._experiment,
+                self.arm,
+                kind.__name__,
+                reason,
+            )
 
 
 def is_default(assignment: LiveAssignment) -> bool:

@@ -9,12 +9,13 @@ import json
 import os
 import random
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 from weakref import WeakSet
 
@@ -34,6 +35,8 @@ from steadyarm.wording import shortened
 if TYPE_CHECKING:
     import httpx
 
+
+REMEMBERED = 100_000  # units
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
@@ -66,6 +69,53 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+class RecentUnits(Generic[T]):
+    """Something about each of the units that were added or read last.
+
+    Examples
+    --------
+    >>> units = RecentUnits(most=2)
+    >>> for unit in ["u1", "u2", "u1", "u3"]:
+    ...     units[unit] = unit.upper()
+    >>> [unit in units for unit in ["u1", "u2", "u3"]]
+    [True, False, True]
+    >>> units.get("u1"), units.pop("u1"), units.get("u1")
+    ('U1', 'U1', None)
+    """
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        self._most = most
+        self._units: OrderedDict[str, T] = OrderedDict()
+        self._lock = Lock()
+        forget_after_fork(self)
+
+    def __contains__(self, unit: object) -> bool:
+        return unit in self._units
+
+    def __setitem__(self, unit: str, value: T) -> None:
+        with self._lock:
+            self._units[unit] = value
+            self._units.move_to_end(unit)
+            if len(self._units) > self._most:
+                self._units.popitem(last=False)
+
+    def get(self, unit: str) -> T | None:
+        """What was added about a unit; None if it is not remembered."""
+        with self._lock:
+            if unit in self._units:
+                self._units.move_to_end(unit)
+            return self._units.get(unit)
+
+    def pop(self, unit: str) -> T | None:
+        """The same, and forget it."""
+        with self._lock:
+            return self._units.pop(unit, None)
+
+    def forget(self) -> None:
+        """Renew the lock, which another thread may have held during a fork."""
+        self._lock = Lock()
 
 
 # Responses: what they contain, or the error that they report.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
-from steadyarm.errors import (
-    InvalidInputError,
-)
 from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.records import ExperimentState, Lease, id_of, number_of, to_datetime
 
@@ -153,42 +150,3 @@ class LocalLease:
     def _weights(self) -> list[float]:
         weights: list[float] = self.segment.weights[0].tolist()
         return weights
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, texts and lists only."""
-        segment = self.segment.to_dict()
-        return {
-            "id": self.id,
-            "tag": self.tag,
-            "seed": self.seed,
-            "arms": list(self.names),
-            "indices": segment["arms"],
-            "segment": self.index,
-            **{name: segment[name] for name in ("weights", "rounds", "order", "block")},
-            "start": self.start,
-            "stop": self.stop,
-            "until": self.until,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The lease that `to_dict` wrote."""
-        try:
-            segment = Segment.from_dict({**data, "arms": data.get("indices")}).checked()
-            if len(data["arms"]) != segment.columns:
-                raise ValueError("not as many names as weights")
-            return cls(
-                data["id"],
-                data["tag"],
-                data["seed"],
-                tuple(data["arms"]),
-                data["segment"],
-                segment,
-                data["start"],
-                data["stop"],
-                data["until"],
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"this is no lease of positions: {error!r}; expected what LocalLease.to_dict wrote."
-            ) from None

@@ -202,7 +202,7 @@ def check_servable(settings: Settings, state: State) -> None:
         )
 
 
-def state_of(settings: Settings, stored: Any) -> State:
+def stored_state(settings: Settings, stored: Any) -> State:
     """The policy's state as it was stored."""
     state: State = settings.policy.state_type.from_dict(stored["state"], settings.arms)
     return state
@@ -239,7 +239,7 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     current = ledgers[-1] if pairs and pairs[-1][0].closed is None else None
     rounds = int(stored["rounds"])
     spare = settings.budget - rounds - sum(ledger.rounds for ledger in ledgers)
-    found = transition(settings, state_of(settings, stored), ledgers, current, spare, need)
+    found = transition(settings, stored_state(settings, stored), ledgers, current, spare, need)
     if found is None:
         return None
     tallies = {record.index: tally for record, tally in pairs}

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from steadyarm.arms import ArmSet
 from steadyarm.errors import (
     InvalidInputError,
     LeaseExpiredError,
@@ -25,7 +24,7 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     WrongStateError,
 )
-from steadyarm.inference import Counterfactuals, DriftReport, Evidence, HealthReport
+from steadyarm.inference import HealthReport
 from steadyarm.live.assigner import (
     Assigner,
     Soon,
@@ -46,8 +45,8 @@ from steadyarm.live.assignments import (
     Status,
 )
 from steadyarm.live.replay import Replay, replay
-from steadyarm.live.results import LiveResults, health_of, results_of, status_of
-from steadyarm.live.settings import Settings, microseconds
+from steadyarm.live.results import LiveResults, LiveTest, health_of, results_of, status_of
+from steadyarm.live.settings import Settings, in_words, microseconds
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
@@ -76,10 +75,15 @@ GRACE = microseconds(60)  # in which the use of a local lease may be reported af
 LONGEST_LEASE = 3600  # seconds
 LONGEST = 512  # characters of a unit
 SECOND = microseconds(1)
+ONLY = {
+    "draft": "a draft can be started",
+    "running": "a running one can be paused",
+    "paused": "a paused one can be resumed",
+}
 OWN_CLOCK = "given"  # in the config of experiments that were created with a clock
 
 
-class Experiment:
+class Experiment(LiveTest):
     """A live test in a storage; `create_experiment` and `load_experiment` make one.
 
     Attributes
@@ -107,21 +111,6 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {self.settings.policy.name}, {self.arms.size} variants)"
-
-    @property
-    def arms(self) -> ArmSet:
-        """The variants."""
-        return self.settings.arms
-
-    @property
-    def policy(self) -> Policy[Any]:
-        """How they are chosen."""
-        return self.settings.policy
-
-    @property
-    def budget(self) -> int:
-        """How many assignments are made in all."""
-        return self.settings.budget
 
     @property
     def state(self) -> ExperimentState:
@@ -216,10 +205,7 @@ class Experiment:
     def leasing(self, wanted: int, seconds: float) -> Steps[list[LocalLease]]:
         """The steps of `lease`."""
         whole_number(wanted, "wanted", least=1)
-        if not 0 < finite_number(seconds, "seconds") <= LONGEST_LEASE:
-            raise InvalidInputError(
-                f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
-            )
+        check_lease_time(seconds)
         now: int = yield Step(self.now, writes=False)
         until = now + microseconds(seconds)
         taking = partial(self.storage.lease, self.key, wanted, expires=until + GRACE, now=now)
@@ -307,10 +293,51 @@ class Experiment:
         grace = self.settings.grace
         outcomes = self.storage.reward(self.key, events, window, now, grace) if good else ()
         for (i, target, event), outcome in zip(good, outcomes, strict=True):
-            answers[i] = _answer_to_reward(self.name, self.settings, target, event[1], outcome)
+            answers[i] = self._answer_to_reward(target, event, outcome, now)
         if refresh and "stored" in answers:
             self._try_to_refresh()
         return answers
+
+    def _answer_to_reward(
+        self, target: str, event: Event, outcome: Outcome, now: int
+    ) -> Literal["stored", "repeated"] | SteadyArmError:
+        """What the storage did with a reward, or the error that says why it refused it."""
+        if outcome.status == "stored" or outcome.status == "repeated":
+            return outcome.status
+        if outcome.status == "unknown":
+            return UnknownAssignmentError(
+                f"{target!r} is neither the id of an assignment of {self.name!r} nor a unit that "
+                "has one; report rewards by the id or the unit of an assignment."
+            )
+        if outcome.status == "conflict":
+            return RepeatedRewardError(
+                f"{target!r} has the reward {outcome.previous!r} already, {event[1]!r} is another; "
+                "the first one counts."
+            )
+        if outcome.status == "early":
+            return InvalidInputError(
+                f"the reward of {target!r} is said to have happened before its assignment; check "
+                "its time, and the clock of whoever reported it, and report it again."
+            )
+        return RewardTooLateError(
+            f"the reward of {target!r} {self._why_too_late(event, outcome, now)}; it does not "
+            f"count, and what was missing then counts as missing={self.settings.missing!r} says."
+        )
+
+    def _why_too_late(self, event: Event, outcome: Outcome, now: int) -> str:
+        """Which limit a refused reward has exceeded."""
+        window, grace = self.settings.reward_window, self.settings.reward_grace
+        (row,) = self.storage.find_assignments(self.key, [outcome.number or 0])
+        if window is not None and grace is not None and row is not None:
+            at = event[2] if len(event) == 3 else now
+            if at > row.created + microseconds(window):
+                return f"happened after its reward_window of {in_words(window)}"
+            if now > row.created + microseconds(window + grace):
+                return (
+                    f"arrived after its reward_window of {in_words(window)} and the reward_grace "
+                    f"of {in_words(grace)} after it"
+                )
+        return "arrived after the policy had learned from the visits around it"
 
     def _try_to_refresh(self) -> None:
         """Refresh; what was stored before stays stored if that fails."""
@@ -365,27 +392,15 @@ class Experiment:
         Parameters
         ----------
         level : probability with which intervals hold, for all variants at once
-        anytime : by default all looks hold together with probability `level`, however many there
-            are: those of a confidence sequence until the whole budget is assigned and the last
-            window has closed, then those of one look; `Session.recommend` says more. False asks
-            for intervals of one single look. True asks for the sequence alone, for tests of any
-            size if a reward_range was given.
+        anytime : by default intervals hold at all times at once with probability `level`, however
+            often the verdict is read: those of a confidence sequence until the whole budget is
+            assigned and the last window has closed, then those of a single analysis;
+            `Session.recommend` says more. False asks for a single analysis. True asks for the
+            sequence alone, for tests of any size if a reward_range was given.
         """
         bounds = self.settings.reward_range if anytime else None
         verdict = self.results().recommend(level, anytime, bounds)
         return replace(verdict, unhealthy=self.health().unhealthy)
-
-    def evidence(self) -> Evidence:
-        """What intervals and drift reports are computed from: scores piece by piece."""
-        return self.results().evidence()
-
-    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
-        """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return self.results().drift(periods, level)
-
-    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
-        """What raw means, an early look or elimination would have concluded."""
-        return self.results().counterfactuals(level)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""
@@ -512,10 +527,7 @@ class Experiment:
     def _move(self, to: ExperimentState, only: ExperimentState | None, by: str) -> None:
         state = self.state
         if only is not None and state not in (only, to):
-            raise WrongStateError(
-                f"{self.name!r} is {state}; it must be {only} to be set to {to}. start() "
-                "is for drafts, pause() for running experiments, resume() for paused ones."
-            )
+            raise WrongStateError(f"the experiment {self.name!r} is {state}; only {ONLY[only]}.")
         self.release()
         self.storage.move(self.key, to, self.now(), by=by)
 
@@ -535,12 +547,7 @@ class Experiment:
     def _unit(self, unit: Any) -> str:
         if unit is None and self.settings.sticky == "none":
             return ""
-        if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST or not _is_storable(unit):
-            raise InvalidInputError(
-                f"the unit is {shortened(unit)}; expected a text of 1 to {LONGEST} characters that "
-                "names who gets the variant, such as a visitor's id."
-            )
-        return unit
+        return checked_unit(unit)
 
     def _checked(self, unit: Any) -> str | InvalidInputError:
         try:
@@ -553,51 +560,34 @@ class Experiment:
             id_of(self.tag, found.number, found.unit),
             found.unit,
             found.arm,
-            self.arms.names[found.arm],
+            self.settings.arms.names[found.arm],
             found.probability,
             to_datetime(found.created),
             found.new,
         )
 
 
-def _answer_to_reward(
-    name: str, settings: Settings, target: str, reward: float, outcome: Outcome
-) -> Literal["stored", "repeated"] | SteadyArmError:
-    """What the storage did with the reward of a target, or the error that says why it refused."""
-    if outcome.status == "stored" or outcome.status == "repeated":
-        return outcome.status
-    if outcome.status == "unknown":
-        return UnknownAssignmentError(
-            f"{target!r} is neither the id of an assignment of {name!r} nor a unit that has one; "
-            "report rewards by the id or the unit of an assignment."
-        )
-    if outcome.status == "conflict":
-        return RepeatedRewardError(
-            f"{target!r} has the reward {outcome.previous!r} already, {reward!r} is another; "
-            "the first one counts."
-        )
-    if outcome.status == "early":
-        return InvalidInputError(
-            f"the reward of {target!r} is said to have happened before its assignment; check `at`, "
-            "and the clock of whoever reported it, and report it again."
-        )
-    if settings.reward_window is None:
-        return RewardTooLateError(
-            f"the rewards around {target!r} are closed already; this one came too late to count."
-        )
-    return RewardTooLateError(
-        f"the reward of {target!r} happened after its window of {settings.reward_window:g} "
-        f"seconds, or arrived more than {settings.reward_grace:g} seconds after it; what was "
-        f"missing then counts as missing={settings.missing!r} says."
+def checked_unit(unit: Any) -> str:
+    """Return a unit if databases can keep it: no zero bytes, no halves of characters."""
+    if isinstance(unit, str) and 0 < len(unit) <= LONGEST and "\0" not in unit:
+        try:
+            unit.encode()
+            return unit
+        except UnicodeEncodeError:
+            pass
+    raise InvalidInputError(
+        f"the unit is {shortened(unit)}; expected a text of 1 to {LONGEST} characters that names "
+        "who gets the variant, such as a visitor's id."
     )
 
 
-def _is_storable(unit: str) -> bool:
-    """Whether databases can keep it: no zero bytes, no halves of characters."""
-    try:
-        return b"\0" not in unit.encode()
-    except UnicodeEncodeError:
-        return False
+def check_lease_time(seconds: float) -> float:
+    """Return for how long positions are leased, if that is not too long."""
+    if not 0 < finite_number(seconds, "seconds") <= LONGEST_LEASE:
+        raise InvalidInputError(
+            f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
+        )
+    return float(seconds)
 
 
 def _when(at: Any, now: int) -> int:

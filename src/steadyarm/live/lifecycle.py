@@ -23,14 +23,14 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.decisions import check_servable, first_state, state_of
+from steadyarm.live.decisions import check_servable, first_state, stored_state
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
 from steadyarm.live.settings import (
     NEVER_MATURE,
-    UNITS,
     Missing,
     Settings,
     Sticky,
+    in_words,
     microseconds,
     usual_grace,
 )
@@ -147,7 +147,7 @@ def _create(
 ) -> Experiment:
     check_name(name)
     stored = first_state(settings)
-    check_servable(settings, state_of(settings, stored))
+    check_servable(settings, stored_state(settings, stored))
     with _opened(storage) as opened:
         try:
             record = opened.create(
@@ -284,10 +284,12 @@ def description_of(settings: Settings) -> dict[str, Any]:
             found[field.name] = value
     if settings.reward_range is not None:
         found["reward_range"] = list(settings.reward_range)
-    if settings.reward_window is not None:
-        found["reward_window"] = _duration(settings.reward_window)
-        if settings.reward_grace != usual_grace(settings.reward_window):
-            found["reward_grace"] = _duration(settings.reward_grace or 0.0)
+    window, grace = settings.reward_window, settings.reward_grace
+    if window is not None and grace is not None:
+        lasting = {"reward_window": window}
+        if grace != usual_grace(window):
+            lasting["reward_grace"] = grace
+        found |= {key: t if t % 1 else in_words(t) for key, t in lasting.items()}
     if settings.control:
         found["control"] = dict(settings.control)
     if settings.min_share:
@@ -356,13 +358,6 @@ def _described_policy(policy: Policy[Any]) -> str | dict[str, Any]:
         name = name.lower()
     settings = {key: value for key, value in settings.items() if value is not None}
     return {"name": name} | settings if settings else name
-
-
-def _duration(seconds: float) -> float | str:
-    for unit, length in reversed(UNITS.items()):
-        if seconds % length == 0 and unit != "w":
-            return f"{seconds / length:.0f}{unit}"
-    return seconds
 
 
 def _min_share(settings: Settings) -> float | dict[str, float]:

@@ -17,7 +17,7 @@ from steadyarm.live.decisions import (
     next_segment,
     progress_of,
     state_after,
-    state_of,
+    stored_state,
 )
 from steadyarm.live.ledger import ledger_of
 from steadyarm.live.settings import Settings
@@ -203,7 +203,7 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
         ((record, tally) for record, tally in snapshot.segments if record.closed is not None),
         key=lambda pair: pair[0].closed or 0,
     )
-    state = state_of(settings, json.loads(json.dumps(first_state(settings))))
+    state = stored_state(settings, json.loads(json.dumps(first_state(settings))))
     states: list[State] = [state]
     for record, tally in closed:
         ledger = ledger_of(settings, record, tally, given_up=True)
@@ -232,7 +232,7 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
         previous, spare = record, spare - record.rounds
     rounds = sum(record.rounds for record, _ in closed)
     stored = snapshot.experiment.policy_state
-    after = state_of(settings, stored), int(stored["rounds"])  # however it was written
+    after = stored_state(settings, stored), int(stored["rounds"])  # however it was written
     # Compared as JSON, in which NaN equals NaN: some states hold it before the first estimate.
     if json.dumps([states[-1].to_dict(), rounds]) != json.dumps([after[0].to_dict(), after[1]]):
         found("the policy's state differs from what its segments lead to")

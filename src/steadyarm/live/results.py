@@ -6,13 +6,16 @@ It is a function of the policy's state and of the ledgers of the segments, and c
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import (
     Counterfactuals,
@@ -34,21 +37,21 @@ from steadyarm.live.decisions import (
     is_over,
     progress_of,
     state_after,
-    state_of,
+    stored_state,
 )
 from steadyarm.live.ledger import SegmentLedger, ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
-from steadyarm.policies import State
+from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
 from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally, to_datetime
 from steadyarm.validation import check_fraction, checked_range
 
-ON_THE_WAY = 0.2  # of the error probability: what looks before the end may spend; the end the rest
+ON_THE_WAY = 0.2  # of the error probability is spent before the end, the rest at the end
 
 EARLY = (
-    "These intervals hold for one look at the end; before the end they hold only if this is the "
-    "only look that is ever taken."
+    "These intervals hold for a single analysis at the end; before the end they hold only if this "
+    "is the only one."
 )
 OTHER_WAY = (
     "Rewards or visits were corrected after {policy} had left variants out; on what is known now "
@@ -64,9 +67,9 @@ class LiveResults:
     All statements rest on *mature* visits only: on the first segments, up to the first one of
     which a visit or a reward may still come. Pending rewards are not like those that are in (a slow
     variant's purchases come last), so segments are judged whole or not at all, and nothing pending
-    counts as zero. The judged segments are a prefix of the test, which is what intervals that hold
-    at all looks need: they hold after every segment at once, so it does not matter why a look
-    stops at one of them.
+    counts as zero. The judged segments are a prefix of the test, as confidence sequences need:
+    their intervals hold after every segment at once, so it does not matter why an analysis stops
+    at one of them.
 
     Attributes
     ----------
@@ -94,8 +97,8 @@ class LiveResults:
     def mature(self) -> tuple[SegmentLedger, ...]:
         """The pieces that are judged.
 
-        Policies that leave variants out have no intervals that hold at all looks; for these all
-        pieces count that wait for no reward.
+        Policies that leave variants out have no confidence sequences; for these all pieces count
+        that wait for no reward.
         """
         if self.ended:
             return self.pieces
@@ -110,7 +113,7 @@ class LiveResults:
 
     @property
     def final(self) -> bool:
-        """Whether this is the one look at the end that was planned."""
+        """Whether this is the analysis at the end that was planned."""
         policy = self.settings.policy
         done = policy.waits and policy.next_segment(self.state) is None
         return (self.ended and self.spent) or done
@@ -149,16 +152,16 @@ class LiveResults:
         policy = self.settings.policy
         if anytime and not policy.unbiased:
             raise InvalidInputError(
-                f"{policy.name} leaves variants out, so no intervals hold at all looks; use "
-                "anytime=False, or a policy such as Steady()."
+                f"{policy.name} leaves variants out, so no intervals hold at all times; ask for "
+                "those of a single analysis at the end, or use a policy such as Steady."
             )
         watched = policy.unbiased and not self.final if anytime is None else anytime
         used = level
         if anytime is None and policy.unbiased:
-            used = level_of_looks(level) if watched else 1 - (1 - ON_THE_WAY) * (1 - level)
+            used = level_on_the_way(level) if watched else 1 - (1 - ON_THE_WAY) * (1 - level)
         if reward_range is not None and anytime is False:
             raise InvalidInputError(
-                "reward_range is used by intervals that hold at all looks only; leave it out, or "
+                "reward_range is used by intervals that hold at all times only; leave it out, or "
                 "leave anytime out."
             )
         if reward_range is not None:
@@ -172,7 +175,7 @@ class LiveResults:
         verdict = verdict_of(
             self.settings,
             self._state_so_far(),
-            self.evidence() if policy.unbiased else None,
+            self.evidence if policy.unbiased else None,
             used,
             watched,
             reward_range if watched else None,
@@ -222,8 +225,8 @@ class LiveResults:
             )
         if not any(piece.recorded for piece in self.pieces):
             raise RewardsPendingError(
-                "no reward has been reported yet, so there is nothing to recommend from; "
-                "ask() for variants and tell() their rewards first."
+                "no reward has been reported yet, so there is nothing to recommend from; assign "
+                "variants and report their rewards first."
             )
         first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
         if not first.waiting:
@@ -237,17 +240,14 @@ class LiveResults:
             which = f"{first.used:,} from visit {begun + 1:,} on"
         raise RewardsPendingError(
             f"no visit can be judged yet: {first.waiting:,} of {which} still "
-            "wait for their rewards. Report them, or say that they will never come: forget() or "
-            "finish() in a session; a live experiment gives them up after its reward_window and "
-            "grace, or without one when it is stopped."
+            "wait for their rewards. Report them, or say that they will never come: a session can "
+            "forget them, or be finished; an experiment gives them up after its reward_window and "
+            "reward_grace, or when it is stopped if it has none."
         )
 
+    @cached_property
     def evidence(self) -> Evidence:
         """What intervals and drift reports are computed from: scores piece by piece."""
-        return self._evidence
-
-    @cached_property
-    def _evidence(self) -> Evidence:
         policy, pieces = self.settings.policy, self.judged()
         if not policy.unbiased:
             raise InvalidInputError(
@@ -269,11 +269,11 @@ class LiveResults:
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return drift_report(self.evidence(), periods, level, self.settings.budget, self.ended)
+        return drift_report(self.evidence, periods, level, self.settings.budget, self.ended)
 
     def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
-        """What raw means, an early look or elimination would have concluded."""
-        evidence, pieces = self.evidence(), self.judged()
+        """What raw means, an early stop or elimination would have concluded."""
+        evidence, pieces = self.evidence, self.judged()
         among = evidence.columns
         if among is None:
             counts = np.concatenate([piece.stats.counts for piece in pieces])
@@ -295,7 +295,9 @@ class LiveResults:
         if not self.pieces and self.excluded:
             raise RewardsPendingError(f"all {self.excluded:,} visits so far were excluded.")
         if not self.pieces:
-            raise RewardsPendingError("nothing has been assigned yet; ask() first.")
+            raise RewardsPendingError(
+                "nothing has been assigned yet, so there is nothing to check."
+            )
         report = health_report(
             self.settings.arms.names,
             [_logged(piece) for piece in self.pieces],
@@ -338,8 +340,57 @@ class LiveResults:
         return state_after(policy, self.state, fresh)
 
 
-def level_of_looks(level: float) -> float:
-    """The level of intervals on the way, so that these and the end hold together at `level`."""
+class LiveTest(ABC):
+    """A live test, wherever it is kept: what can be read of it follows from its `results`.
+
+    Attributes
+    ----------
+    settings : everything that it was created with
+    """
+
+    settings: Settings
+
+    @property
+    def arms(self) -> ArmSet:
+        """The variants."""
+        return self.settings.arms
+
+    @property
+    def policy(self) -> Policy[Any]:
+        """How they are chosen."""
+        return self.settings.policy
+
+    @property
+    def budget(self) -> int:
+        """How many assignments are made in all."""
+        return self.settings.budget
+
+    @abstractmethod
+    def results(self) -> LiveResults:
+        """All that the test says of itself as it is now, unaffected by what comes later."""
+
+    def evidence(self) -> Evidence:
+        """What intervals and drift reports are computed from: scores piece by piece."""
+        return self.results().evidence
+
+    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
+        """Estimates in equal shares of the test, and whether they move by more than noise."""
+        return self.results().drift(periods, level)
+
+    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
+        """What raw means, an early stop or elimination would have concluded."""
+        return self.results().counterfactuals(level)
+
+    def health(self) -> HealthReport:
+        """Whether variants were assigned as planned, and whose rewards are missing.
+
+        Rewards that may still come are not missing yet.
+        """
+        return self.results().health()
+
+
+def level_on_the_way(level: float) -> float:
+    """The level of intervals before the end, so that these and the last hold together."""
     return 1 - ON_THE_WAY * (1 - level)
 
 
@@ -509,7 +560,7 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     have gone another way: nothing is known of the variants that it would have kept.
     """
     policy = settings.policy
-    known = state_of(settings, snapshot.experiment.policy_state)
+    known = stored_state(settings, snapshot.experiment.policy_state)
     changed = {record.index for record, tally in snapshot.segments if tally.total_excluded}
     changed |= set(snapshot.corrected)
     closed = sorted(
@@ -518,7 +569,7 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     )
     if not any(record.index in changed for record, _ in closed):
         return known, ""
-    states = [state_of(settings, first_state(settings))]
+    states = [stored_state(settings, first_state(settings))]
     for record, tally in closed:
         piece = (
             [_counted(settings, record, tally, given_up=True)]

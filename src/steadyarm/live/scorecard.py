@@ -1,4 +1,4 @@
-"""Scorecard: a test at one moment, as plain values for pages, reports and plots."""
+"""Scorecard: a test at one moment, as plain values for pages, reports and plots, and in words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from steadyarm.live.assignments import Status
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.wording import labels_of
+from steadyarm.wording import counted, labels_of, listed
 
 __all__ = [
     *("Course", "Effect", "Effects", "Interaction", "Light", "Scorecard", "Shares", "Standing"),
-    *("Waiting", "order_of", "standing_of"),
+    *("Waiting", "announcement", "headline", "order_of", "standing_of"),
 ]
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ class Course:
     names : of the K variants; of a large set those on a short list
     times : when each piece ended; None for a test that has no clock
     rounds : (J,) assignments judged up to there
-    estimates, low, high : (J, K) with intervals that hold at all looks at once; infinite ends
+    estimates, low, high : (J, K) with intervals that hold at all times at once; infinite ends
         where too little is known
     leaders : (J,) index of the variant with the best estimate
     plausible : (J, K) whether a variant could not be ruled out as the best
@@ -292,9 +292,7 @@ def _of_those(
     """Counts of the variants shown, from those of the arms that were assigned."""
     if shown is None:
         return counts
-    found = counts if arms is None else dict(zip(arms, counts, strict=True))
-    if isinstance(found, tuple):
-        return tuple(found[k] for k in shown.tolist())
+    found = dict(zip(range(len(counts)) if arms is None else arms, counts, strict=True))
     return tuple(found.get(k, 0) for k in shown.tolist())
 
 
@@ -349,3 +347,145 @@ def _dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
     """Whether a variant has no estimate; one that is still assigned merely has no reward yet."""
     planned = card.planned is not None and bool(card.planned[k] > 0)
     return bool(np.isnan(verdict.estimates[k])) and not planned
+
+
+# The verdict in plain sentences, for people who have never heard of best-arm identification
+
+FEW = 3  # names that are listed
+
+
+def headline(card: Scorecard) -> str:
+    """How far, who leads, how sure that is, and what is unusual, in a few sentences.
+
+    Where a health check fails nobody leads: the sentences say what to look at instead.
+    """
+    status, K = card.status, card.size
+    if status.state == "draft":
+        return f"Not started yet: {K:,} variants, {status.budget:,} visits."
+    if not card.status.total_assigned:
+        return (
+            "Ended before the first visit."
+            if card.ended
+            else f"Waiting for the first of {status.budget:,} visits to {K:,} variants."
+        )
+    if unhealthy := _unhealthy(card):
+        return f"{_progress(card)}: {unhealthy}"
+    stop = "Stop the test when no more rewards will come: then all are judged."
+    if card.verdict is None:
+        return f"{_progress(card)}: {card.obstacle}{f' {stop}' if card.needs_stop else ''}"
+    sentences = [f"{_progress(card)}, {_standing(card, card.verdict)}", card.verdict.reach]
+    if card.ended and card.rewards_until is not None:
+        until = f"{card.rewards_until.day} {card.rewards_until:%b, %H:%M}"
+        sentences.append(f"Rewards may still come until {until} UTC.")
+    if card.needs_stop:
+        sentences.append(stop)
+    if card.drift is not None:
+        sentences.append(_drifted(card.drift, card.by_day))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def announcement(card: Scorecard) -> str:
+    """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
+    if unhealthy := _unhealthy(card):
+        return unhealthy
+    return "" if card.verdict is None else _standing(card, card.verdict)
+
+
+def since(report: DriftReport, moved: Floats) -> date:
+    """The day from which on values of days differ most from those before.
+
+    moved : (P,) the values; the best split of their weighted squares
+    """
+    weights = report.rounds.astype(np.float64)
+    sums, counts = np.cumsum(weights * moved), np.cumsum(weights)
+    before, n = sums[:-1] / counts[:-1], counts[:-1]
+    m = counts[-1] - n
+    after = (sums[-1] - sums[:-1]) / m
+    split = int(np.argmax(n * m * (after - before) ** 2))
+    return date.fromisoformat(report.periods[split + 1])
+
+
+def _progress(card: Scorecard) -> str:
+    status = card.status
+    if card.status.total_assigned >= status.budget or card.policy_ended:
+        return f"After all {card.status.total_assigned:,} visits"
+    so_far = f"after {card.status.total_assigned:,} of {status.budget:,} visits"
+    word = {"paused": "Paused ", "stopped": "Stopped ", "archived": "Stopped "}
+    return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
+
+
+def _standing(card: Scorecard, verdict: Verdict) -> str:
+    labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
+    name = labels[verdict.name]
+    final = card.settled and not verdict.caution
+    unknown = not np.isfinite(verdict.intervals[verdict.row]).all()
+    if unknown and not np.isfinite(verdict.gap_intervals).all():
+        few = "that is too little to tell" if final else "it is too early to tell"
+        return f"{name} is ahead, but {few} which is best."
+    if not verdict.anytime and not final:
+        return f"{name} leads; how sure that is can be said only at the end."
+    known = np.isfinite(verdict.estimates)
+    dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
+    others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
+    gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
+    rivals = [labels[one] for one in others]
+    said = _sure(name, rivals, verdict.others, K - len(dropped), final) + gone
+    return (
+        said.replace("is the best;", "is the best of those measured to the end;") if gone else said
+    )
+
+
+def _sure(name: str, others: list[str], more: int, K: int, final: bool) -> str:
+    """Who leads, and who of the K that were measured to the end may be as good.
+
+    more : how many of these are not among the others that have names
+    """
+    if not others and not more:
+        rest = "the other one is" if K == 2 else f"the other {K - 1:,} are"
+        if K == 1:
+            return f"{name} is left."
+        return (
+            f"{name} is the best; {rest} ruled out."
+            if final
+            else f"{name} leads, and {rest} ruled out already."
+        )
+    ahead = "has the best estimate" if final else "leads"
+    if len(others) + more == K - 1 and K > 2:
+        no = "no other is ruled out" if final else "it is too early to rule out any other"
+        return f"{name} {ahead}, but {no}."
+    if len(others) + more <= FEW and not more:
+        verb = "may be as good" if final else "can still win"
+        return f"{name} {ahead}; {listed(others)} {verb}."
+    verb = "may be the best" if final else "can still win"
+    return f"{name} {ahead}; {len(others) + more + 1:,} of {K:,} variants {verb}."
+
+
+def _unhealthy(card: Scorecard) -> str:
+    """That nothing must be decided yet, and what to look at, if a health check fails."""
+    findings = () if card.health is None else card.health.findings
+    failing = [f"{one.explanation} {one.advice}" for one in findings if one.status == "fail"]
+    return f"not healthy, do not decide yet. {' '.join(failing)}".strip() if failing else ""
+
+
+def _drifted(report: DriftReport, by_day: bool) -> str:
+    if report.gaps_move:
+        k = int(np.argmin(report.arm_p_values))
+        moved = report.estimates[:, k] - report.averages
+        return (
+            f"Differences between variants have changed{_when(report, moved, by_day)}; the verdict "
+            "is about the average over the whole test."
+        )
+    if report.level_moves:
+        moved = report.averages
+        return (
+            f"Rewards have drifted{_when(report, moved, by_day)}, for all variants alike; the "
+            "comparison is not affected."
+        )
+    return ""
+
+
+def _when(report: DriftReport, moved: Floats, by_day: bool) -> str:
+    if not by_day or not np.isfinite(moved).all():
+        return " over time"
+    day = since(report, moved)
+    return f", most clearly since {day:%A} {day.day} {day:%b}"

@@ -16,21 +16,20 @@ from steadyarm.inference import DriftReport, drift_report
 from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.assignments import Status
-from steadyarm.live.decisions import state_of
+from steadyarm.live.decisions import stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.headline import announcement, headline
 from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.results import (
     LiveResults,
     health_of,
-    level_of_looks,
+    level_on_the_way,
     results_by_day,
     results_of,
     rewards_until,
     status_of,
 )
-from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting
+from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, announcement, headline
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot, to_datetime
@@ -64,12 +63,12 @@ def course_of(
     spans : times of the first and the last assignment, by the index of the segment
     reward_range : beyond which no reward lies, and so no mean
     """
-    evidence, pieces = results.evidence(), results.judged()
+    evidence, pieces = results.evidence, results.judged()
     arms = evidence.arms
     at = evenly_spaced(len(pieces), LOOKS if arms.size <= MANY else FEWER)
     quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
     counts = arms.large and quick
-    used = level_of_looks(level)
+    used = level_on_the_way(level)
     path = confidence_path(evidence, budget, used, at=at, count_all=counts)
     times = None
     if spans is not None:
@@ -172,7 +171,7 @@ def drift_by_day(results: LiveResults, days: Sequence[int], level: float) -> Dri
     labels = [date_of(days[piece.index]).isoformat() for piece in results.judged()]
     if len(set(labels)) < 2:
         return None
-    return drift_report(results.evidence(), labels, level)
+    return drift_report(results.evidence, labels, level)
 
 
 def waiting_of(sums: Iterable[DaySums]) -> Waiting:
@@ -220,8 +219,8 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
 
     Of a large set of variants a short list is shown, as the verdict has it.
 
-    Intervals hold at all looks at once, in large samples; those of a test that was played to its
-    end are those of one look.
+    Intervals hold at all times at once, in large samples; those of a test that was played to its
+    end are those of a single analysis.
 
     Examples
     --------
@@ -250,7 +249,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         course = course_of(results, settings.budget, spans, level, settings.reward_range)
         _end_with(course, verdict, settings.arms.names)
         if has_effects(settings.arms):
-            effects = effects_of(results.evidence(), level=level, arm=verdict.arm)
+            effects = effects_of(results.evidence, level=level, arm=verdict.arm)
         drift = drift_by_day(*results_by_day(results, snapshot, days), level)
         by_day = drift is not None
         drift = _alarmed(drift, results, level)
@@ -333,7 +332,7 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
         return False
     if any(record.closed is None for record, _ in snapshot.segments):
         return False
-    state = state_of(settings, snapshot.experiment.policy_state)
+    state = stored_state(settings, snapshot.experiment.policy_state)
     return settings.policy.next_segment(state) is None
 
 

@@ -23,10 +23,9 @@ from steadyarm.errors import (
     RewardsPendingError,
     UnknownAssignmentError,
 )
-from steadyarm.inference import Counterfactuals, DriftReport, Evidence, HealthReport
 from steadyarm.live.decisions import as_seen, transition, why_it_waits
 from steadyarm.live.ledger import SegmentLedger
-from steadyarm.live.results import LiveResults
+from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import Settings, stored_policy
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
@@ -53,7 +52,7 @@ class Assignment:
     probability: float
 
 
-class Session:
+class Session(LiveTest):
     """One live test in memory: `ask` for a variant, `tell` its reward, `recommend`.
 
     Parameters
@@ -98,7 +97,7 @@ class Session:
         seed: int = 0,
         direction: Direction = "maximize",
     ) -> None:
-        self._settings = Settings(arms, policy, budget, seed, direction, missing="drop")
+        self.settings = Settings(arms, policy, budget, seed, direction, missing="drop")
         self._lock = RLock()
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
         self._finished = False
@@ -117,29 +116,14 @@ class Session:
         )
 
     @property
-    def policy(self) -> Policy[Any]:
-        """How variants are chosen."""
-        return self._settings.policy
-
-    @property
-    def arms(self) -> ArmSet:
-        """The variants."""
-        return self._settings.arms
-
-    @property
-    def budget(self) -> int:
-        """How many assignments are made in all."""
-        return self._settings.budget
-
-    @property
     def seed(self) -> int:
         """From which all draws follow."""
-        return self._settings.seed
+        return self.settings.seed
 
     @property
     def direction(self) -> Direction:
         """Whether rewards are maximized or minimized."""
-        return self._settings.direction
+        return self.settings.direction
 
     @property
     def asked(self) -> int:
@@ -157,21 +141,21 @@ class Session:
             if self._finished:
                 raise BudgetSpentError(
                     f"the session was finished after {self.asked} of {self.budget} assignments; "
-                    "call recommend()."
+                    "read the recommendation."
                 )
             if self._current is None or self._current.exhausted:
                 self._decide(need=True)
             current, number = self._current, self._asked
             assert current is not None
-            arm, probability = current.assign(self._settings.seed)
+            arm, probability = current.assign(self.settings.seed)
             self._waiting[number] = current.index, arm
             self._asked += 1
-        return Assignment(number, arm, self.arms.names[arm], probability)
+        return Assignment(number, arm, self.settings.arms.names[arm], probability)
 
     def tell(self, assignment: Assignment | int, reward: float) -> None:
         """Record the reward of an assignment (or of its number); late and out of order is fine."""
         value = finite_number(reward, "the reward")
-        value = value if self._settings.direction == "maximize" else -value
+        value = value if self.settings.direction == "maximize" else -value
         with self._lock:
             self._settle(assignment, lambda ledger, arm: ledger.record(arm, value))
             self._least = value if self._least is None else min(self._least, value)
@@ -209,35 +193,16 @@ class Session:
         Parameters
         ----------
         level : probability with which intervals hold, for all variants at once
-        anytime : by default all looks hold together with probability `level`, however many there
-            are: until the whole budget is assigned and no reward is pending intervals are those
-            of a confidence sequence, which may spend a fifth of the error probability, so that
-            one may look every day and stop when sure; then those of one look, with the rest of
-            it. False asks for intervals of one single look, True for the sequence; each then has
-            the whole error probability.
-        reward_range : (least, largest) reward that can occur; if given, intervals that hold at all
-            looks hold for tests of any size, else in large samples
+        anytime : by default intervals hold at all times at once with probability `level`, however
+            often the verdict is read. Until the whole budget is assigned and no reward is pending
+            they are those of a confidence sequence, which spends a fifth of the error probability,
+            so that one may read it every day and stop when sure; then those of a single analysis,
+            which spends the rest. False asks for a single analysis, True for the sequence; each
+            then has the whole error probability.
+        reward_range : (least, largest) reward that can occur; if given, a confidence sequence holds
+            for tests of any size, else in large samples
         """
         return self.results().recommend(level, anytime, reward_range)
-
-    def evidence(self) -> Evidence:
-        """What intervals and drift reports are computed from: scores piece by piece."""
-        return self.results().evidence()
-
-    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
-        """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return self.results().drift(periods, level)
-
-    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
-        """What raw means, an early look or elimination would have concluded."""
-        return self.results().counterfactuals(level)
-
-    def health(self) -> HealthReport:
-        """Whether variants were assigned as planned, and whose rewards are missing.
-
-        Rewards that may still come are not missing yet.
-        """
-        return self.results().health()
 
     def results(self) -> LiveResults:
         """All that the test says of itself as it is now, unaffected by what comes later."""
@@ -245,7 +210,7 @@ class Session:
             ledgers = [*self._closed, *deepcopy(list(self._open.values()))]  # closed ones are fixed
             spent = self.asked >= self.budget
             return LiveResults(
-                self._settings,
+                self.settings,
                 self._state,
                 tuple(sorted((each for each in ledgers if each.used), key=lambda one: one.index)),
                 ended=self._finished or (spent and not self._waiting),
@@ -258,7 +223,7 @@ class Session:
 
     def _decide(self, need: bool = False) -> None:
         """Do what follows from the ledgers: see `transition`."""
-        settings, ledgers = self._settings, self._open.values()
+        settings, ledgers = self.settings, self._open.values()
         spare = self.budget - self._asked
         try:
             found = transition(settings, self._state, ledgers, self._current, spare, need)
@@ -267,7 +232,7 @@ class Session:
             some = ", ".join(numbers[:5]) + (", …" if len(numbers) > 5 else "")
             raise RewardsPendingError(
                 f"{why_it_waits(self.policy)}; rewards still missing: {len(numbers)} (of "
-                f"assignment {some}). tell() them, or forget() those that will never come."
+                f"assignment {some}). Report them, or forget those that will never come."
             ) from None
         if found is None:
             return
@@ -295,7 +260,7 @@ class Session:
         number = assignment.number if isinstance(assignment, Assignment) else assignment
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
             raise InvalidInputError(
-                f"the assignment is {assignment!r}; give what ask() returned, or its number."
+                f"the assignment is {assignment!r}; give an assignment, or its number."
             )
         if number not in self._waiting and 0 <= number < self._asked:
             raise RepeatedRewardError(

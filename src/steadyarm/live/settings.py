@@ -293,6 +293,20 @@ def microseconds(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
+def in_words(seconds: float) -> str:
+    """A duration in the largest unit of which it is a whole number, but no weeks.
+
+    Examples
+    --------
+    >>> in_words(7 * 86400), in_words(5400), in_words(0.5)
+    ('7d', '90m', '0.5s')
+    """
+    for unit, length in reversed(UNITS.items()):
+        if unit != "w" and seconds % length == 0:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
 def _usual_missing(direction: Direction, reward_range: Any) -> Missing:
     """The default for rewards that never come; refused where no default is safe."""
     if direction == "maximize" and reward_range is not None:

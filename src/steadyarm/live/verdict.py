@@ -75,7 +75,7 @@ class Verdict:
     gap_intervals : (K, 2) that hold for all gaps at once with probability `level`
     plausible : names of the variants that cannot be ruled out as the best at that level
     level : that probability
-    anytime : whether intervals hold at all looks at once, or at one look at the end
+    anytime : whether intervals hold at all times at once, or for a single analysis at the end
     method, assumption : how intervals were found, and what must be true for them, in one line
     rewards : number of rewards that the verdict rests on. Policies of epochs use an epoch's rewards
         when all of them are in, and estimate from the last epoch alone.

@@ -84,7 +84,10 @@ class RequestMiddleware:
             route = scope.get("route")
             path = "unmatched" if route is None else route.path
             method = scope["method"]
-            self._metrics.count(method if method in METHODS else "other", path, status, seconds)
+            known = method if method in METHODS else "other"
+            requests, durations = self._metrics.of_request(known, path, status)
+            requests.inc()
+            durations.observe(seconds)
             if self._log is not None:
                 self._log.add(scope, path, status, seconds)
 

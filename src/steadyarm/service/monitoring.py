@@ -9,6 +9,7 @@ import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import get_args
 
 from prometheus_client import (
@@ -64,17 +65,11 @@ class Metrics:
         )
         self.rewards = Counter("steadyarm_rewards", "Rewards stored.", registry=self.registry)
         self.asked, self.told = self._sizes.labels("assignments"), self._sizes.labels("rewards")
-        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self.of_request = cache(self._of_request)
 
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
-        key = (method, route, status)
-        pair = self._known.get(key)
-        if pair is None:
-            pair = self._requests.labels(*key), self._seconds.labels(route)
-            self._known[key] = pair
-        pair[0].inc()
-        pair[1].observe(seconds)
+    def _of_request(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+        """Where requests of a kind are counted, and their seconds observed."""
+        return self._requests.labels(method, route, status), self._seconds.labels(route)
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""

@@ -56,6 +56,8 @@ HINTS = {
     "budget-spent": "Read the recommendation, or create an experiment with a larger budget.",
     "rewards-pending": "Send the rewards of the assignments, then try again.",
     "reward-conflict": "The first reward counts; nothing is to be done if it is right.",
+    "reward-too-late": "Send rewards within the experiment's reward_window and reward_grace; what "
+    "waited on the way says with at when it happened.",
     "lease-expired": "Take another lease, and report what is used within a minute after its end.",
     "malformed": "Send JSON in UTF-8; NaN and Infinity are no JSON.",
     "internal": "Search for the request id in the service's log.",

@@ -67,18 +67,6 @@ def moved(name: str, state: ExperimentState, to: ExperimentState) -> str:
     return MOVED[state, to]
 
 
-def check_running(state: ExperimentState) -> None:
-    """Refuse new assignments of an experiment that is not running."""
-    if state != "running":
-        raise WrongStateError(f"the experiment is {state}; only a running one assigns variants.")
-
-
-def check_not_archived(state: ExperimentState) -> None:
-    """Refuse reports and rewards of an archived experiment."""
-    if state == "archived":
-        raise WrongStateError("the experiment is archived; it takes no reports and no rewards.")
-
-
 def unknown_experiment(name: str, names: Iterable[str]) -> UnknownExperimentError:
     """The error for a name that no experiment has; it suggests similar names."""
     near = get_close_matches(name, list(names))

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from steadyarm.errors import InvalidInputError
+from steadyarm.errors import InvalidInputError, WrongStateError
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import shortened
 
@@ -156,6 +156,18 @@ def room_ahead(left: int) -> int:
     An eighth, so that the last positions are there for everybody and the segment ends soon.
     """
     return left // 8
+
+
+def check_running(state: ExperimentState) -> None:
+    """Refuse new assignments of an experiment that is not running."""
+    if state != "running":
+        raise WrongStateError(f"the experiment is {state}; only a running one assigns variants.")
+
+
+def check_not_archived(state: ExperimentState) -> None:
+    """Refuse reports and rewards of an archived experiment."""
+    if state == "archived":
+        raise WrongStateError("the experiment is archived; it takes no reports and no rewards.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ from steadyarm.inference.evidence import json_ready
 from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import Missing, Settings, Sticky, variants_in
-from steadyarm.segments import Direction
+from steadyarm.segments import Direction, Segment
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import (
     LATEST,
@@ -480,11 +480,24 @@ class Lease(Response):
     @classmethod
     def of(cls, lease: LocalLease) -> Self:
         """A lease of an experiment."""
-        return msgspec.convert(lease.to_dict(), cls)
+        segment = lease.segment.to_dict()
+        return cls(
+            arms=list(lease.names),
+            indices=segment["arms"],
+            segment=lease.index,
+            **{name: segment[name] for name in ("weights", "rounds", "order", "block")},
+            **{name: getattr(lease, name) for name in ("id", "tag", "seed")},
+            **{name: getattr(lease, name) for name in ("start", "stop", "until")},
+        )
 
     def to_lease(self) -> LocalLease:
         """The lease, ready to assign; InvalidInputError if it makes no sense."""
-        return LocalLease.from_dict(msgspec.structs.asdict(self))
+        values = msgspec.structs.asdict(self) | {"arms": self.indices}
+        segment = Segment.from_dict(values).checked()
+        if len(self.arms) != segment.columns:
+            raise InvalidInputError.of("arms", self.arms, f"{segment.columns} names")
+        fixed = self.id, self.tag, self.seed, tuple(self.arms), self.segment, segment
+        return LocalLease(*fixed, self.start, self.stop, self.until)
 
 
 class Leases(Response):

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, and_, bindparam, case, delete, exists, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from steadyarm.storages.changes import check_not_archived, check_running
 from steadyarm.storages.records import (
     ArmDay,
     Assigned,
     Handed,
     Lease,
+    check_not_archived,
+    check_running,
     day_of,
     number_of,
     place_of,

@@ -23,13 +23,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
-from steadyarm.storages.changes import check_not_archived
 from steadyarm.storages.records import (
     ArmDay,
     Event,
     LogRow,
     Outcome,
     Progress,
+    check_not_archived,
     day_of,
     happened,
     place_of,
