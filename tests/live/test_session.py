@@ -126,7 +126,7 @@ def test_a_repeated_or_unknown_number_is_refused_and_nothing_changes() -> None:
     for number in (1, -1, 10**9):
         with pytest.raises(sa.UnknownAssignmentError, match=f"assignment {number} was never"):
             session.tell(number, 0.3)
-    with pytest.raises(sa.InvalidInputError, match="give what ask"):
+    with pytest.raises(sa.InvalidInputError, match="give an assignment"):
         session.tell("0", 0.3)  # type: ignore[arg-type]  # the point of the test
     b = session.ask()
     for bad in (math.nan, math.inf, "x", None):

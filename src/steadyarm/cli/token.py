@@ -148,7 +148,7 @@ def run_audit(args: argparse.Namespace) -> None:
     """
     from msgspec import to_builtins
 
-    from steadyarm.wire.responses import AuditEntryAnswer, AuditLog
+    from steadyarm.wire.results import AuditEntryAnswer, AuditLog
 
     with opened(args) as storage:
         entries = list(_entries(storage, args.after, args.experiment))
@@ -174,7 +174,7 @@ def _entries(storage: Storage, after: int, experiment: str | None) -> Iterator[A
 
 
 def _line(entry: AuditEntry) -> str:
-    from steadyarm.wire.responses import AuditEntryAnswer
+    from steadyarm.wire.results import AuditEntryAnswer
 
     facts = AuditEntryAnswer.of(entry).detail
     what = ", ".join(f"{name} {value}" for name, value in facts.items())

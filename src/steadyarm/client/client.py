@@ -25,7 +25,8 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import arms_of
 from steadyarm.policies import Policy
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.wire.responses import AuditLog, ExperimentAnswer, ExperimentList, ListedExperiment
+from steadyarm.wire.responses import ExperimentAnswer, ExperimentList, ListedExperiment
+from steadyarm.wire.results import AuditLog
 
 if TYPE_CHECKING:
     from steadyarm.client.local import LocalExperiment

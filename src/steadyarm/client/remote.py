@@ -32,13 +32,17 @@ from steadyarm.validation import check_choice
 from steadyarm.wire.responses import (
     AssignmentAnswer,
     Assignments,
-    CorrectedAnswer,
-    Corrections,
     ExperimentAnswer,
     RewardStatus,
     SettingsAnswer,
 )
-from steadyarm.wire.results import Drift, Health, Recommendation
+from steadyarm.wire.results import (
+    CorrectedAnswer,
+    Corrections,
+    Drift,
+    Health,
+    Recommendation,
+)
 from steadyarm.wording import shortened
 
 if TYPE_CHECKING:

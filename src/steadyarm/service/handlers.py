@@ -284,12 +284,12 @@ def mover(action: str, summary: str) -> Callable[..., Any]:
 
 async def correct(
     service: Service, request: Request, body: requests.NewCorrection
-) -> tuple[int, responses.CorrectedAnswer]:
+) -> tuple[int, results.CorrectedAnswer]:
     """Void or correct a reward, exclude visits or include them again, erase a unit."""
     experiment = await service.experiment(request)
     # Not in turn with batches: a long period takes its time, and others go on meanwhile.
     done = await service.read(_correct, experiment, body, _author(request))
-    return 201, responses.CorrectedAnswer(done.entry, done.assignments)
+    return 201, results.CorrectedAnswer(done.entry, done.assignments)
 
 
 def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> Corrected:
@@ -323,19 +323,19 @@ def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> C
             )
 
 
-async def corrections(service: Service, request: Request) -> tuple[int, responses.Corrections]:
+async def corrections(service: Service, request: Request) -> tuple[int, results.Corrections]:
     """List all corrections of an experiment."""
     experiment = await service.experiment(request)
     found = await service.read(experiment.corrections)
-    return 200, responses.Corrections([responses.AuditEntryAnswer.of(entry) for entry in found])
+    return 200, results.Corrections([results.AuditEntryAnswer.of(entry) for entry in found])
 
 
 async def audit(
     service: Service, request: Request, query: requests.AuditQuery
-) -> tuple[int, responses.AuditLog]:
+) -> tuple[int, results.AuditLog]:
     """Read the audit log: who did what, and when; page by page."""
     found = await service.read(service.storage.audit, query.after, query.most, query.experiment)
-    return 200, responses.AuditLog([responses.AuditEntryAnswer.of(entry) for entry in found])
+    return 200, results.AuditLog([results.AuditEntryAnswer.of(entry) for entry in found])
 
 
 def _author(request: Request) -> str:

@@ -34,14 +34,7 @@ from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import Missing, Settings, Sticky, variants_in
 from steadyarm.segments import Direction, Segment
-from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import (
-    LATEST,
-    ExperimentHead,
-    ExperimentState,
-    to_datetime,
-    to_micros,
-)
+from steadyarm.storages.records import ExperimentHead, ExperimentState, to_datetime
 
 MOST_SHOWN = 500  # variants of a large set
 REF = "#/components/schemas/{name}"
@@ -518,74 +511,6 @@ class Released(Response):
     released: int
 
 
-class CorrectedAnswer(Response):
-    """What a correction did.
-
-    entry : its id in the audit log
-    assignments : how many assignments it changed
-    """
-
-    entry: int
-    assignments: int
-
-
-class AuditEntryAnswer(Response):
-    """One entry of the audit log.
-
-    id : entries have rising ids, some of which may be missing
-    created : when it was done, in UTC
-    author : the name of the token or of the user; empty if not known
-    action : what was done, such as experiment.paused or reward.voided
-    experiment : its name; null for what concerns the whole storage
-    detail : further facts: the reason of a correction, how many assignments it changed, the period;
-        never a unit
-    """
-
-    id: int
-    created: Time
-    author: str
-    action: str
-    experiment: str | None
-    detail: dict[str, Any]
-
-    @classmethod
-    def of(cls, entry: AuditEntry) -> Self:
-        """A stored entry; the ends of a period are times."""
-        detail = {
-            name: iso(to_datetime(value)) if name in ("since", "until") else value
-            for name, value in entry.detail.items()
-        }
-        created = to_datetime(entry.created)
-        return cls(entry.id, created, entry.author, entry.action, entry.experiment, detail)
-
-    def to_entry(self) -> AuditEntry:
-        """The entry as a storage has it."""
-        detail = {
-            name: _micros(datetime.fromisoformat(value)) if name in ("since", "until") else value
-            for name, value in self.detail.items()
-        }
-        created = _micros(self.created)
-        return AuditEntry(self.id, created, self.author, self.action, self.experiment, detail)
-
-
-class AuditLog(Response):
-    """Entries of the audit log.
-
-    entries : in the order of their ids
-    """
-
-    entries: list[AuditEntryAnswer]
-
-
-class Corrections(Response):
-    """All corrections of an experiment.
-
-    corrections : oldest first
-    """
-
-    corrections: list[AuditEntryAnswer]
-
-
 def iso(when: datetime) -> str:
     """A time as programs read it.
 
@@ -596,7 +521,3 @@ def iso(when: datetime) -> str:
     '2025-01-31T12:00:00Z'
     """
     return when.isoformat().replace("+00:00", "Z")
-
-
-def _micros(when: datetime) -> int:
-    return to_micros(when, LATEST)

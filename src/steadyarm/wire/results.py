@@ -1,4 +1,4 @@
-"""What the service answers about results: verdicts, health, drift, allocations and replays."""
+"""What the service answers about results: verdicts, health, drift, replays, and corrections."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding as HealthFinding
 from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.records import SegmentRecord
-from steadyarm.wire.responses import MOST_SHOWN, Response, iso
+from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.records import LATEST, SegmentRecord, to_datetime, to_micros
+from steadyarm.wire.responses import MOST_SHOWN, Response, Time, iso
 
 Number = float | None
 
@@ -329,3 +330,74 @@ class ReplayAnswer(Response):
             list(found.differences),
             found.corrections,
         )
+
+
+# Corrections and the audit log
+
+
+class CorrectedAnswer(Response):
+    """What a correction did.
+
+    entry : its id in the audit log
+    assignments : how many assignments it changed
+    """
+
+    entry: int
+    assignments: int
+
+
+ENDS = {"since", "until"}  # of a period that was excluded: times
+
+
+class AuditEntryAnswer(Response):
+    """One entry of the audit log.
+
+    id : entries have rising ids, some of which may be missing
+    created : when it was done, in UTC
+    author : the name of the token or of the user; empty if not known
+    action : what was done, such as experiment.paused or reward.voided
+    experiment : its name; null for what concerns the whole storage
+    detail : further facts: the reason of a correction, how many assignments it changed, the period;
+        never a unit
+    """
+
+    id: int
+    created: Time
+    author: str
+    action: str
+    experiment: str | None
+    detail: dict[str, Any]
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> Self:
+        """A stored entry; the ends of a period are times."""
+        ends = {name: iso(to_datetime(entry.detail[name])) for name in ENDS & entry.detail.keys()}
+        shown = {"created": to_datetime(entry.created), "detail": {**entry.detail, **ends}}
+        return cls(**vars(entry) | shown)
+
+    def to_entry(self) -> AuditEntry:
+        """The entry as a storage has it."""
+        ends = {
+            name: to_micros(datetime.fromisoformat(self.detail[name]), LATEST)
+            for name in ENDS & self.detail.keys()
+        }
+        stored = {"created": to_micros(self.created, LATEST), "detail": self.detail | ends}
+        return AuditEntry(**msgspec.structs.asdict(self) | stored)
+
+
+class AuditLog(Response):
+    """Entries of the audit log.
+
+    entries : in the order of their ids
+    """
+
+    entries: list[AuditEntryAnswer]
+
+
+class Corrections(Response):
+    """All corrections of an experiment.
+
+    corrections : oldest first
+    """
+
+    corrections: list[AuditEntryAnswer]

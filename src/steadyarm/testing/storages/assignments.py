@@ -312,8 +312,8 @@ def check_holder_may_go_on(storage: Bench) -> None:
     (lease,) = handed.leases
     later = storage.assign(key, ["b"], handed.leases, now=NOW + 200)
     assert numbers_of(later) == [1], "an expired lease that nobody took was not used"
-    told = storage.report(key, lease.id, [(2, "c", NOW + 250)], NOW + 250)
-    assert numbers_of(told) == [2], "it could not be reported on"
+    outcomes = storage.report(key, lease.id, [(2, "c", NOW + 250)], NOW + 250)
+    assert numbers_of(outcomes) == [2], "it could not be reported on"
     more = storage.assign(key, list("defgh"), [replace(lease, start=3)], now=NOW + 300)
     assert sorted(numbers_given(more)) == [3, 4, 5, 6, 7], "positions were lost or given twice"
     storage.accounted(key)

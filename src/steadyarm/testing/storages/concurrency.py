@@ -136,13 +136,13 @@ def check_threads_rewards(storage: Bench) -> None:
     units = [f"u{i}" for i in range(60)]
     for day in range(3):
         storages[0].assign(key, units[20 * day : 20 * day + 20], now=NOW + day * DAY)
-    told: list[tuple[Target, float]] = [(unit, 0.1 * i) for i, unit in enumerate(units)]
+    reported: list[tuple[Target, float]] = [(unit, 0.1 * i) for i, unit in enumerate(units)]
 
     def work(i: int) -> list[Outcome]:
         order = np.random.default_rng(i).permutation(60)
         said: list[Outcome] = []
         for part in np.array_split(order, 10):
-            said += storages[i % 3].reward(key, [told[j] for j in part], None, NOW + 3 * DAY)
+            said += storages[i % 3].reward(key, [reported[j] for j in part], None, NOW + 3 * DAY)
         return said
 
     said = gathered(work, 8)
@@ -191,7 +191,7 @@ def check_threads_close_and_reward(storage: Bench) -> None:
         while True:
             snapshot = storages[1].snapshot(key)
             ((_, tally),) = snapshot.segments
-            decision = Decision({"told": tally.total_rewarded}, ((0, tally),))
+            decision = Decision({"rewards": tally.total_rewarded}, ((0, tally),))
             if tally.total_rewarded < least:
                 continue
             if storages[1].decide(key, snapshot.experiment.version, decision, NOW):
@@ -206,10 +206,10 @@ def check_threads_close_and_reward(storage: Bench) -> None:
         storages[0].assign(key, [f"u{i}" for i in range(40)])
         said = Counter(gathered(partial(work, key, 8 * turn), 4))
         (tally,) = storages[2].tallied(key)
-        told = storages[0].find(name).policy_state["told"]
-        assert tally.total_rewarded == told, "a reward was counted after its segment was closed"
-        assert said["stored"] == told, "a stored reward is missing in the tally, or is refused"
-        assert said["closed"] == 40 - told, "a reward is neither stored nor refused"
+        reported = storages[0].find(name).policy_state["rewards"]
+        assert tally.total_rewarded == reported, "a reward was counted after its segment was closed"
+        assert said["stored"] == reported, "a stored reward is missing in the tally, or is refused"
+        assert said["closed"] == 40 - reported, "a reward is neither stored nor refused"
         late = sum(sum(sums.late) for sums in storages[2].days(key))
         assert late == said["closed"], "rewards that came too late are not counted once each"
 
@@ -226,8 +226,10 @@ def check_many_at_once(storage: Bench) -> None:
     again = every(storage.assign(key, units[::-1]))
     assert [a.number for a in again] == [*range(2999, -1, -1)], "units were not recognised"
     assert not any(a.new for a in again)
-    told: list[tuple[Target, float]] = [(i if i % 2 else units[i], float(i)) for i in range(3000)]
-    assert {o.status for o in storage.reward(key, told, None, NOW)} == {"stored"}
+    reported: list[tuple[Target, float]] = [
+        (i if i % 2 else units[i], float(i)) for i in range(3000)
+    ]
+    assert {o.status for o in storage.reward(key, reported, None, NOW)} == {"stored"}
     assert numbers_of(storage.find_assignments(key, units)) == [*range(3000)]
     (lease,) = storage.lease(key, 1500)
     said = storage.report(key, lease.id, [(3000 + i, f"l{i}", NOW) for i in range(1500)], NOW)

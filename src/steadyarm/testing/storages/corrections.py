@@ -77,8 +77,8 @@ def check_last_token(storage: Bench) -> None:
     for token in (_token("a"), _token("b"), _token("reader", "read")):
         storage.add_token(token)
     assert storage.remove_token("a", now=NOW) == _token("a"), "not the token that was removed"
-    told = refused(InvalidInputError, "the last admin", storage.remove_token, "b", now=NOW)
-    assert "admin" in told
+    message = refused(InvalidInputError, "the last admin", storage.remove_token, "b", now=NOW)
+    assert "admin" in message
     assert [t.name for t in storage.tokens()] == ["b", "reader"], "refused, and yet removed"
     assert [e.action for e in storage.audit()][3:] == ["token.removed"], "refused, and yet noted"
     storage.remove_token("reader", now=NOW)
@@ -281,8 +281,10 @@ def check_excluded(storage: Bench) -> None:
     detail = storage.audit(experiment="e")[-1].detail
     assert detail == {"assignments": 2, "what": "a period", **since, **why}, "not the period"
     storage.again().tallied(key)
-    told = storage.reward(key, [(numbers[-1], 7.0), (numbers[-2], 8.0)], None, later)
-    assert [o.status for o in told] == ["stored", "stored"], "rewards of excluded visits are kept"
+    outcomes = storage.reward(key, [(numbers[-1], 7.0), (numbers[-2], 8.0)], None, later)
+    assert [o.status for o in outcomes] == ["stored", "stored"], (
+        "rewards of excluded visits are kept"
+    )
     (tally,) = storage.tallied(key)
     assert tally.total_rewarded == 4, "the reward of an excluded visit counts"
     (part,) = storage.progress(key)
@@ -347,8 +349,10 @@ def check_erased(storage: Bench) -> None:
     for again in (storage, storage.again()):
         assert [who] != [r.unit for r in again.log(key)][1:], "the unit is still there"
         assert again.find_assignments(key, [who]) == [None], "the unit is found"
-    told = storage.reward(key, [((1, check_of(who)), 1.0), ((0, check_of(who)), 1.0)], None, NOW)
-    assert [o.status for o in told] == ["stored", "unknown"], "by the id that it had"
+    outcomes = storage.reward(
+        key, [((1, check_of(who)), 1.0), ((0, check_of(who)), 1.0)], None, NOW
+    )
+    assert [o.status for o in outcomes] == ["stored", "unknown"], "by the id that it had"
     (new,) = storage.assign(key, [who]).assigned
     assert new is not None
     assert (new.number, new.new) == (2, True), "it has its old assignment"

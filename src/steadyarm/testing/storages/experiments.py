@@ -313,8 +313,8 @@ def _compared(storage: Bench) -> list[Summary]:
         rows = storage.whole_log(summary.key)
         assert summary.assigned == len(rows), "a summary miscounts assignments"
         assert summary.assigned == sum(tally.total_assigned for _, tally in segments)
-        told = sum(row.reward is not None for row in rows)
-        assert summary.rewarded == told, "a summary miscounts rewards"
+        recorded = sum(row.reward is not None for row in rows)
+        assert summary.rewarded == recorded, "a summary miscounts rewards"
         assert summary.rewarded == sum(tally.total_rewarded for _, tally in segments)
         late = sum(sum(sums.late) for sums in storage.days(summary.key))
         assert summary.late == late, "a summary miscounts rewards that came too late"

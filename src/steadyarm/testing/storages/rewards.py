@@ -145,10 +145,10 @@ def check_exact_sums(storage: Bench) -> None:
         key = storage.running(40, name=f"run {run}", weights=(0.5, 0.5))
         units = [f"u{i}" for i in range(len(values))]
         storage.assign(key, units)
-        told: list[tuple[Target, float]] = [(u, v) for u, v in zip(units, values, strict=True)]
-        order = rng.permutation(len(told))
+        reported: list[tuple[Target, float]] = [(u, v) for u, v in zip(units, values, strict=True)]
+        order = rng.permutation(len(reported))
         for part in np.array_split(order, run + 1):
-            storage.reward(key, [told[i] for i in part], None, NOW)
+            storage.reward(key, [reported[i] for i in part], None, NOW)
         assert [r.reward for r in storage.log(key)] == values, "a reward is not kept exactly"
         seen.append(storage.again().tallied(key)[0])
     assert seen[0] == seen[1] == seen[2], "sums depend on the order of rewards"
@@ -199,8 +199,8 @@ def check_targets_with_a_check(storage: Bench) -> None:
     meant: list[Target] = [(0, check_of("a")), (1, check_of("a")), (1, check_of("b")), (2, "")]
     rows = storage.find_assignments(key, meant)
     assert [row and row.number for row in rows] == [0, None, 1, None], "not the unit that was meant"
-    told = storage.reward(key, [(target, 1.0) for target in meant], None, NOW)
-    assert [outcome.status for outcome in told] == ["stored", "unknown", "stored", "unknown"]
+    outcomes = storage.reward(key, [(target, 1.0) for target in meant], None, NOW)
+    assert [outcome.status for outcome in outcomes] == ["stored", "unknown", "stored", "unknown"]
 
 
 # Checks of sums by day: of the assignment, whenever its reward comes or is refused.
@@ -234,10 +234,10 @@ def check_rewards_of_days(storage: Bench) -> None:
     key = storage.running(30)
     for day in range(3):
         storage.assign(key, [f"{day}.{i}" for i in range(8)], now=NOW + day * DAY)
-    told: list[tuple[Target, float]] = [("0.0", 0.1), ("1.1", 1 / 3), (number_of(0, 1), 2.5)]
+    reported: list[tuple[Target, float]] = [("0.0", 0.1), ("1.1", 1 / 3), (number_of(0, 1), 2.5)]
     now = NOW + 2 * DAY + 1_999
     for again in range(3):
-        storage.again().reward(key, told, None, now + again * HOUR)
+        storage.again().reward(key, reported, None, now + again * HOUR)
     storage.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], None, now - DAY)
     found = [(s.tally.total_rewarded, sum(s.waited)) for s in storage.dayed(key)]
     hours = 24 * 3_600_000
@@ -291,14 +291,14 @@ def check_restored_days(storage: Bench) -> None:
 def check_many_days(storage: Bench) -> None:
     """One request may have rewards of many days, segments and arms."""
     key = storage.running(60)
-    told: list[tuple[Target, float]] = []
+    reported: list[tuple[Target, float]] = []
     for day in range(40):
         if day == 20:
             storage.open_segment(key, new_segment(60))
         units = [f"{day}.{i}" for i in range(3)]
         storage.assign(key, units, now=NOW + day * DAY)
-        told += [(unit, 0.1 * day + i) for i, unit in enumerate(units)]
-    storage.again().reward(key, told[::-1], None, NOW + 50 * DAY)
+        reported += [(unit, 0.1 * day + i) for i, unit in enumerate(units)]
+    storage.again().reward(key, reported[::-1], None, NOW + 50 * DAY)
     days = storage.dayed(key)
     assert [sums.tally.total_rewarded for sums in days] == [3] * 40, "rewards are not on their days"
     assert storage.tallied(key)[1].total_rewarded == 60, "rewards are not in their segment"
@@ -362,8 +362,8 @@ def check_other_arms(storage: Bench) -> None:
     _play(storage, key, "c", 9)
     assert [len(tally.sums) for tally in storage.tallied(key)] == [4, 3, 3], "other columns"
     assert [len(sums.late) for sums in storage.dayed(key)] == [4, 3, 3], "other columns of days"
-    told: list[tuple[Target, float]] = [("a0", 9.0), ("b0", 9.0)]
-    storage.reward(key, told, None, NOW)
+    reported: list[tuple[Target, float]] = [("a0", 9.0), ("b0", 9.0)]
+    storage.reward(key, reported, None, NOW)
     (outcome,) = storage.reward(key, [("a9", 1.0)], None, NOW + DAY)
     assert outcome.status == "closed", f"{outcome}"
     assert sum(storage.days(key)[0].late) == 1, "a late reward has no column"
@@ -394,5 +394,5 @@ def _play(storage: Bench, key: int, name: str, units: int) -> None:
 
 
 def _reward(storage: Bench, key: int, units: list[str]) -> None:
-    told: list[tuple[Target, float]] = [(unit, 0.1 + i / 3) for i, unit in enumerate(units)]
-    storage.reward(key, told, None, NOW + 99)
+    reported: list[tuple[Target, float]] = [(unit, 0.1 + i / 3) for i, unit in enumerate(units)]
+    storage.reward(key, reported, None, NOW + 99)
