@@ -20,7 +20,7 @@ from msgspec.json import decode, encode
 import steadyarm as sa
 from steadyarm.analysis.log import open_log
 from steadyarm.files import csv_cell, csv_text
-from steadyarm.live.assigner import open_segment, run
+from steadyarm.live.assignments import open_segment, run
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import RunningTally, number_of

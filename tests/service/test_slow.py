@@ -23,7 +23,7 @@ import pytest
 import uvicorn
 
 import steadyarm as sa
-from steadyarm.live.assigner import Step, Steps, open_segment, run
+from steadyarm.live.assignments import Step, Steps, open_segment, run
 from steadyarm.service import batching, process, service
 from steadyarm.service.process import Connections
 from steadyarm.storages import open_storage

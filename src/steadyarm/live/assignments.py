@@ -1,15 +1,52 @@
-"""Assignments, leases of positions, and the status of an experiment: what programs work with."""
+"""Assignments of a live experiment: what programs work with, and how units get them.
+
+A decision is made on a snapshot, and made again if another process was faster. It may take long to
+compute, and nobody who writes should wait for that. So the work is given as steps, one function
+to call after the other: `run` takes them all where it is called, and the service takes each in the
+threads that it belongs to. No step sleeps: a unit that may get a position soon, because others
+hold the last ones, is answered with `Soon`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Self
+from functools import cached_property, partial
+from threading import Lock
+from typing import Any, NamedTuple, Self, TypeVar
 
+from steadyarm.errors import (
+    BudgetSpentError,
+    RewardsPendingError,
+    SteadyArmError,
+    StorageError,
+    WrongStateError,
+)
+from steadyarm.live.decisions import decide, is_over
+from steadyarm.live.settings import Settings, microseconds
 from steadyarm.segments import Segment, columns_between
-from steadyarm.storages.records import ExperimentState, Lease, id_of, number_of, to_datetime
+from steadyarm.storages.base import Storage
+from steadyarm.storages.records import (
+    Assigned,
+    Decision,
+    ExperimentState,
+    Lease,
+    id_of,
+    number_of,
+    to_datetime,
+)
+
+T = TypeVar("T")
+
+LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
+# Seconds to wait for the last positions: less than the second after which clients try again.
+PATIENCE = 0.8
+PAUSE = 0.005  # seconds before the next try
+
+Made = tuple[int, Decision, int]  # on which version, what, and when
+Clock = Callable[[], int]  # asked in the step that needs it, since it may ask the storage
 
 
 @dataclass(frozen=True)
@@ -150,3 +187,206 @@ class LocalLease:
     def _weights(self) -> list[float]:
         weights: list[float] = self.segment.weights[0].tolist()
         return weights
+
+
+# Steps
+
+
+class Step(NamedTuple):
+    """One step of a request: it writes, it computes for a while, or else it is a short read."""
+
+    work: Callable[[], Any]
+    writes: bool
+    computes: bool = False
+
+
+Steps = Generator[Step, Any, T]  # whoever runs it sends back each result, or throws the error
+
+
+def run(steps: Steps[T]) -> T:
+    """Take all steps here and now; gives what they return in the end."""
+    go: Callable[[], Step] = partial(next, steps)
+    while True:
+        try:
+            step = go()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            go = partial(steps.send, step.work())
+        except Exception as error:  # theirs to handle
+            go = partial(steps.throw, error)
+
+
+# Decisions: two transactions each, the snapshot and the decision
+
+
+def open_segment(
+    storage: Storage, key: int, settings: Settings, clock: Clock
+) -> Steps[SteadyArmError | None]:
+    """Make sure that there are positions; gives the reason if there can be none."""
+
+    def made() -> Made | SteadyArmError | None:
+        snapshot = storage.snapshot(key)
+        last = snapshot.segments[-1][0] if snapshot.segments else None
+        if last is not None and last.closed is None and last.handed < last.rounds:
+            return None
+        now = clock()
+        try:
+            decision = decide(settings, snapshot, now, need=True)
+        except (BudgetSpentError, RewardsPendingError) as error:
+            return error
+        assert decision is not None
+        return snapshot.experiment.version, decision, now
+
+    while True:
+        found: Made | SteadyArmError | None = yield Step(made, writes=False, computes=True)
+        if not isinstance(found, tuple):
+            return found
+        stored = yield Step(partial(storage.decide, key, *found), writes=True)
+        if stored and found[1].opened:
+            return None
+
+
+def close_finished_segments(
+    storage: Storage, key: int, settings: Settings, clock: Clock
+) -> Steps[None]:
+    """Let the policy observe the segments that are over."""
+
+    def made() -> Made | None:
+        now, snapshot = clock(), storage.snapshot(key)
+        decision = decide(settings, snapshot, now, need=False)
+        return None if decision is None else (snapshot.experiment.version, decision, now)
+
+    while (yield Step(lambda: is_due(storage, key, settings, clock()), writes=False)):
+        found: Made | None = yield Step(made, writes=False, computes=True)
+        if found is None:
+            return
+        stored = yield Step(partial(storage.decide, key, *found), writes=True)
+        # A superseded segment is shorter, and may be over itself.
+        if stored and found[1].supersede is None:
+            return
+
+
+def is_due(storage: Storage, key: int, settings: Settings, now: int) -> bool:
+    """Whether a segment is over that the policy has not observed; cheap."""
+    return any(is_over(settings, part, now) for part in storage.progress(key, exhausted=True))
+
+
+# Positions
+
+
+@dataclass(frozen=True)
+class Soon:
+    """No position now, but perhaps soon; the error is the answer if nobody waits for it."""
+
+    error: SteadyArmError
+
+
+def waited_for(
+    answers: Sequence[T | SteadyArmError | Soon],
+    again: Callable[[list[int]], Sequence[T | SteadyArmError | Soon]],
+) -> list[T | SteadyArmError]:
+    """The answers without any `Soon`: after a wait they are asked for again, or refused.
+
+    again : asks for those in these places once more
+    """
+    found, began = list(answers), time.monotonic()
+    while places := [i for i, answer in enumerate(found) if isinstance(answer, Soon)]:
+        waited = time.monotonic() - began
+        if waited > PATIENCE:
+            break
+        time.sleep(PAUSE + waited / 8)  # ever longer, for others must be able to write
+        for i, answer in zip(places, again(places), strict=True):
+            found[i] = answer
+    return [answer.error if isinstance(answer, Soon) else answer for answer in found]
+
+
+class Assigner:
+    """Assigns positions of one experiment in one process; several threads may share it."""
+
+    def __init__(self, storage: Storage, key: int, settings: Settings) -> None:
+        self._storage, self._key, self._settings = storage, key, settings
+        self._lock = Lock()
+        self._held: tuple[Lease, ...] = ()
+
+    def serve(
+        self, units: Sequence[str | SteadyArmError], ahead: int, clock: Clock
+    ) -> Steps[list[Assigned | SteadyArmError | Soon]]:
+        """A position for each unit, or why it has none; errors among the units stay in their place.
+
+        ahead : positions to lease beyond these, for the next call
+        """
+        answers: list[Assigned | SteadyArmError | Soon | None] = [
+            None if isinstance(unit, str) else unit for unit in units
+        ]
+        while waiting := [i for i, answer in enumerate(answers) if answer is None]:
+            names = [str(units[i]) for i in waiting]
+            refused: SteadyArmError | Soon | None = None
+            given: Sequence[Assigned | None] = [None] * len(names)
+            try:
+                given = yield Step(partial(self._assign, names, ahead, clock), writes=True)
+                if None in given:
+                    refused = yield from self._refusal(clock)
+                if refused is not None:  # another process may have served some meanwhile
+                    later = yield Step(partial(self.known, names), writes=False)
+                    given = [one or other for one, other in zip(given, later, strict=True)]
+            except WrongStateError as error:
+                given, refused = (yield Step(partial(self.known, names), writes=False)), error
+            except StorageError as error:
+                if len(waiting) == len(answers) and not any(given):
+                    raise
+                refused = error  # others were served
+            for i, found in zip(waiting, given, strict=True):
+                answers[i] = refused if found is None else found
+        return [answer for answer in answers if answer is not None]
+
+    def known(self, units: Sequence[str]) -> list[Assigned | None]:
+        """The assignments that units have already; only reads."""
+        if self._settings.sticky == "none":
+            return [None] * len(units)
+        return [
+            None if row is None else row.assigned()
+            for row in self._storage.find_assignments(self._key, units)
+        ]
+
+    def release(self) -> None:
+        """Give back positions that were leased ahead and not used."""
+        with self._lock:
+            held, self._held = self._held, ()
+        if held:
+            self._storage.release(self._key, [lease.id for lease in held])
+
+    def _assign(self, units: list[str], ahead: int, clock: Clock) -> Sequence[Assigned | None]:
+        now = clock()
+        with self._lock:  # another thread takes positions of its own meanwhile
+            held, self._held = self._held, ()
+        leases = held
+        try:
+            done = self._storage.assign(
+                self._key, units, held, ahead, expires=now + LEASED, now=now
+            )
+            leases = done.leases
+        finally:
+            with self._lock:
+                self._held += leases
+        return done.assigned
+
+    def _refusal(self, clock: Clock) -> Steps[SteadyArmError | Soon | None]:
+        """Why there are no positions; None if there are some."""
+        refused = yield from open_segment(self._storage, self._key, self._settings, clock)
+        if refused is None:
+            return None
+        return Soon(refused) if (yield Step(partial(self._soon, clock), writes=False)) else refused
+
+    def _soon(self, clock: Clock) -> bool:
+        """Whether unused positions may be free soon, because other workers hold them just now.
+
+        Where two processes are asked for one unit at once, one of them gives its position back; and
+        a worker uses the positions that it leased ahead, or gives them back when nobody new comes.
+        Leases that end later belong to clients, which use them up, and are not waited for.
+        """
+        ends = clock() + LEASED + microseconds(PATIENCE)
+        free = sum(part.rounds - part.assigned for part in self._storage.progress(self._key))
+        leases = self._storage.leases(self._key)
+        return free > sum(len(lease) for lease in leases if lease.expires > ends)

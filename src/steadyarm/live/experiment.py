@@ -25,9 +25,15 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference import HealthReport
-from steadyarm.live.assigner import (
+from steadyarm.live.assignments import (
     Assigner,
+    AssignmentId,
+    At,
+    LiveAssignment,
+    LocalLease,
+    Reported,
     Soon,
+    Status,
     Step,
     Steps,
     close_finished_segments,
@@ -35,14 +41,6 @@ from steadyarm.live.assigner import (
     open_segment,
     run,
     waited_for,
-)
-from steadyarm.live.assignments import (
-    AssignmentId,
-    At,
-    LiveAssignment,
-    LocalLease,
-    Reported,
-    Status,
 )
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, health_of, results_of, status_of

@@ -22,8 +22,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.assigner import PATIENCE, Soon, Step, Steps
-from steadyarm.live.assignments import LiveAssignment, Reported
+from steadyarm.live.assignments import PATIENCE, LiveAssignment, Reported, Soon, Step, Steps
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
-from steadyarm.live import assigner
+from steadyarm.live import assignments
 from steadyarm.storages import open_storage
 from tests.live.worlds import create
 
@@ -50,7 +50,7 @@ def test_who_waits_learns_that_the_holder_has_served_the_same_unit() -> None:
 
 
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assigner, "PATIENCE", 0.1)
+    monkeypatch.setattr(assignments, "PATIENCE", 0.1)
     _, other = until_one_is_left()
     with pytest.raises(sa.BudgetSpentError):
         other.ask("u49")
@@ -64,7 +64,7 @@ def test_what_clients_have_leased_is_not_waited_for() -> None:
     began = time.monotonic()
     with pytest.raises(sa.BudgetSpentError):
         live.ask("late")
-    assert time.monotonic() - began < assigner.PATIENCE
+    assert time.monotonic() - began < assignments.PATIENCE
 
 
 STATEMENT = "progress"  # a single statement, which needs no transaction
