@@ -171,7 +171,7 @@ class RewardBuffer:
         if left <= 0:
             raise ServiceError(
                 f"the service cannot be reached, and {self.limit} rewards wait in {self.path} "
-                "already; this one was not kept. Tell it again when the service is back."
+                "already; this one was not kept. Report it again when the service is back."
             )
 
     def holds(self, service: str, experiment: str, report: RewardReport) -> bool:

@@ -148,7 +148,7 @@ class Client:
         """
         body = {
             "name": name,
-            "arms": _arms(arms),
+            "arms": arms_of(arms) if isinstance(arms, ArmSet) else _plain(arms),
             "policy": policy.to_dict() if isinstance(policy, Policy) else policy,
             "budget": budget,
             **{key: _plain(value) for key, value in settings.items() if value is not None},
@@ -210,16 +210,6 @@ class Client:
     def forget(self) -> None:
         """Renew the lock, which another thread may have held during a fork."""
         self._lock = Lock()
-
-
-def _arms(given: Any) -> Any:
-    if isinstance(given, ArmSet) and given.recipe is not None:
-        return arms_of(given)
-    if isinstance(given, ArmSet):
-        return {"features": given.features.tolist()} | {
-            key: list(getattr(given, key)) for key in ("names", "feature_names")
-        }
-    return dict(given) if isinstance(given, Mapping) else given
 
 
 def _plain(value: Any) -> Any:

@@ -271,7 +271,7 @@ class RewardSender:
             return RewardReport("assignment", target.id, value, when)
         if not isinstance(target, str):
             raise InvalidInputError(
-                f"the reward is of {target!r}; expected what ask() gave, its id, or a unit."
+                f"the reward is of {target!r}; expected an assignment, its id, or a unit."
             )
         try:
             target.encode()

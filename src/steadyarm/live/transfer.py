@@ -54,17 +54,8 @@ Counts = dict[int, list[int]]  # rows and rewards by segment
 
 def segment_to(record: SegmentRecord) -> dict[str, Any]:
     """A segment with its allocation and reference, floats to the bit."""
-    return {
-        "index": record.index,
-        **record.segment.to_dict(),
-        "carried_on": record.carried_on,
-        "superseded": record.superseded,
-        "policy_version": record.policy_version,
-        "opened": record.opened,
-        "handed": record.handed,
-        "closed": record.closed,
-        "closed_at": record.closed_at,
-    }
+    fields = {name: value for name, value in vars(record).items() if name != "segment"}
+    return fields | record.segment.to_dict()
 
 
 def segment_from(values: Mapping[str, Any]) -> SegmentRecord:

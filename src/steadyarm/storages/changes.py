@@ -290,8 +290,7 @@ def before_and_after(change: Change, row: LogRow | None) -> tuple[LogRow, float,
     """The assignment whose reward is voided or corrected, with the old and the new value."""
     if row is None:
         raise UnknownAssignmentError(
-            "there is no such assignment; give the id that ask() gave, or the unit if units keep "
-            "their variant."
+            "there is no such assignment; give its id, or the unit if units keep their variant."
         )
     if row.reward is None:
         raise InvalidInputError(
