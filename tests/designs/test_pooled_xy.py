@@ -16,7 +16,7 @@ from steadyarm.arms.generated import (
     walsh_of,
 )
 from steadyarm.arms.rows import DenseRows, Rows, SubsetRows
-from steadyarm.designs import Design, Status, farthest_pair, pooled_xy, xy_optimal
+from steadyarm.designs import Design, Status, passes, pooled_xy, xy_optimal
 from steadyarm.designs.optimal import solve_pairs, whiten
 from steadyarm.designs.passes import leverages
 from steadyarm.designs.pooled_g import pooled_g
@@ -143,7 +143,8 @@ def test_ten_percent_with_tens_of_thousands_of_arms() -> None:
 def test_without_effort_the_value_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(5).normal(size=(600, 12))
     X /= np.linalg.norm(X, axis=1)[:, None]
-    monkeypatch.setattr(farthest_pair, "BLOCK", 50)
+    monkeypatch.setattr(passes, "BLOCK", 50)
+    monkeypatch.setattr(passes, "LEAST_WORK", 0.0)
     among = np.arange(200)
     design = solve(DenseRows(X), among, 0.2, effort=0.0)
     check(X, among, design)

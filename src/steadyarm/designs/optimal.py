@@ -28,7 +28,6 @@ from steadyarm.designs.design import (
     check_tolerance,
     check_weights,
 )
-from steadyarm.designs.farthest_pair import farthest_pair, partners
 from steadyarm.designs.interior_point import (
     farthest,
     interior_point,
@@ -36,11 +35,11 @@ from steadyarm.designs.interior_point import (
     purge,
     value_on_range,
 )
-from steadyarm.designs.passes import span_of
+from steadyarm.designs.passes import partners, span_of
 from steadyarm.designs.pooled_g import FIRST, pooled_g
 from steadyarm.designs.pooled_xy import pooled_xy
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import factor, gram, inverse_root, matmul, row_dots, solve_lower
+from steadyarm.linalg import factor, gram, matmul, row_dots, solve_lower
 
 Kind = Literal["xy", "g"]
 Matrix = NDArray[np.float64]
@@ -49,7 +48,7 @@ Indices = NDArray[np.intp]
 RANK_TOLERANCE = 1e-9  # in whitened coordinates; smaller singular values of a subset are rounding
 LEAST_GAP = 0.1  # to which XY designs of large sets without symmetry are solved, at best
 FEW_GAP = 0.01  # of G designs, from which few arms are preferred to equal weights on very many
-PASSES = 5.0  # that the search for the worst pair of a large set may take
+THOROUGH = 100.0  # passes that the search for the worst pair may take where it begins anew
 
 
 def g_optimal(
@@ -230,9 +229,10 @@ def large_xy(rows: Rows, chosen: Indices, tol: float, known: Design | None = Non
         known = _symmetric_xy(rows, tol if everything else max(tol, LEAST_GAP))
     if known is not None and everything:
         return known
-    start = large_g(rows, FEW_GAP) if known is None else known
-    bound = np.inf if known is None else known.value
-    return pooled_xy(rows, chosen, max(tol, LEAST_GAP), start, bound)
+    tol = max(tol, LEAST_GAP)
+    if known is None:
+        return pooled_xy(rows, chosen, tol, large_g(rows, FEW_GAP), effort=THOROUGH)
+    return pooled_xy(rows, chosen, tol, known, known.value)
 
 
 def large_g(rows: Rows, tol: float) -> Design:
@@ -245,7 +245,11 @@ def large_g(rows: Rows, tol: float) -> Design:
 
 
 def _symmetric_xy(rows: Rows, tol: float) -> Design:
-    """Equal weights are optimal for comparing all arms; or a design on few arms, near enough."""
+    """Equal weights are optimal for comparing all arms; or a design on few arms, near enough.
+
+    In coordinates where equal weights have A = I, a design whose A has no eigenvalue below e makes
+    every variance at most 1/e times as large.
+    """
     equal = _symmetric_arms(rows)
     assert equal is not None
     K, r = rows.shape
@@ -253,8 +257,8 @@ def _symmetric_xy(rows: Rows, tol: float) -> Design:
     if tol < LEAST_GAP or equal.size <= FIRST * r:
         return Design.equal(K, equal, value)
     g = large_g(rows, FEW_GAP)
-    root = inverse_root(gram(rows.take(g.support), g.shares))
-    upper = farthest_pair(rows, root, effort=PASSES).upper_bound
+    A = gram(matmul(rows.take(g.support), span_of(rows)), g.shares)
+    upper = value / float(eigh(A)[0][0])
     status = Status.OPTIMAL if upper <= value * (1 + tol) else Status.STEP_LIMIT
     return Design(K, g.support, g.shares, upper, value, status, g.iterations)
 

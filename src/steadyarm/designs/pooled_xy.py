@@ -19,8 +19,7 @@ from steadyarm.arms.generated import Walsh, walsh_of
 from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows, subset_of
 from steadyarm.decompositions import eigh
 from steadyarm.designs.design import Design, Status
-from steadyarm.designs.farthest_pair import FarthestPair, farthest_pair, mean_row
-from steadyarm.designs.passes import leverages, radii, top
+from steadyarm.designs.passes import FarthestPair, farthest_pair, leverages, mean_row, radii, top
 from steadyarm.linalg import gram, inverse_root, matmul, row_dots
 
 Floats = NDArray[np.float64]
@@ -32,7 +31,7 @@ BASE = 0.1  # share of the start in every design, relative to the tolerance: kee
 LEAST_BASE = 1e-4
 WARM = 0.5  # share of the start in the first weights
 CLOSE = 0.6  # share of the tolerance at which the value is proven
-BOLD = 300  # arms to compare from which the first steps are bold
+BOLD = 100  # arms to compare from which the first steps are bold
 WORSE = 1.05  # how much worse a round must make the worst pair for steps to be damped
 MOST_DAMPING = 4
 MORE_PAIRS = 400  # that a failed proof may add
@@ -41,7 +40,6 @@ LEAST_FIRST = 250
 MORE = 6  # times the rank: arms that a pass may add
 LEAST_MORE = 400
 MOST_IN_POOL = 4096
-ROUNDS_PER_PASS = 2  # after which a pass adds arms, whatever the steps have reached
 
 
 def pooled_xy(
@@ -50,7 +48,7 @@ def pooled_xy(
     tol: float,
     start: Design,
     bound: float = np.inf,
-    effort: float | None = None,
+    effort: float = 3.0,
     most_rounds: int = 60,
 ) -> Design:
     """XY-optimal design to compare the arms `among`, with weights on any of the rows.
@@ -67,8 +65,7 @@ def pooled_xy(
     start : a design whose arms span the space, from which to begin
     bound : no pair among these arms has a larger variance under `start`. Once that is within the
         tolerance of the lower bound, `start` is the answer
-    effort : passes that the search for the worst pair may take; by default a few, and more where
-        they are cheap
+    effort : passes that the search for the worst pair may take; more where they are cheap
     most_rounds : of steps, after which to stop with the design so far
 
     Examples
@@ -87,15 +84,16 @@ def pooled_xy(
     lam = (1 - WARM) / field.arms.size + WARM * on_base
     game = MultiplicativeWeights(field, lam, on_base, max(BASE * min(tol, 1.0), LEAST_BASE))
     damping, before = -1 if among.size >= BOLD else 0, np.inf
-    for round_ in range(1, most_rounds + 1):
+    for round_ in range(most_rounds + 1):
         last = round_ == most_rounds
-        game.steps(STEPS, damping)
-        game.find_pairs()
-        damping = min(damping + (game.worst > WORSE * before), MOST_DAMPING)
-        before = game.worst
-        due = last or round_ % ROUNDS_PER_PASS == 0
-        if not due and game.worst > game.hoped * (1 + CLOSE * tol):
-            continue
+        if round_ > 0:
+            game.steps(STEPS, damping)
+            game.find_pairs()
+            damping = min(damping + (game.worst > WORSE * before), MOST_DAMPING)
+            before = game.worst
+            due = last or round_ % field.rounds_per_pass == 0
+            if not due and game.worst > game.hoped * (1 + CLOSE * tol):
+                continue
         game.certify()
         goal = game.lower * (1 + tol)
         if bound <= goal:
@@ -135,8 +133,6 @@ STARTS = 100  # arms from which a search for neglected pairs begins
 SEEN = 2**15  # arms that one such search considers, drawn anew each time
 IDLE = 0.2  # a pair with less than this share of the mean multiplier leaves the list
 BLOCK = 8192  # arms compared with the starts together
-PASSES = 3.0  # over all arms that a proof may take by default
-LEAST_WORK = 2e9  # multiplications that a proof may always take
 NEW = 4.0  # weight of an arm that joins the pool, times the mean weight
 MOST_NEW = 0.5  # weight of all arms that join together, at most
 
@@ -145,6 +141,7 @@ class Field(Protocol):
     """The arms in play and the arms compared, in coordinates where the start has A = I."""
 
     total: int  # number of all arms, K
+    rounds_per_pass: int  # after which a pass adds arms, whatever the steps have reached
     arms: Indices  # (n,) indices of the arms in play
     compared: Rows  # the m arms to compare
     noted: Indices  # arms that the last call of `largest` found worth adding, the best first
@@ -204,6 +201,7 @@ class MultiplicativeWeights:
         self._field, self._compared = field, field.compared
         self._rng = np.random.default_rng(0)
         self._centre = mean_row(self._compared)
+        self._longest: float | None = None
         self._best = _Proof(0.0, np.eye(0), np.empty((0, 0), dtype=np.float32), np.empty(0))
         self.pairs = self._first_pairs()
         self._Z = self._differences(self.pairs)
@@ -273,7 +271,16 @@ class MultiplicativeWeights:
         self._note(_forms(self._Z, inverse), self.pairs)
 
     def certify(self) -> None:
-        """Prove the lower bound of the best multipliers met, over all arms."""
+        """Prove lower bounds over all arms: of the present multipliers, and of the best ones met.
+
+        With W the sum of mu_y y y' and any nonnegative M, no design has a value below
+        (tr √(√M W √M))² / (sum mu · max x'Mx), by Cauchy and Schwarz. M = I needs no weights, and
+        is nearly optimal where most arms are compared; M = A⁻¹WA⁻¹ is so under good weights.
+        """
+        if self._longest is None:
+            self._longest = self._field.largest(np.eye(len(self._centre)))
+        roots = np.sqrt(np.maximum(eigh(gram(self._Z.astype(np.float64), self._mu))[0], 0.0))
+        self.lower = max(self.lower, float(roots.sum()) ** 2 / (self._mu.sum() * self._longest))
         best = self._best
         if not best.mu.size:
             return
@@ -297,22 +304,20 @@ class MultiplicativeWeights:
         self.base = np.append(self.base[kept], np.zeros(count))
         self._best = self._best._replace(hoped=0.0, mu=np.empty(0))
 
-    def prove(self, goal: float, effort: float | None, enough: int) -> FarthestPair:
+    def prove(self, goal: float, effort: float, enough: int) -> FarthestPair:
         """The farthest pair under the present weights, as positions among the arms compared.
 
         The search skips pairs that are proven not to be above the goal, and ends when it has
         found enough that are; these are listed.
         """
         root = inverse_root(self._moment(exact=True))
-        one = float(self._field.total) * root.size
-        allowed = max(PASSES * one, LEAST_WORK) if effort is None else effort * one
         far = farthest_pair(
             self._compared,
             root,
             centre=self._centre,
             radius=self._field.radii(root, self._centre),
             known=self.pair,
-            effort=allowed / (float(self._compared.shape[0]) * root.size),
+            effort=effort * self._field.total / self._compared.shape[0],
             goal=goal,
             enough=enough,
         )
@@ -416,12 +421,14 @@ NEAR_BEST = 0.9  # of the most that an arm in play helps: from there on other ar
 MOST_NOTED = 2**14
 FEW_BEST = 4  # one in this many of the arms added is from the top
 NEXT_BEST = 3  # the others are drawn from the best, this many times as many as are added
-FEW_ARMS = 4096  # on which a design of a two-level set is drawn
+FEW_ARMS = 8192  # on which a design of a two-level set is drawn
 UNIT = 2.0**-52
 
 
 class PoolField:
     """A pool of arms is in play, and passes over all arms note which others should join it."""
+
+    rounds_per_pass = 2
 
     def __init__(self, rows: Rows, to: Floats, among: Indices, arms: Indices) -> None:
         """Rows x are seen as x @ to; the arms `among` are compared."""
@@ -485,6 +492,8 @@ class PoolField:
 
 class WalshField:
     """All arms of a two-level factorial set are in play: a transform takes the place of a pass."""
+
+    rounds_per_pass = 1
 
     def __init__(self, walsh: Walsh, among: Indices) -> None:
         """Equal weights on all arms are the identity; the arms `among` are compared."""

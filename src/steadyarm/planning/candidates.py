@@ -22,8 +22,8 @@ from steadyarm.policies import (
     policy_from_dict,
     policy_named,
 )
-from steadyarm.policies.adjacent_bai import ShuffledPlan
 from steadyarm.policies.base import Policy, Recommendations, TallyState, best_arm
+from steadyarm.policies.fixed import ShuffledPlan
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.wording import did_you_mean

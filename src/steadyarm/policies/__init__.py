@@ -1,22 +1,15 @@
-"""The algorithms: one file each, named as in its paper."""
+"""The algorithms, each named as in its paper; files hold families of them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.policies.adjacent_bai import AdjacentBAI
 from steadyarm.policies.base import Policy, Recommendations, State
-from steadyarm.policies.g_bai import GBAI
-from steadyarm.policies.mixed_peace import MixedPeace
-from steadyarm.policies.od_linbai import ODLinBAI
-from steadyarm.policies.p1 import P1
-from steadyarm.policies.p1_peace import P1Peace
-from steadyarm.policies.p1_rage import P1RAGE
-from steadyarm.policies.peace import Peace
-from steadyarm.policies.sequential_halving import SequentialHalving
+from steadyarm.policies.fixed import GBAI, AdjacentBAI, Uniform
+from steadyarm.policies.p1 import P1, P1RAGE, MixedPeace, P1Peace
+from steadyarm.policies.phased import ODLinBAI, Peace, SequentialHalving
 from steadyarm.policies.steady import Steady
 from steadyarm.policies.thompson import LinearThompson, TopTwoThompson
-from steadyarm.policies.uniform import Uniform
 from steadyarm.wording import did_you_mean
 
 __all__ = [

@@ -1,16 +1,25 @@
-"""P1: the K-armed ancestor of P1-RAGE (Abbasi-Yadkori et al. 2018)."""
+"""P1 and the paper's policies that redesign: P1-RAGE, P1-Peace and Mixed-Peace.
+
+All of them keep a share of every round for all arms, so that each estimate stays unbiased however
+the world moves, and bring the other rounds to the arms that seem to matter.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.policies.base import rank_arms
-from steadyarm.policies.ips import IPSPolicy, IPSState
+from steadyarm.designs.cache import designs_for
+from steadyarm.designs.exact_design import Allocation, mixed
+from steadyarm.errors import InvalidInputError
+from steadyarm.policies.base import State, rank_arms
+from steadyarm.policies.elimination import halve, peace_elimination, rage_elimination
+from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_count, epoch_end
+from steadyarm.validation import finite_number, whole_number
 
 
 @dataclass(frozen=True)
@@ -58,3 +67,186 @@ class P1(IPSPolicy[IPSState]):
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """A new ranking after every round."""
         return state.played + 1
+
+
+@dataclass(frozen=True)
+class P1RAGE(IPSPolicy[IPSState]):
+    """Half G-optimal, half what RAGE would sample in a full run if the estimate were right.
+
+    The first half keeps every estimate unbiased with bounded variance however the world moves;
+    the second half brings the rounds to the arms that matter (Theorem 2).
+
+    Parameters
+    ----------
+    max_phases : most virtual phases averaged. Algorithm 3 averages up to m + 1; the paper runs
+        with m = 15, hence 16.
+    first_cut : gap allowed at the first cut, halved at every further one; 2⁰ in Algorithm 3
+    updates : "epochs" redesigns after rounds 1, 1 + R, 1 + 2R, … as the paper's experiments do;
+        "rounds" redesigns after every round, Algorithm 2 to the letter
+    epoch_length : R = ⌊T / log2 ρ⌋ as in the "text", or ⌊T / ⌈log2 ρ⌉⌋ as in the "published" runs
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    >>> world = sa.Environment.from_parameters(arms, [0.5, 0.3, 0.0], budget=500)
+    >>> sa.simulate(sa.P1RAGE(), world, trials=1000, seed=1)
+    Results(P1-RAGE: 44 errors in 1000 trials)
+    """
+
+    name: ClassVar[str] = "P1-RAGE"
+    scales: ClassVar[bool] = True
+
+    max_phases: int = 16
+    first_cut: float = 1.0
+    updates: Literal["epochs", "rounds"] = "epochs"
+    epoch_length: EpochLength = "text"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(self.max_phases, "max_phases", least=1)
+        if not finite_number(self.first_cut, "first_cut") > 0:
+            raise InvalidInputError(f"first_cut is {self.first_cut}; expected a positive gap.")
+
+    @classmethod
+    def published(cls) -> Self:
+        """First cut at 1/2, 15 phases, ⌈log2 ρ⌉ epochs, Frank-Wolfe, ties to the higher index."""
+        return cls(
+            solver="frank-wolfe",
+            ties="last",
+            max_phases=15,
+            first_cut=0.5,
+            epoch_length="published",
+        )
+
+    def allocation(self, state: IPSState) -> Allocation:
+        """λ* at first, then (λ̄ + λ*)/2."""
+        g = self.g_optimal(state.arms)
+        if not state.played.any():
+            return g
+        virtual = rage_elimination(
+            state.arms, self.estimates(state), self.max_phases, self.first_cut, self.solver
+        )
+        return mixed([(0.5, virtual), (0.5, g)])
+
+    def segment_end(self, state: IPSState) -> NDArray[np.int64]:
+        """The next round of redesign."""
+        if self.updates == "rounds":
+            return state.played + 1
+        return epoch_end(state, self.solver, self.epoch_length)
+
+
+@dataclass(frozen=True)
+class P1Peace(IPSPolicy[IPSState]):
+    """Half G-optimal, half what Peace would sample in a full run if the estimate were right.
+
+    Virtual phases halve the difficulty ρ of the remaining arms instead of the allowed gap, so no
+    number of phases has to be chosen.
+
+    Parameters
+    ----------
+    epoch_length : R = ⌊T / log2 ρ⌋ as in the "text", or ⌊T / ⌈log2 ρ⌉⌋ as in the "published" runs
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    >>> world = sa.Environment.from_parameters(arms, [0.5, 0.3, 0.0], budget=500)
+    >>> sa.simulate(sa.P1Peace(), world, trials=1000, seed=1)
+    Results(P1-Peace: 46 errors in 1000 trials)
+    """
+
+    name: ClassVar[str] = "P1-Peace"
+
+    epoch_length: EpochLength = "text"
+
+    @classmethod
+    def published(cls) -> Self:
+        """⌈log2 ρ⌉ epochs, Frank-Wolfe designs, ties to the higher index."""
+        return cls(solver="frank-wolfe", ties="last", epoch_length="published")
+
+    def allocation(self, state: IPSState) -> Allocation:
+        """λ* at first, then (λ̄ + λ*)/2."""
+        g = self.g_optimal(state.arms)
+        if not state.played.any():
+            return g
+        virtual = peace_elimination(state.arms, self.estimates(state), state.ties, self.solver)
+        return mixed([(0.5, virtual), (0.5, g)])
+
+    def segment_end(self, state: IPSState) -> NDArray[np.int64]:
+        """The next round of redesign."""
+        return epoch_end(state, self.solver, self.epoch_length)
+
+
+@dataclass(frozen=True)
+class MixedPeaceState(IPSState):
+    """The arms, (n, K), that have survived the epochs so far."""
+
+    survivors: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class MixedPeace(IPSPolicy[MixedPeaceState]):
+    """In each epoch draw from the average of the survivors' XY design and the G-optimal one.
+
+    Eliminations are as in Peace, on the estimate from all rounds so far. An eliminated arm can
+    still be recommended, since every arm's estimate stays unbiased.
+
+    Parameters
+    ----------
+    epochs : with R = ⌈log2 ρ⌉ and N = ⌊T / R⌋, "text" runs epochs 0..R of N rounds, the last of
+        them what remains of the budget; "published" runs R epochs, the last takes the remainder
+    alone : what is mixed with the G-optimal design once a single arm is left, where the paper is
+        silent: "g" goes on with the G-optimal design alone, "uniform" mixes in the uniform one
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    >>> world = sa.Environment.from_parameters(arms, [0.5, 0.3, 0.0], budget=500)
+    >>> sa.simulate(sa.MixedPeace(), world, trials=1000, seed=1)
+    Results(Mixed-Peace: 50 errors in 1000 trials)
+    """
+
+    name: ClassVar[str] = "Mixed-Peace"
+    state_type: ClassVar[type[State]] = MixedPeaceState
+
+    epochs: EpochLength = "text"
+    alone: Literal["g", "uniform"] = "g"
+
+    @classmethod
+    def published(cls) -> Self:
+        """R epochs, uniform when one arm is left, Frank-Wolfe, ties to the higher index."""
+        return cls(solver="frank-wolfe", ties="last", epochs="published", alone="uniform")
+
+    def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
+        """All arms survive."""
+        return {"survivors": np.ones((trials, arms.size), dtype=bool)}
+
+    def allocation(self, state: MixedPeaceState) -> NDArray[np.float64]:
+        """Mean of the survivors' XY-optimal design and λ*."""
+        K = state.arms.size
+        g = self.g_optimal(state.arms).everywhere(K)
+        designs = designs_for(state.arms, state.survivors, kind="xy", solver=self.solver)
+        inner = designs.allocation().everywhere(K)
+        single = state.survivors.sum(axis=1) == 1
+        inner[single] = g if self.alone == "g" else 1.0 / K
+        return (inner + g) / 2
+
+    def segment_end(self, state: MixedPeaceState) -> NDArray[np.int64]:
+        """End of the epoch."""
+        R = epoch_count(state.arms, self.solver)
+        N = max(1, state.budget // R)
+        end = (state.played // N + 1) * N
+        if self.epochs == "published":
+            return np.where(end >= R * N, max(state.budget, R * N), end)
+        return end
+
+    def advance(self, before: MixedPeaceState, after: MixedPeaceState) -> MixedPeaceState:
+        """Where an epoch has ended, halve the survivors."""
+        ended = (after.played >= self.segment_end(before)) & (after.played < after.budget)
+        if not ended.any():
+            return after
+        order = rank_arms(self.estimates(after), after.ties)
+        halved = halve(after.arms, after.survivors, order, self.solver)
+        return replace(after, survivors=np.where(ended[:, None], halved, after.survivors))

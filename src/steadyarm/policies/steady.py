@@ -17,8 +17,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
 from steadyarm.policies.base import State
 from steadyarm.policies.elimination import noise_elimination
-from steadyarm.policies.ips import IPSPolicy, IPSState
-from steadyarm.policies.reference import BLOCKS_PER_FIT
+from steadyarm.policies.ips import BLOCKS_PER_FIT, IPSPolicy, IPSState
 from steadyarm.validation import finite_number, whole_number
 
 Floats = NDArray[np.float64]

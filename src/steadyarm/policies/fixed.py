@@ -1,17 +1,20 @@
-"""Adjacent-BAI: compare neighbours on the hull, in one random order (Maynard-Zhang et al. 2026)."""
+"""Policies whose allocation is fixed beforehand: Uniform, G-BAI and Adjacent-BAI.
+
+They learn nothing on the way, so that no drift can mislead them.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.adjacency import adjacent_optimal
-from steadyarm.designs.exact_design import round_designs
+from steadyarm.designs.exact_design import Allocation, round_designs
 from steadyarm.estimators import arm_values, least_squares, least_squares_errors
 from steadyarm.policies.base import (
     Policy,
@@ -23,7 +26,68 @@ from steadyarm.policies.base import (
     empty_tally,
     start_values,
 )
+from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.segments import Segment, SegmentStats
+
+
+@dataclass(frozen=True)
+class Uniform(IPSPolicy[IPSState]):
+    """Draw every arm with probability 1/K throughout.
+
+    The estimate still uses the features. Robust to drift, but blind both to the shape of the
+    arm set and to the rewards.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B", "C", "D"])
+    >>> policy = sa.Uniform()
+    >>> policy.next_segment(policy.start(arms, budget=100)).weights
+    array([[0.25, 0.25, 0.25, 0.25]])
+    """
+
+    name: ClassVar[str] = "Uniform"
+
+    def allocation(self, state: IPSState) -> NDArray[np.float64]:
+        """1/K for every arm."""
+        return np.full((state.trials, state.arms.size), 1.0 / state.arms.size)
+
+    def segment_end(self, state: IPSState) -> NDArray[np.int64]:
+        """The whole budget is one segment."""
+        return np.full(state.trials, state.budget)
+
+
+@dataclass(frozen=True)
+class GBAI(IPSPolicy[IPSState]):
+    """Draw from the G-optimal design λ* and recommend the largest inverse-propensity estimate.
+
+    Minimax optimal when the world may move arbitrarily: error at most
+    K exp(-T Δ²/(12 d)) (Theorem 1) for rewards of at most 1 in size. It learns nothing on the way.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.from_features([[1, 0], [0, 1], [0.5, 0.5]])
+    >>> policy = sa.GBAI()
+    >>> policy.next_segment(policy.start(arms, budget=100)).weights.round(3)
+    array([[0.5, 0.5, 0. ]])
+    """
+
+    name: ClassVar[str] = "G-BAI"
+    scales: ClassVar[bool] = True
+
+    @classmethod
+    def published(cls) -> Self:
+        """Frank-Wolfe designs, ties to the higher index."""
+        return cls(solver="frank-wolfe", ties="last")
+
+    def allocation(self, state: IPSState) -> Allocation:
+        """λ* for every trial."""
+        return self.g_optimal(state.arms)
+
+    def segment_end(self, state: IPSState) -> NDArray[np.int64]:
+        """The whole budget is one segment."""
+        return np.full(state.trials, state.budget)
 
 
 @dataclass(frozen=True)
