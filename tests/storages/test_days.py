@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Dialect, event
 
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Target
+from steadyarm.storages.sql.engine import Statement, Values
 from steadyarm.storages.sql.storage import SQLStorage
 from steadyarm.testing.storages.bench import DAY
 from tests.storages.databases import running_in
@@ -29,15 +31,24 @@ def _opened(open_fresh: Open) -> SQLStorage:
     return opened
 
 
-def _statements(storage: SQLStorage) -> list[str]:
-    """What the database is told from now on."""
-    told: list[str] = []
+@pytest.fixture
+def statements(storage: SQLStorage, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the database executes."""
+    executed: list[str] = []
     event.listen(
         storage._database.engine,
         "before_cursor_execute",
-        lambda connection, cursor, statement, *rest: told.append(statement),
+        lambda connection, cursor, statement, *rest: executed.append(statement),
     )
-    return told
+    execute = Statement.execute
+
+    def noted(self: Statement, driver: Any, dialect: Dialect, values: Values) -> Any:
+        done = execute(self, driver, dialect, values)
+        executed.append(self._compiled[dialect.name == "sqlite"][0])
+        return done
+
+    monkeypatch.setattr(Statement, "execute", noted)
+    return executed
 
 
 def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(
@@ -59,28 +70,29 @@ def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(
     assert [sums.tally for sums in storage.days(key)] == [storage.snapshot(key).segments[0][1]]
 
 
-def test_traffic_needs_no_more_statements_because_of_days(storage: SQLStorage) -> None:
+def test_traffic_needs_no_more_statements_because_of_days(
+    storage: SQLStorage, statements: list[str]
+) -> None:
     key = running_in(storage, 1000)
-    told = _statements(storage)
 
     def written(now: int) -> list[str]:
-        told.clear()
+        statements.clear()
         storage.assign(key, [f"{now}.{i}" for i in range(50)], expires=now + 1, now=now)
         storage.reward(key, [(f"{now}.{i}", 1.0) for i in range(50)], None, now)
-        return [statement for statement in told if "steadyarm_tallies" in statement]
+        return [statement for statement in statements if "steadyarm_tallies" in statement]
 
     for now in (0, 1, DAY, 2 * DAY, 2 * DAY + 1):
         kinds = [statement.split()[0] for statement in written(now)]
-        assert kinds == ["INSERT", "SELECT", "UPDATE"]
+        assert kinds == ["INSERT", "SELECT", "INSERT"]
     assert len(storage.days(key)) == 3
 
 
-def test_configs_are_read_once(storage: SQLStorage) -> None:
+def test_configs_are_read_once(storage: SQLStorage, statements: list[str]) -> None:
     running_in(storage, 10)
-    told = _statements(storage)
+    statements.clear()
     first = storage.summaries()
-    assert sum("config" in statement for statement in told) == 1
-    told.clear()
+    assert sum("config" in statement for statement in statements) == 1
+    statements.clear()
     assert storage.summaries() == first
-    assert not any("config" in each or "policy_state" in each for each in told)
-    assert sum("SELECT" in statement for statement in told) == 1
+    assert not any("config" in each or "policy_state" in each for each in statements)
+    assert sum("SELECT" in statement for statement in statements) == 1

@@ -59,11 +59,11 @@ from steadyarm.storages.records import (
     check_not_archived,
     check_running,
     columns_of,
-    happened,
     is_of,
     number_of,
     place_of,
     pseudonym,
+    rewarded,
     room_ahead,
 )
 
@@ -161,24 +161,17 @@ class Tables:
 
     def reward(self, event: Event, window: int | None, grace: int, now: int) -> Outcome:
         """Count a reward, or say why it does not count."""
-        target, value = event[0], event[1]
-        row = self.find(target)
+        row = self.find(event[0])
         if row is None:
             return Outcome("unknown")
-        number, index = row.number, place_of(row.number)[0]
-        if row.reward is not None:
-            return Outcome("repeated" if row.reward == value else "conflict", number, row.reward)
-        closed, at = index not in self.unclosed, happened(event, row.created, window, grace, now)
-        if at == "early":
-            return Outcome(at, number)
-        if closed or at == "late":
-            if row.excluded is None:
-                self.tallies[index].refuse(row)
-            return Outcome("closed" if closed else "late", number)
-        received = None if at == now else now
-        self.rows[number] = row = replace(row, reward=value, rewarded=at, received=received)
-        self.tallies[index].reward(row)
-        return Outcome("stored", number)
+        index = place_of(row.number)[0]
+        outcome, after = rewarded(row, event, index not in self.unclosed, window, grace, now)
+        if after is not None:
+            self.rows[row.number] = after
+            self.tallies[index].reward(after)
+        elif outcome.status in ("late", "closed") and row.excluded is None:
+            self.tallies[index].refuse(row)
+        return outcome
 
     def touched(self, change: Change) -> list[LogRow]:
         """The assignments that a change would correct, in order; refused if there are none."""

@@ -589,6 +589,42 @@ class ArmDay:
         self.squares += times * exact * exact
         self.waited += times * waited
 
+    def reward_all(self, values: Sequence[float]) -> None:
+        """Count many rewards; quicker than one by one, and just as exact.
+
+        Examples
+        --------
+        >>> count = ArmDay(0)
+        >>> count.reward_all([0.5, 0.25])
+        >>> count.rewarded, count.sums, count.squares
+        (2, Fraction(3, 4), Fraction(5, 16))
+        """
+        ratios = [value.as_integer_ratio() for value in values]
+        scale = max(below for _, below in ratios)  # all of them are powers of two
+        wholes = [above * (scale // below) for above, below in ratios]
+        self.rewarded += len(values)
+        self.sums += Fraction(sum(wholes), scale)
+        self.squares += Fraction(sum(whole * whole for whole in wholes), scale * scale)
+
+
+def rewarded(
+    row: LogRow, event: Event, closed: bool, window: int | None, grace: int, now: int
+) -> tuple[Outcome, LogRow | None]:
+    """What happens to a reward, and its assignment with it if it is to be stored.
+
+    closed : whether the policy has observed its segment already
+    """
+    number, value = row.number, float(event[1])
+    if row.reward is not None:
+        return Outcome("repeated" if row.reward == value else "conflict", number, row.reward), None
+    at = happened(event, row.created, window, grace, now)
+    if at == "early":
+        return Outcome(at, number), None
+    if closed or at == "late":
+        return Outcome("closed" if closed else "late", number), None
+    received = None if at == now else now
+    return Outcome("stored", number), replace(row, reward=value, rewarded=at, received=received)
+
 
 def waited_between(created: int, rewarded: int) -> int:
     """Whole milliseconds from an assignment to its reward; 0 where clocks say it came before."""

@@ -5,21 +5,20 @@ A span is a pair of assignment numbers (see `number_of`), from the first to befo
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import itemgetter
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, exists, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select, update
 
 from steadyarm.storages.records import (
     ArmDay,
     Assigned,
     Handed,
     Lease,
+    Target,
     check_not_archived,
     check_running,
     day_of,
@@ -28,25 +27,27 @@ from steadyarm.storages.records import (
     room_ahead,
 )
 from steadyarm.storages.sql.base import (
+    STATE,
+    Call,
     Facts,
     SQLBase,
-    by_numbers,
-    by_units,
-    one_or_many,
-    portions,
+    by_targets,
+    finding,
+    found_in,
     reads,
     segments_of,
-    state_of,
+    state_in,
     writes,
 )
+from steadyarm.storages.sql.engine import CollisionError, Statement, at_the_end, together
+from steadyarm.storages.sql.rewards import COUNT, Place, counts_at
 from steadyarm.storages.sql.schema import (
     RELEASED,
-    AnyRow,
+    Among,
     assignments,
-    insert_new,
+    inserting,
     leases,
     segments,
-    tallies,
 )
 
 Span = tuple[int, int]
@@ -56,41 +57,46 @@ KEPT = 24 * 3600 * 10**6  # microseconds for which the empty row of an ended lea
 NEVER = 2**63 - 1  # time at which such rows of earlier versions expire
 
 _key = leases.c.key == bindparam("key")
-_ids = leases.c.id.in_(bindparam("ids", expanding=True))
-_columns = (
+_id = leases.c.id == bindparam("lease")
+_some = Among(leases.c.id, "ids")
+_leased = leases.c.expires > RELEASED
+_out = and_(_leased, leases.c.start < leases.c.stop)
+_rows = select(
     leases.c.id,
     leases.c.segment,
     leases.c.start,
     leases.c.stop,
     leases.c.expires,
     leases.c.holes,
-)
-_leased = leases.c.expires > RELEASED
-_out = and_(_leased, leases.c.start < leases.c.stop)
-_one = and_(leases.c.key == bindparam("of"), leases.c.id == bindparam("lease"))
+).where(_key)
 
-OUT = select(*_columns).where(_key, _out).order_by(leases.c.id)
-HELD = select(*_columns).where(_key, _ids, _out).order_by(leases.c.id).with_for_update()
-FREE = (
-    select(*_columns)
-    .where(_key, leases.c.expires <= bindparam("now"))
+OUT = Statement(_rows.where(_out).order_by(leases.c.id))
+HELD = Statement(_rows.where(_some, _out).order_by(leases.c.id).with_for_update())
+FREE = Statement(
+    _rows.where(leases.c.expires <= bindparam("now"), ~_some)
     .order_by(leases.c.segment, leases.c.start)
     .limit(bindparam("most"))
     .with_for_update(skip_locked=True)
 )
-FREE_OTHERS = FREE.where(leases.c.id.not_in(bindparam("ids", expanding=True)))
-DROP = delete(leases).where(_key, _ids)
-EMPTY = update(leases).where(_one).values(start=leases.c.stop, expires=leases.c.expires + KEPT)
-MOVE = update(leases).where(_one).values(start=bindparam("first"))
-MARK = (
+DROP = Statement(delete(leases).where(_key, _some))
+EMPTY = Statement(
     update(leases)
-    .where(_one, _leased)
+    .where(_key, _id)
+    .values({"start": leases.c.stop, "expires": leases.c.expires + KEPT})
+)
+MOVE = Statement(update(leases).where(_key, _id).values(start=bindparam("first")))
+MARK = Statement(
+    update(leases)
+    .where(_key, _id, _leased)
     .values(holes=True)
     .returning(leases.c.segment, leases.c.start, leases.c.stop)
 )
-KEEP = insert(leases).returning(leases.c.id)
-RELEASE = insert(leases)
-USED = (
+KEEP = Statement(
+    insert(leases)
+    .values({c.name: bindparam(f"new_{c.name}") for c in leases.c if c.name != "id"})
+    .returning(leases.c.id)
+)
+USED = Statement(
     select(assignments.c.number)
     .where(
         assignments.c.key == bindparam("key"),
@@ -101,14 +107,14 @@ USED = (
 )
 
 _later = segments.alias("later")
-LAST = (
+LAST = Statement(
     select(segments.c.index, segments.c.rounds, segments.c.handed)
     .where(segments.c.key == bindparam("key"))
     .order_by(segments.c.index.desc())
     .limit(1)
     .with_for_update(key_share=True)
 )
-COUNT = (
+TAKE = Statement(
     update(segments)
     .where(
         segments.c.key == bindparam("of"),
@@ -117,12 +123,33 @@ COUNT = (
     )
     .values(handed=bindparam("counted"))
 )
+INSERT = inserting(
+    assignments,
+    lambda insert: insert.on_conflict_do_nothing(index_elements=["key", "unit", "repeat"]),
+)
+
+
+class LeaseRow(NamedTuple):
+    """A row of `leases`."""
+
+    id: int
+    segment: int
+    start: int
+    stop: int
+    expires: int
+    holes: bool
+
+    @property
+    def span(self) -> Span:
+        """All of its positions."""
+        first = number_of(self.segment, self.start)
+        return first, first + self.stop - self.start
 
 
 class Holding(NamedTuple):
     """The part of a lease that a caller holds: the locked row, and the spans it may use."""
 
-    row: AnyRow
+    row: LeaseRow
     spans: list[Span]
 
 
@@ -140,25 +167,6 @@ def split(spans: Iterable[Span], wanted: int) -> tuple[list[Span], list[Span]]:
     return first, rest
 
 
-def without(spans: Iterable[Span], used: Set[int]) -> list[Span]:
-    """Spans less the numbers that are used."""
-    found: list[Span] = []
-    for start, stop in spans:
-        at = start
-        for number in sorted(number for number in used if start <= number < stop):
-            if at < number:
-                found.append((at, number))
-            at = number + 1
-        if at < stop:
-            found.append((at, stop))
-    return found
-
-
-def numbers_in(spans: Iterable[Span]) -> list[int]:
-    """All numbers of spans."""
-    return list(chain.from_iterable(range(*span) for span in spans))
-
-
 def size(spans: Iterable[Span]) -> int:
     """Number of positions in spans."""
     return sum(stop - start for start, stop in spans)
@@ -167,52 +175,49 @@ def size(spans: Iterable[Span]) -> int:
 def unused(connection: Connection, key: int, span: Span) -> list[Span]:
     """The parts of a span that no assignment uses."""
     found, at = [], span[0]
-    for (number,) in connection.execute(USED, {"key": key, "first": span[0], "end": span[1]}):
+    for (number,) in USED(connection, {"key": key, "first": span[0], "end": span[1]}):
         if at < number:
             found.append((at, number))
         at = number + 1
     return found + ([(at, span[1])] if at < span[1] else [])
 
 
-def held_by(connection: Connection, key: int, held: Sequence[Lease]) -> list[Holding]:
-    """What is left of the leases that a caller claims to hold, and no more than it claims."""
+def held_by(
+    connection: Connection, key: int, held: Sequence[Lease], rows: Iterable[LeaseRow]
+) -> list[Holding]:
+    """What is left of the leases that a caller claims to hold, and no more than it claims.
+
+    rows : the locked rows of these leases
+    """
     said: dict[int, list[Span]] = {}
     for lease in held:
         start = number_of(lease.segment, lease.start)
         said.setdefault(lease.id, []).append((start, start + len(lease)))
-    rows = {
-        row.id: row
-        for ids in portions(sorted(said))
-        for row in connection.execute(HELD, {"key": key, "ids": ids})
-    }
     holdings = []
-    for number in said:
-        if number in rows:
-            left = _left(connection, key, rows[number])
-            spans = {(max(a, c), min(b, d)) for a, b in left for c, d in said[number]}
-            holdings.append(Holding(rows[number], sorted(s for s in spans if s[0] < s[1])))
+    for row in rows:
+        left = _left(connection, key, row)
+        spans = {(max(a, c), min(b, d)) for a, b in left for c, d in said[row.id]}
+        holdings.append(Holding(row, sorted(s for s in spans if s[0] < s[1])))
     return holdings
 
 
-def settle(
-    connection: Connection, key: int, holdings: list[Holding], used: Set[int]
-) -> list[Lease]:
-    """Store what was used of leases; what the caller holds of them from now on."""
+def settle(connection: Connection, key: int, holdings: list[Holding], used: int) -> list[Lease]:
+    """Store how many positions were used of leases; what the caller holds of them from now on."""
     left = []
     for row, spans in holdings:
-        mine = without(spans, used)
+        taken, mine = split(spans, used)
+        used -= size(taken)
         left += _pieces(row, mine)
-        if mine == spans:
+        if not taken:
             continue
-        first = number_of(row.segment, row.start)
-        whole = not row.holes and spans == [(first, first + row.stop - row.start)]
+        whole = not row.holes and spans == [row.span]
         if whole and not mine:
-            connection.execute(DROP, {"key": key, "ids": [row.id]})
-        elif whole and len(mine) == 1 and mine[0][1] == spans[0][1]:  # used from its beginning
-            start = place_of(mine[0][0])[1]
-            connection.execute(MOVE, {"of": key, "lease": row.id, "first": start})
+            at_the_end(connection, (DROP, {"key": key, "ids": [row.id]}))
+        elif whole:
+            first = place_of(mine[0][0])[1]
+            at_the_end(connection, (MOVE, {"key": key, "lease": row.id, "first": first}))
         elif not row.holes:
-            connection.execute(MARK, {"of": key, "lease": row.id})
+            at_the_end(connection, (MARK, {"key": key, "lease": row.id}))
     return left
 
 
@@ -230,75 +235,70 @@ def take(
     ahead : positions to take beyond these, as far as `room_ahead` allows; returned separately
     """
     spans: list[Span] = []
-    values: dict[str, Any] = {"key": key, "now": now}
-    if holdings:
-        values["ids"] = [holding.row.id for holding in holdings]
-    statement = FREE_OTHERS if holdings else FREE
+    values = {"key": key, "now": now, "ids": [holding.row.id for holding in holdings]}
     while wanted > 0:
         most = min(wanted, PORTION)
-        rows = connection.execute(statement, values | {"most": most}).all()
+        rows = [LeaseRow(*row) for row in FREE(connection, values | {"most": most})]
         first, rest = split(_emptied(connection, key, rows), wanted)
         keep(connection, key, rest)
         spans += first
         wanted -= size(first)
         if len(rows) < most:
-            counted = _count(connection, key, wanted, ahead)
-            first, rest = split(counted, wanted)
+            first, rest = split(_count(connection, key, wanted, ahead), wanted)
             return spans + first, rest
     return spans, []
 
 
 def release(connection: Connection, key: int, ids: Iterable[int]) -> int:
     """Release what is left of leases; the number of positions."""
-    released = 0
-    for portion in portions(sorted(set(ids))):
-        rows = connection.execute(HELD, {"key": key, "ids": portion}).all()
-        spans = _emptied(connection, key, rows)
-        keep(connection, key, spans)
-        released += size(spans)
-    return released
+    held = HELD(connection, {"key": key, "ids": sorted(set(ids))})
+    spans = _emptied(connection, key, [LeaseRow(*row) for row in held])
+    keep(connection, key, spans)
+    return size(spans)
 
 
 def keep(
-    connection: Connection, key: int, spans: Sequence[Span], expires: int = RELEASED
+    connection: Connection, key: int, spans: Iterable[Span], expires: int = RELEASED
 ) -> tuple[Lease, ...]:
     """Store spans as leases, or as released."""
-    rows: list[dict[str, Any]] = []
-    for start, stop in spans:
-        segment, position = place_of(start)
-        place = {"segment": segment, "start": position, "stop": position + stop - start}
-        rows.append({"key": key, "expires": expires, "holes": False, **place})
-    if expires == RELEASED:
-        if rows:
-            connection.execute(RELEASE, rows)
-        return ()
-    kept = []
-    for row in rows:
-        number = connection.execute(KEEP, row).scalar_one()
-        kept.append(Lease(number, row["segment"], row["start"], row["stop"], expires))
-    return tuple(kept)
+    places = [(*place_of(start), stop - start) for start, stop in spans]
+    calls: list[Call] = [
+        (
+            KEEP,
+            {
+                "new_key": key,
+                "new_segment": segment,
+                "new_start": start,
+                "new_stop": start + length,
+                "new_expires": expires,
+                "new_holes": False,
+            },
+        )
+        for segment, start, length in places
+    ]
+    ids = [cursor.fetchall()[0][0] for cursor in together(connection, *calls)]
+    return tuple(
+        Lease(number, segment, start, start + length, expires)
+        for number, (segment, start, length) in zip(ids, places, strict=True)
+    )
 
 
-def _emptied(connection: Connection, key: int, rows: Sequence[AnyRow]) -> list[Span]:
+def _emptied(connection: Connection, key: int, rows: Sequence[LeaseRow]) -> list[Span]:
     """What is left of leases, which are removed."""
-    if not rows:
-        return []
     spans = [span for row in rows for span in _left(connection, key, row)]
-    marked = {row.id for row in rows if row.holes and row.start < row.stop}
-    connection.execute(DROP, {"key": key, "ids": [row.id for row in rows if row.id not in marked]})
-    for row in rows:
-        if row.id in marked:
-            connection.execute(EMPTY, {"of": key, "lease": row.id})
+    calls: list[Call] = []
+    if dropped := [row.id for row in rows if not row.holes or row.start == row.stop]:
+        calls.append((DROP, {"key": key, "ids": dropped}))
+    calls += [(EMPTY, {"key": key, "lease": row.id}) for row in rows if row.id not in dropped]
+    together(connection, *calls)
     return spans
 
 
-def _left(connection: Connection, key: int, row: AnyRow) -> list[Span]:
-    start = number_of(row.segment, row.start)
-    span = start, start + row.stop - row.start
-    return unused(connection, key, span) if row.holes else [span]
+def _left(connection: Connection, key: int, row: LeaseRow) -> list[Span]:
+    return unused(connection, key, row.span) if row.holes else [row.span]
 
 
-def _pieces(row: AnyRow, spans: Iterable[Span]) -> list[Lease]:
+def _pieces(row: LeaseRow, spans: Iterable[Span]) -> list[Lease]:
     first = number_of(row.segment, 0)
     return [Lease(row.id, row.segment, a - first, b - first, row.expires) for a, b in spans]
 
@@ -306,41 +306,16 @@ def _pieces(row: AnyRow, spans: Iterable[Span]) -> list[Lease]:
 def _count(connection: Connection, key: int, wanted: int, ahead: int) -> list[Span]:
     """Take positions from the counter of the segment opened last."""
     while wanted > 0:
-        row = connection.execute(LAST, {"key": key}).one_or_none()
-        if row is None or row.handed >= row.rounds:
+        row = LAST(connection, {"key": key}).fetchone()
+        if row is None or row[2] >= row[1]:
             break
-        index, handed = row[0], row.handed
-        counted = min(row.rounds, handed + wanted)
-        counted += min(ahead, room_ahead(row.rounds - counted))
-        values = {"of": key, "last": index, "counted": counted}
+        index, rounds, handed = row
+        counted = min(rounds, handed + wanted)
+        counted += min(ahead, room_ahead(rounds - counted))
         # Nothing is updated if another segment was opened while we waited for the lock.
-        if connection.execute(COUNT, values).rowcount:
+        if TAKE(connection, {"of": key, "last": index, "counted": counted}).rowcount:
             return [(number_of(index, handed), number_of(index, counted))]
     return []
-
-
-# Assignments
-
-
-INSERT_NEW = {
-    "sqlite": sqlite.insert(assignments).on_conflict_do_nothing(
-        index_elements=["key", "unit", "repeat"]
-    ),
-    "postgresql": insert_new(assignments, assignments.c.number),
-}
-
-
-def _add(dialect: Any) -> Any:
-    statement = dialect.insert(tallies)
-    new = statement.excluded
-    later = case((tallies.c.last > new.last, tallies.c.last), else_=new.last)
-    return statement.on_conflict_do_update(
-        index_elements=["key", "segment", "arm", "shard", "day"],
-        set_={"assigned": tallies.c.assigned + new.assigned, "last": later},
-    )
-
-
-ADD = {"sqlite": _add(sqlite), "postgresql": _add(postgresql)}
 
 
 class Assignments(SQLBase):
@@ -359,18 +334,18 @@ class Assignments(SQLBase):
         """Assign variants; known units are only read, since SQLite readers wait for no writer."""
         known: dict[str, Assigned] | None = None
         if self._database.sqlite and self._known_facts(key).sticky:
-            known = self._existing(key, units)
+            rows = self._database.read_one(lambda c: by_targets(c, key, True, units))
+            known = {row.unit: row.assigned() for row in rows if row is not None}
             if all(unit in known for unit in units):
                 return Handed(tuple(known[unit] for unit in units), tuple(held))
-        return self._assign(key, units, known, held, ahead, expires, now)
 
-    @reads
-    def _existing(
-        self, connection: Connection, key: int, units: Sequence[str]
-    ) -> dict[str, Assigned]:
-        return _existing(connection, key, self._facts(connection, key), units)
+        def work(connection: Connection) -> Handed:
+            nonlocal known
+            before, known = known, None  # if others assign meanwhile, it is read once more
+            return self._assign(connection, key, units, before, held, ahead, expires, now)
 
-    @writes
+        return self._write(work)
+
     def _assign(
         self,
         connection: Connection,
@@ -383,86 +358,84 @@ class Assignments(SQLBase):
         now: int,
     ) -> Handed:
         facts = self._facts(connection, key)
+        ids = sorted({lease.id for lease in held})
+        state, locked, *found = together(
+            connection,
+            (STATE, {"key": key}),
+            (HELD, {"key": key, "ids": ids}),
+            *(finding(key, facts.sticky, units) if known is None else ()),
+        )
         if known is None:
-            known = _existing(connection, key, facts, units)
+            rows = found_in(found, units, facts.sticky)
+            known = {row.unit: row.assigned() for row in rows if row is not None}
         missing = [unit for unit in units if unit not in known]
         if facts.sticky:
             missing = list(dict.fromkeys(missing))
         if not missing:
             return Handed(tuple(known[unit] for unit in units), tuple(held))
-        check_running(state_of(connection, key))
-        holdings = held_by(connection, key, held) if held else []
+        check_running(state_in(key, state))
+        holdings = held_by(connection, key, held, [LeaseRow(*row) for row in locked])
         spans = [span for holding in holdings for span in holding.spans]
-        lacking = len(missing) - size(spans)
         taken: list[Span] = []
         more: list[Span] = []
-        if lacking > 0:
+        if (lacking := len(missing) - size(spans)) > 0:
             taken, more = take(connection, key, lacking, now, holdings, ahead)
-        numbers = numbers_in(split(spans + taken, len(missing))[0])
-        rows = [(number, unit, now) for number, unit in zip(numbers, missing, strict=False)]
-        stored = self._store(connection, key, facts, rows)
-        used = {number for number in numbers if stored[number].number == number}
-        left = settle(connection, key, holdings, used)
-        # If another process has assigned a unit meanwhile, its position is free again.
-        keep(connection, key, without(taken, used))
+        numbers = chain.from_iterable(range(*span) for span in spans + taken)
+        rows_of = [(number, unit, now) for unit, number in zip(missing, numbers, strict=False)]
+        stored = self._store(connection, key, facts, rows_of)
+        left = settle(connection, key, holdings, len(stored))
         leased = keep(connection, key, more, expires)
-        given = _in_order(units, facts, known, [stored[number] for number in numbers])
-        return Handed(given, (*left, *leased))
+        if facts.sticky:
+            known |= {item.unit: item for item in stored}
+            given = [known.get(unit) for unit in units]
+        else:
+            given = [*stored, *(None for _ in range(len(units) - len(stored)))]
+        return Handed(_new_once(given), (*left, *leased))
 
     def _store(
         self, connection: Connection, key: int, facts: Facts, rows: Sequence[tuple[int, str, int]]
-    ) -> dict[int, Assigned]:
-        """Store assignments, given as number, unit and time.
-
-        Returns by number the assignment that counts: the new one or, if the unit was assigned
-        meanwhile, the one that it has.
-        """
-        if not rows:
-            return {}
+    ) -> list[Assigned]:
+        """Store assignments, given as number, unit and time."""
         drawn = self._draws.at(
             key,
             facts.seed,
             (place_of(row[0]) for row in rows),
             lambda index: segments_of(connection, key, [index])[index].segment,
         )
-        found = {
-            number: Assigned(number, unit, arm, probability, time)
-            for (number, unit, time), (arm, probability) in zip(rows, drawn, strict=True)
-        }
-        new = _insert(connection, key, facts, list(found.values()))
-        if len(new) < len(found):
-            others = [item.unit for item in found.values() if item.number not in new]
-            theirs = _existing(connection, key, facts, others)
-            found = {n: a if n in new else theirs[a.unit] for n, a in found.items()}
-        counts: dict[tuple[int, int, int], ArmDay] = {}
-        for number in new:
-            item = found[number]
-            place = place_of(number)[0], item.arm, day_of(item.created)
+        items = [Assigned(*row[:2], *arm, row[2]) for row, arm in zip(rows, drawn, strict=True)]
+        if not items:
+            return items
+        counts: dict[Place, ArmDay] = {}
+        for item in items:
+            place = place_of(item.number)[0], item.arm, day_of(item.created)
             counts.setdefault(place, ArmDay(item.arm)).assign(item.created)
-        values = [
-            {
-                "key": key,
-                "segment": segment,
-                "arm": arm,
-                "shard": self._database.shard,
-                "day": day,
-                "assigned": count.assigned,
-                "rewarded": 0,
-                "sums": "0",
-                "squares": "0",
-                "last": count.last,
-            }
-            for (segment, arm, day), count in sorted(counts.items(), key=itemgetter(0))
-        ]
-        if values:
-            connection.execute(ADD[connection.dialect.name], one_or_many(values))
-        return found
+        inserted = INSERT(
+            connection,
+            [
+                {
+                    "key": key,
+                    "number": item.number,
+                    "unit": item.unit,
+                    "repeat": 0 if facts.sticky else item.number + 1,
+                    "arm": item.arm,
+                    "probability": item.probability,
+                    "created": item.created,
+                    "excluded": None,
+                }
+                # Transactions that wait for each other do so in one order.
+                for item in sorted(items, key=attrgetter("unit"))
+            ],
+        )
+        if inserted.rowcount < len(items):
+            raise CollisionError  # another process has assigned one of the units
+        at_the_end(connection, (COUNT, counts_at(key, self._database.shard, counts.items())))
+        return items
 
     @writes
     def lease(
         self, connection: Connection, key: int, wanted: int, *, expires: int, now: int
     ) -> tuple[Lease, ...]:
-        check_running(state_of(connection, key))
+        check_running(state_in(key, STATE(connection, {"key": key})))
         return keep(connection, key, sorted(take(connection, key, wanted, now)[0]), expires)
 
     @writes
@@ -475,42 +448,35 @@ class Assignments(SQLBase):
         now: int,
     ) -> tuple[Assigned | None, ...]:
         facts = self._facts(connection, key)
-        check_not_archived(state_of(connection, key))
-        known = _existing(connection, key, facts, [unit for _, unit, _ in used])
-        row = connection.execute(MARK, {"of": key, "lease": lease}).one_or_none()
-        if row is None:
-            return tuple(known.get(unit) for _, unit, _ in used)
-        segment, start, stop = row
-        places = [number_of(segment, position) for position, _, _ in used]
-        taken = by_numbers(connection, key, places)
-        answers: list[Assigned | None] = [None] * len(used)
-        first: dict[int | str, int] = {}  # the use of a position, or of a sticky unit, that counts
-        new: list[int] = []
-        repeats: dict[int, int] = {}
-        for i, (position, unit, _) in enumerate(used):
-            if unit in known:
-                answers[i] = known[unit]
-            elif unit in first:
-                repeats[i] = first[unit]
-            elif (number := places[i]) in first:
-                if used[first[number]][1] == unit:
-                    repeats[i] = first[number]
-            elif number in taken:
-                if taken[number].unit == unit:
-                    answers[i] = taken[number].assigned()
-            elif start <= position < stop:
-                first[number] = i
-                new.append(i)
+        state, marked = together(
+            connection, (STATE, {"key": key}), (MARK, {"key": key, "lease": lease})
+        )
+        check_not_archived(state_in(key, state))
+        segment, start, stop = marked.fetchone() or (0, 0, 0)
+        numbers = [number_of(segment, position) if stop else -1 for position, _, _ in used]
+        targets: list[Target] = [*numbers, *(unit for _, unit, _ in used)]
+        found = by_targets(connection, key, facts.sticky, targets)
+        by_number = {row.number: row.assigned() for row in found[: len(used)] if row is not None}
+        by_unit = {row.unit: row.assigned() for row in found[len(used) :] if row is not None}
+        new: dict[int | str, tuple[int, str, int]] = {}  # by number, and by unit if it is sticky
+        for number, (position, unit, at) in zip(numbers, used, strict=True):
+            free = number not in by_number and number not in new and start <= position < stop
+            if free and unit not in by_unit and unit not in new:
+                new[number] = number, unit, at
                 if facts.sticky:
-                    first[unit] = i
-        rows = [(places[i], used[i][1], used[i][2]) for i in new]
-        stored = self._store(connection, key, facts, rows)
-        for i in new:
-            answers[i] = stored[places[i]]
-        for i, j in repeats.items():
-            earlier = answers[j]
-            answers[i] = None if earlier is None else replace(earlier, new=False)
-        return tuple(answers)
+                    new[unit] = new[number]
+        for item in self._store(connection, key, facts, list(dict.fromkeys(new.values()))):
+            by_number[item.number] = item
+            if facts.sticky:
+                by_unit[item.unit] = item
+
+        def counts(number: int, unit: str) -> Assigned | None:
+            item = by_unit.get(unit) or by_number.get(number)
+            return item if item is not None and item.unit == unit else None
+
+        return _new_once(
+            counts(number, unit) for number, (_, unit, _) in zip(numbers, used, strict=True)
+        )
 
     @writes
     def release(self, connection: Connection, key: int, leases: Iterable[int]) -> int:
@@ -520,60 +486,17 @@ class Assignments(SQLBase):
     @reads
     def leases(self, connection: Connection, key: int) -> tuple[Lease, ...]:
         self._facts(connection, key)
-        rows = connection.execute(OUT, {"key": key}).all()
+        rows = [LeaseRow(*row) for row in OUT(connection, {"key": key})]
         return tuple(piece for row in rows for piece in _pieces(row, _left(connection, key, row)))
 
 
-def _existing(
-    connection: Connection, key: int, facts: Facts, units: Sequence[str]
-) -> dict[str, Assigned]:
-    """The assignments that units have; none if units are not sticky."""
-    rows = by_units(connection, key, units) if facts.sticky else {}
-    return {unit: row.assigned() for unit, row in rows.items()}
-
-
-def _insert(connection: Connection, key: int, facts: Facts, items: list[Assigned]) -> set[int]:
-    """Insert assignments of units that have none; their numbers.
-
-    Sorted by unit, so that transactions that wait for each other do so in one order.
-    """
-    rows = [
-        {
-            "key": key,
-            "number": item.number,
-            "unit": item.unit,
-            "repeat": 0 if facts.sticky else item.number + 1,
-            "arm": item.arm,
-            "probability": item.probability,
-            "created": item.created,
-        }
-        for item in sorted(items, key=lambda item: item.unit)
-    ]
-    statement = INSERT_NEW[connection.dialect.name]
-    if connection.dialect.name == "postgresql":
-        values = {"rows": json.dumps(rows, ensure_ascii=False)}
-        return set(connection.execute(statement, values).scalars())
-    options = {"preserve_rowcount": True}
-    inserted = connection.execute(statement, one_or_many(rows), execution_options=options).rowcount
-    if inserted == len(rows):
-        return {item.number for item in items}
-    theirs = by_units(connection, key, [item.unit for item in items])
-    return {item.number for item in items if theirs[item.unit].number == item.number}
-
-
-def _in_order(
-    units: Sequence[str], facts: Facts, known: dict[str, Assigned], given: Sequence[Assigned]
-) -> tuple[Assigned | None, ...]:
-    """One assignment for each unit, in their order; new only where the unit is named first."""
-    if not facts.sticky:
-        return (*given, *(None for _ in range(len(units) - len(given))))
-    found = known | {item.unit: item for item in given}
-    if len(set(units)) == len(units):
-        return tuple(found.get(unit) for unit in units)
-    answers = []
-    for unit in units:
-        item = found.get(unit)
-        answers.append(item)
+def _new_once(items: Iterable[Assigned | None]) -> tuple[Assigned | None, ...]:
+    """The same assignments, each of them new only where it comes first."""
+    answers, seen = [], set[int]()
+    for item in items:
         if item is not None and item.new:
-            found[unit] = replace(item, new=False)
+            if item.number in seen:
+                item = replace(item, new=False)
+            seen.add(item.number)
+        answers.append(item)
     return tuple(answers)

@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, TextualSelect, bindparam, func, select, text
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Connection, bindparam, func, literal_column, select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import UnknownExperimentError
@@ -36,15 +36,14 @@ from steadyarm.storages.records import (
     Target,
     is_of,
 )
-from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.engine import Database, Statement, Values, together
 from steadyarm.storages.sql.schema import (
+    Among,
     AnyRow,
     assignments,
     experiments,
-    logged,
     lookup,
     marks,
-    rewards,
     segments,
 )
 
@@ -110,9 +109,9 @@ class SQLBase(Storage):
     def _facts(self, connection: Connection, key: int) -> Facts:
         """Facts of an experiment; UnknownExperimentError if there is none."""
         if key not in self._known:
-            row = known(key, connection.execute(CONFIG, {"key": key}).one_or_none())
-            config = json.loads(row.config)
-            self._known[key] = Facts(config["seed"], config.get("sticky") == "unit", row.tag)
+            text, tag = known(key, CONFIG(connection, {"key": key}).fetchone())
+            config = json.loads(text)
+            self._known[key] = Facts(config["seed"], config.get("sticky") == "unit", tag)
         return self._known[key]
 
     def _known_facts(self, key: int) -> Facts:
@@ -140,11 +139,11 @@ LISTS = ("weights", "reference", "arms")  # columns of a segment that hold JSON
 
 
 def segment_of(row: AnyRow) -> SegmentRecord:
-    """A whole row of `segments`."""
-    stored = dict(row._mapping)
+    """A whole row of `segments`; columns 7 to 13 are fields of the record, in their order."""
+    stored = dict(zip(segments.c.keys(), row, strict=True))
     lists = {name: json.loads(stored[name]) for name in LISTS if stored[name] is not None}
-    # A row has a method `index`; columns 7 to 13 are fields of the record, in their order.
-    return SegmentRecord(row[1], Segment.from_dict(stored | lists), *row[7:14])
+    flags = bool(row[7]), bool(row[8])  # SQLite has no truth values
+    return SegmentRecord(row[1], Segment.from_dict(stored | lists), *flags, *row[9:14])
 
 
 def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
@@ -158,42 +157,24 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
 # Lookups
 
 
-CHUNK = 5000  # parameters in one statement
 NUMBERS = 2**63  # no assignment has a number beyond what a database can hold
 
-
-def _one_by_one(by: str, more: str = "") -> TextualSelect:
-    """For SQLite: the assignments of a JSON list of values, each found in its index.
-
-    A cross join keeps its order; with a list of values SQLite would read the whole experiment.
-    """
-    columns = logged(assignments.alias("a"), rewards.alias("r"))
-    return text(
-        f"""SELECT {", ".join(map(str, columns))}
-            FROM json_each(:values) AS wanted
-            CROSS JOIN {assignments.name} AS a
-            LEFT JOIN {rewards.name} AS r ON r.key = a.key AND r.number = a.number
-            WHERE a.key = :key AND a.{by} = wanted.value {more}"""
-    ).columns(*columns)
-
+Call = tuple[Statement, Values]  # a statement and its parameters
 
 # Held to the end of the transaction, so that `move` waits for transactions that have begun.
-STATE = (
+STATE = Statement(
     select(experiments.c.state)
     .where(experiments.c.key == bindparam("key"))
     .with_for_update(read=True, key_share=True)
 )
-CONFIG = select(experiments.c.config, experiments.c.tag).where(
-    experiments.c.key == bindparam("key")
+CONFIG = Statement(
+    select(experiments.c.config, experiments.c.tag).where(experiments.c.key == bindparam("key"))
 )
-SEGMENTS = select(segments).where(
-    segments.c.key == bindparam("key"), segments.c.index.in_(bindparam("indices", expanding=True))
+SEGMENTS = Statement(
+    select(segments).where(segments.c.key == bindparam("key"), Among(segments.c.index, "indices"))
 )
-BY_NUMBER = {"sqlite": _one_by_one("number"), "postgresql": lookup(assignments.c.number)}
-BY_UNIT = {
-    "sqlite": _one_by_one("unit", "AND a.repeat = 0"),
-    "postgresql": lookup(assignments.c.unit, assignments.c.repeat == 0),
-}
+BY_NUMBER = lookup(assignments.c.number)
+BY_UNIT = lookup(assignments.c.unit, assignments.c.repeat == literal_column("0"))
 
 
 def known(key: int, found: T | None) -> T:
@@ -203,9 +184,9 @@ def known(key: int, found: T | None) -> T:
     return found
 
 
-def state_of(connection: Connection, key: int) -> ExperimentState:
-    """The state of an experiment, which stays the same until the transaction ends."""
-    state: ExperimentState = known(key, connection.execute(STATE, {"key": key}).scalar())
+def state_in(key: int, cursor: Any) -> ExperimentState:
+    """The state of an experiment, as `STATE` reads it; it stays so until the transaction ends."""
+    state: ExperimentState = known(key, cursor.fetchone())[0]
     return state
 
 
@@ -213,64 +194,50 @@ def segments_of(
     connection: Connection, key: int, indices: Iterable[int]
 ) -> dict[int, SegmentRecord]:
     """Segments by their index."""
-    found = (
-        segment_of(row)
-        for portion in portions(sorted(set(indices)))
-        for row in connection.execute(SEGMENTS, {"key": key, "indices": portion})
-    )
+    found = map(segment_of, SEGMENTS(connection, {"key": key, "indices": sorted(set(indices))}))
     return {record.index: record for record in found}
 
 
-def by_numbers(connection: Connection, key: int, numbers: Iterable[int]) -> dict[int, LogRow]:
-    """Assignments with their rewards, by number."""
-    possible = sorted({number for number in numbers if 0 <= number < NUMBERS})
-    return {row.number: row for row in _looked_up(connection, BY_NUMBER, key, possible)}
+def finding(key: int, sticky: bool, targets: Iterable[Target]) -> list[Call]:
+    """The statements that read the assignments of targets; by unit only if units are sticky."""
+    numbers, units = set(), set()
+    for target in targets:
+        if isinstance(target, str):
+            units.add(target)
+        else:
+            numbers.add(target if isinstance(target, int) else target[0])
+    possible = sorted(number for number in numbers if 0 <= number < NUMBERS)
+    calls: list[Call] = [(BY_NUMBER, {"key": key, "values": possible})] if possible else []
+    if sticky and units:
+        calls.append((BY_UNIT, {"key": key, "values": sorted(units)}))
+    return calls
 
 
-def by_units(connection: Connection, key: int, units: Iterable[str]) -> dict[str, LogRow]:
-    """Assignments of sticky units with their rewards, by unit."""
-    wanted = sorted(set(units))
-    return {row.unit: row for row in _looked_up(connection, BY_UNIT, key, wanted)}
-
-
-def _looked_up(
-    connection: Connection, statements: dict[str, Any], key: int, wanted: list[Any]
-) -> Iterator[LogRow]:
-    statement = statements[connection.dialect.name]
-    for portion in portions(wanted):
-        values = json.dumps(portion, ensure_ascii=False)
-        for row in connection.execute(statement, {"key": key, "values": values}):
-            yield LogRow(*row)
-
-
-def by_targets(
-    connection: Connection, key: int, sticky: bool, targets: Sequence[Target]
+def found_in(
+    cursors: Iterable[Any], targets: Iterable[Target], sticky: bool
 ) -> list[LogRow | None]:
-    """Assignments of targets; by unit only if units are sticky."""
-    numbers = [t[0] if isinstance(t, tuple) else t for t in targets if not isinstance(t, str)]
-    numbered = by_numbers(connection, key, numbers)
-    units = [target for target in targets if isinstance(target, str)] if sticky else []
-    named = by_units(connection, key, units)
+    """The assignments of targets in what these statements found."""
+    rows: dict[int | str, LogRow] = {}
+    for cursor in cursors:
+        for row in cursor:
+            rows[row[0]] = rows[row[1]] = LogRow(*row)
 
     def found(target: Target) -> LogRow | None:
         if isinstance(target, str):
-            return named.get(target)
+            return rows.get(target) if sticky else None
         if isinstance(target, int):
-            return numbered.get(target)
-        row = numbered.get(target[0])
+            return rows.get(target)
+        row = rows.get(target[0])
         return row if row is not None and is_of(row.unit, target[1]) else None
 
     return [found(target) for target in targets]
 
 
-def one_or_many(rows: list[dict[str, Any]]) -> Any:
-    """Parameters of a statement; drivers are faster with one row that is in no list."""
-    return rows if len(rows) > 1 else rows[0]
-
-
-def portions(values: list[T]) -> list[list[T]]:
-    """Lists that are short enough for one statement."""
-    return [values[i : i + CHUNK] for i in range(0, len(values), CHUNK)]
+def by_targets(
+    connection: Connection, key: int, sticky: bool, targets: Sequence[Target]
+) -> list[LogRow | None]:
+    """The assignments of targets; by unit only if units are sticky."""
+    return found_in(together(connection, *finding(key, sticky, targets)), targets, sticky)
 
 
 # The clock
@@ -288,7 +255,7 @@ MARK = "clock"
 
 READ = select(marks.c.value, marks.c.note).where(marks.c.name == MARK)
 NOW = select(func.floor(func.extract("epoch", func.clock_timestamp()) * SECOND))
-_new = sqlite.insert(marks)
+_new = insert(marks)
 WRITE = _new.on_conflict_do_update(
     index_elements=["name"], set_={"value": _new.excluded.value, "note": _new.excluded.note}
 )

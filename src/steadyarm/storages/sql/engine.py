@@ -7,25 +7,21 @@ deleted or replaced meanwhile.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from math import inf
 from pathlib import Path
 from threading import RLock, local
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import ClauseElement, Connection, Dialect, Engine, create_engine, event, text
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import (
-    DataError,
-    DBAPIError,
-    DisconnectionError,
-    IntegrityError,
-    SQLAlchemyError,
-)
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from steadyarm.errors import InvalidInputError, StorageError
@@ -80,6 +76,83 @@ HINTS: dict[int | str, str] = {
 
 NOWHERE = (-1, -1)  # device and inode of no file
 _call = local()  # the deadline of this thread's call
+
+
+class CollisionError(Exception):
+    """Another process wrote meanwhile what this transaction was about to write; it is repeated."""
+
+
+# Parameters by name, or a list of such rows for a statement that inserts many.
+Values = Mapping[str, Any] | list[dict[str, Any]]
+NAMED = sqlite.dialect(paramstyle="named")
+
+
+class Statement:
+    """A statement that is compiled once and then executed by the driver itself.
+
+    SQLAlchemy's own execution takes 20 microseconds more, which is most of the time of a
+    transaction with few rows. Lists among its parameters are passed as JSON.
+
+    Parameters
+    ----------
+    source : the statement
+    postgresql : the statement in PostgreSQL, where it is another one; if it is given many rows,
+        they are its parameter "rows"
+    """
+
+    def __init__(self, source: ClauseElement, postgresql: ClauseElement | None = None) -> None:
+        self._sources = {True: source, False: source if postgresql is None else postgresql}
+        self._compiled: dict[bool, tuple[str, Mapping[str, Any]]] = {}  # with literal values
+
+    def __call__(self, connection: Connection, values: Values) -> Any:
+        """Execute it; the driver's cursor, which gives tuples and has a `rowcount`."""
+        return together(connection, (self, values))[0]
+
+    def execute(self, driver: Any, dialect: Dialect, values: Values) -> Any:
+        """Execute it with a connection of the driver."""
+        lite = dialect.name == "sqlite"
+        if lite not in self._compiled:
+            compiled = self._sources[lite].compile(dialect=NAMED if lite else dialect)
+            self._compiled[lite] = str(compiled), compiled.params
+        sql, literals = self._compiled[lite]
+        if isinstance(values, list):
+            if lite:
+                return driver.executemany(sql, values)
+            values = {"rows": values}
+        lists = {n: json.dumps(v, ensure_ascii=False) for n, v in values.items() if type(v) is list}
+        return driver.execute(sql, {**literals, **values, **lists})
+
+
+BEGIN, BEGIN_WRITING = Statement(text("BEGIN")), Statement(text("BEGIN IMMEDIATE"))
+
+
+def together(
+    connection: Connection, *calls: tuple[Statement, Values], commit: bool = False
+) -> list[Any]:
+    """Execute statements, on PostgreSQL in one round trip; a cursor of the driver for each.
+
+    commit : whether the transaction ends with them
+    """
+    driver: Any = connection.connection.dbapi_connection
+    dialect = connection.dialect
+    piped = dialect.name == "postgresql" and len(calls) + commit > 1
+    try:
+        with driver.pipeline() if piped else nullcontext():
+            cursors = [statement.execute(driver, dialect, values) for statement, values in calls]
+            if commit:
+                driver.commit()
+            return cursors
+    except dialect.loaded_dbapi.Error as error:
+        lost = dialect.is_disconnect(error, driver, None)
+        if lost:  # then all connections are, mostly
+            connection.invalidate(error)
+            connection.engine.dispose(close=False)
+        raise DBAPIError(None, None, error, connection_invalidated=lost) from None
+
+
+def at_the_end(connection: Connection, *calls: tuple[Statement, Values]) -> None:
+    """Execute statements when the transaction ends, on PostgreSQL in one round trip with that."""
+    connection.info["ending"].extend(calls)
 
 
 def shown(url: URL) -> str:
@@ -139,9 +212,11 @@ class Database:
         self.shard = 0 if self.sqlite else random.SystemRandom().randrange(SHARDS)
         reading: dict[str, Any] = {} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
         self._reader = self.engine.execution_options(**reading)
-        writing = {"steadyarm_begin": "BEGIN IMMEDIATE"} if self.sqlite else {}
+        writing = {"steadyarm_begin": BEGIN_WRITING} if self.sqlite else {}
         self._writer = self.engine.execution_options(**writing)
-        reading_one: dict[str, Any] = {} if self.sqlite else {"isolation_level": "AUTOCOMMIT"}
+        reading_one: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+        if self.sqlite:
+            reading_one = {"steadyarm_begin": None}
         self._autocommit = self.engine.execution_options(**reading_one)
 
     def write(
@@ -164,7 +239,7 @@ class Database:
 
     def use_wal(self) -> None:
         """Let SQLite's readers and writer work side by side; the file keeps this setting."""
-        outside = self.engine.execution_options(steadyarm_begin="")  # no transaction
+        outside = self.engine.execution_options(steadyarm_begin=None)  # no transaction
 
         def work(connection: Connection) -> None:
             if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
@@ -192,11 +267,17 @@ class Database:
                     if self.sqlite:
                         return self._run_in_file(engine, work)
                     with engine.begin() as connection:
+                        connection.info["ending"] = []
                         if patience == LONG:
                             connection.exec_driver_sql(AT_LEISURE)
                         done = work(connection)
                         committing = True
+                        if connection.info["ending"]:
+                            together(connection, *connection.info["ending"], commit=True)
                     return done
+                except CollisionError:
+                    if time.monotonic() - began > patience:
+                        raise StorageError(f"{self.shown}: {HINTS['55P03']}.") from None
                 except DBAPIError as error:
                     tries -= 1
                     # A connection may have been broken before its use. A commit that breaks may
@@ -220,8 +301,9 @@ class Database:
         with engine.begin() as connection:
             mine = connection.info["file"]
             driver: Any = connection.connection.dbapi_connection
-            changes = driver.total_changes
+            changes, connection.info["ending"] = driver.total_changes, []
             done = work(connection)
+            together(connection, *connection.info["ending"])
             changed = driver.total_changes != changes
         if changed:
             if self._identity() != mine:
@@ -302,22 +384,23 @@ class Database:
                 connection.exec_driver_sql(f"PRAGMA busy_timeout={int(1000 * patience)}").close()
                 connection.info["patience"] = patience
             options = connection.get_execution_options()
-            if statement := options.get("steadyarm_begin", "BEGIN"):
-                connection.exec_driver_sql(statement)
+            if statement := options.get("steadyarm_begin", BEGIN):
+                statement(connection, {})
 
         return _own(engine)
 
     def _translated(self, error: DBAPIError) -> Exception:
-        text = _line(error.orig)
+        said = _line(error.orig)
         if self.url.password:
-            text = text.replace(self.url.password, "***")
+            said = said.replace(self.url.password, "***")
         code = _code(error)
-        if isinstance(error, (IntegrityError, DataError)):
-            return InvalidInputError(f"{self.shown} refuses a value: {text}.")
+        dbapi = self.engine.dialect.loaded_dbapi
+        if isinstance(error.orig, (dbapi.IntegrityError, dbapi.DataError)):
+            return InvalidInputError(f"{self.shown} refuses a value: {said}.")
         if code in DAMAGED:
             self.damaged = time.monotonic()
         hint = HINTS.get(code)
-        translated = StorageError(f"{self.shown}: {text}{f'; {hint}' if hint else ''}.")
+        translated = StorageError(f"{self.shown}: {said}{f'; {hint}' if hint else ''}.")
         translated.reason = (hint if code else "the server does not answer") or translated.reason
         return translated
 

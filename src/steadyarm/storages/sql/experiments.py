@@ -31,6 +31,7 @@ from steadyarm.storages.changes import (
     unknown_experiment,
 )
 from steadyarm.storages.records import (
+    ArmDay,
     DaySums,
     Decision,
     ExperimentRecord,
@@ -56,27 +57,30 @@ from steadyarm.storages.sql.base import (
     dump,
     experiment_of,
     known,
-    portions,
     reads,
     segment_of,
     segment_row,
     segments_of,
     writes,
 )
+from steadyarm.storages.sql.engine import Statement
 from steadyarm.storages.sql.operators import corrected_segments, note, reserve_many, restore_trace
+from steadyarm.storages.sql.rewards import COUNT_EXACTLY, counts_at
 from steadyarm.storages.sql.schema import (
-    AnyRow,
+    Among,
     assignments,
     corrections,
     experiments,
     if_free,
-    insert_rows,
+    inserting,
     logged,
     rewards,
+    same_assignment,
     segments,
     tallies,
 )
 
+INSERT_ASSIGNMENTS, INSERT_REWARDS = inserting(assignments), inserting(rewards)
 CREATE = if_free(experiments, experiments.c.key)
 BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
 BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
@@ -100,8 +104,8 @@ LAST = select(func.max(segments.c.index)).where(_of)
 LOCKED_SEGMENTS = SEGMENTS.where(
     segments.c.index.in_(bindparam("indices", expanding=True))
 ).with_for_update()
-TALLIES = select(tallies).where(
-    tallies.c.key == bindparam("key"), tallies.c.segment.in_(bindparam("indices", expanding=True))
+TALLIES = Statement(
+    select(tallies).where(tallies.c.key == bindparam("key"), Among(tallies.c.segment, "indices"))
 )
 DAYS = (
     select(tallies)
@@ -125,10 +129,9 @@ DECIDED = (
         policy_state=bindparam("new_state"),
     )
 )
-_rewarded = (assignments.c.key == rewards.c.key) & (assignments.c.number == rewards.c.number)
 LOG = (
     select(*logged(assignments, rewards))
-    .select_from(assignments.outerjoin(rewards, _rewarded))
+    .select_from(assignments.outerjoin(rewards, same_assignment(assignments)))
     .where(assignments.c.key == bindparam("key"), assignments.c.number > bindparam("after"))
     .order_by(assignments.c.number)
     .limit(bindparam("most"))
@@ -180,8 +183,8 @@ SUMMARIES = _summaries()
 SUMMARY = _summaries(tallies.c.key == bindparam("only")).where(
     experiments.c.key == bindparam("only")
 )
-CONFIGS = select(experiments.c.key, experiments.c.config).where(
-    experiments.c.key.in_(bindparam("keys", expanding=True))
+CONFIGS = Statement(
+    select(experiments.c.key, experiments.c.config).where(Among(experiments.c.key, "keys"))
 )
 
 
@@ -207,9 +210,9 @@ class Experiments(SQLBase):
     def summaries(self, connection: Connection, only: int | None = None) -> list[Summary]:
         found = connection.execute(SUMMARIES if only is None else SUMMARY, {"only": only}).all()
         configs = self._configs  # they never change
-        for portion in portions([row.key for row in found if row.key not in configs]):
-            for key, config in connection.execute(CONFIGS, {"keys": portion}):
-                configs[key] = json.loads(config)
+        new = [row.key for row in found if row.key not in configs]
+        for key, config in CONFIGS(connection, {"keys": new}) if new else ():
+            configs[key] = json.loads(config)
         return [
             Summary(
                 **dict(row._mapping)
@@ -331,18 +334,17 @@ def _tallies(
     connection: Connection, key: int, records: Sequence[SegmentRecord]
 ) -> dict[int, Tally]:
     """Tallies of segments, summed over all shards."""
-    rows: dict[int, list[AnyRow]] = {record.index: [] for record in records}
-    for portion in portions(sorted(rows)):
-        for row in connection.execute(TALLIES, {"key": key, "indices": portion}):
-            rows[row.segment].append(row)
-    return {r.index: tally_of(rows[r.index], columns_of(r.segment)) for r in records}
+    counts: dict[int, list[ArmDay]] = {record.index: [] for record in records}
+    for _, segment, arm, _, _, *values in TALLIES(connection, {"key": key, "indices": [*counts]}):
+        counts[segment].append(ArmDay(arm, *values))
+    return {r.index: tally_of(counts[r.index], columns_of(r.segment)) for r in records}
 
 
 def _insert(connection: Connection, record: ExperimentRecord) -> ExperimentRecord:
     """Store a record under a new key."""
     texts = {"config": dump(record.config), "policy_state": dump(record.policy_state)}
     row = {name: value for name, value in (vars(record) | texts).items() if name != "key"}
-    key = connection.execute(CREATE[connection.dialect.name], row).scalar()
+    key = connection.execute(CREATE, row).scalar()
     if key is None:
         raise name_taken(record.name)
     return experiment_of(connection.execute(BY_KEY, {"key": key}).one())
@@ -416,29 +418,23 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
         for row in page
         if row.reward is not None
     ]
-    for table, rows in ((assignments, assigned), (rewards, rewarded)):
-        if rows and connection.dialect.name == "sqlite":
-            connection.execute(insert(table), rows)
-        elif rows:
-            values = {"rows": json.dumps(rows, ensure_ascii=False)}
-            connection.execute(insert_rows(table), values)
+    if assigned:
+        INSERT_ASSIGNMENTS(connection, assigned)
+    if rewarded:
+        INSERT_REWARDS(connection, rewarded)
 
 
 def _insert_tallies(connection: Connection, key: int, counted: dict[int, RunningTally]) -> None:
     """Store a row for every arm and day on which it was assigned."""
-    rows = [
-        {
-            **vars(count),
-            "key": key,
-            "segment": segment,
-            "shard": 0,
-            "day": day,
-            "sums": str(count.sums),
-            "squares": str(count.squares),
-        }
-        for segment, tally in counted.items()
-        for day, counts in tally.days.items()
-        for count in counts.values()
-    ]
+    rows = counts_at(
+        key,
+        0,
+        (
+            ((segment, count.arm, day), count)
+            for segment, tally in counted.items()
+            for day, counts in tally.days.items()
+            for count in counts.values()
+        ),
+    )
     if rows:
-        connection.execute(insert(tallies), rows)
+        COUNT_EXACTLY(connection, rows)

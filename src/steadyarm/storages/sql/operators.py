@@ -69,6 +69,7 @@ from steadyarm.storages.sql.schema import (
     if_free,
     marks,
     rewards,
+    same_assignment,
     segments,
     sessions,
     tokens,
@@ -181,8 +182,7 @@ PAGE = (
 MARK = select(marks.c.note).where(marks.c.name == bindparam("mark"))
 TRACE = insert(corrections)
 
-_rewarded = and_(rewards.c.key == assignments.c.key, rewards.c.number == assignments.c.number)
-_with_rewards = assignments.outerjoin(rewards, _rewarded)
+_with_rewards = assignments.outerjoin(rewards, same_assignment(assignments))
 _segment = assignments.c.number // POSITIONS
 
 
@@ -457,10 +457,9 @@ class Operators(SQLBase):
 
     @writes
     def add_token(self, connection: Connection, token: TokenRecord, *, by: str = "") -> None:
-        dialect = connection.dialect.name
-        if connection.execute(ADD_TOKEN[dialect], asdict(token)).scalar() is None:
+        if connection.execute(ADD_TOKEN, asdict(token)).scalar() is None:
             raise token_taken(token.name)
-        connection.execute(CLOSE[dialect], {"name": CLOSED, "value": token.created})
+        connection.execute(CLOSE, {"name": CLOSED, "value": token.created})
         detail = {"name": token.name, "scope": token.scope}
         note(connection, token.created, by, "token.created", detail=detail)
 

@@ -1,27 +1,17 @@
-"""Rewards: each is stored once and added to the exact sums of its segment, arm and day.
+"""Rewards, and the exact sums of each segment, arm and day.
 
 Every process adds to the rows of its own shard. The sums also say how far segments have come.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    bindparam,
-    func,
-    insert,
-    literal_column,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import Connection, bindparam, case, func, select
+from sqlalchemy.dialects.postgresql import Insert
 
 from steadyarm.storages.records import (
     ArmDay,
@@ -31,62 +21,37 @@ from steadyarm.storages.records import (
     Progress,
     check_not_archived,
     day_of,
-    happened,
     place_of,
+    rewarded,
     waited_between,
 )
-from steadyarm.storages.sql.base import SQLBase, by_targets, one_or_many, portions, state_of, writes
-from steadyarm.storages.sql.schema import assignments, insert_new, rewards, segments, tallies
+from steadyarm.storages.sql.base import STATE, Call, SQLBase, finding, found_in, state_in, writes
+from steadyarm.storages.sql.engine import CollisionError, Statement, at_the_end, together
+from steadyarm.storages.sql.schema import Among, inserting, rewards, segments, tallies
 
 Place = tuple[int, int, int]  # segment, arm and day
 
-SUMS = (
+SUMS = Statement(
     select(tallies.c.segment, tallies.c.arm, tallies.c.day, tallies.c.sums, tallies.c.squares)
     .where(
         tallies.c.key == bindparam("key"),
-        tallies.c.segment.in_(bindparam("segments", expanding=True)),
-        tallies.c.arm.in_(bindparam("arms", expanding=True)),
+        Among(tallies.c.segment, "segments"),
+        Among(tallies.c.arm, "arms"),
         tallies.c.shard == bindparam("shard"),
-        tallies.c.day.in_(bindparam("days", expanding=True)),
+        Among(tallies.c.day, "days"),
     )
     .order_by(tallies.c.segment, tallies.c.arm, tallies.c.day)
     .with_for_update()
 )
-BEGIN = {
-    "sqlite": insert(tallies),
-    "postgresql": postgresql.insert(tallies).on_conflict_do_nothing(),
-}
-ADD = (
-    update(tallies)
-    .where(
-        tallies.c.key == bindparam("of"),
-        tallies.c.segment == bindparam("in_segment"),
-        tallies.c.arm == bindparam("of_arm"),
-        tallies.c.shard == bindparam("in_shard"),
-        tallies.c.day == bindparam("of_day"),
-    )
-    .values(
-        rewarded=tallies.c.rewarded + bindparam("more"),
-        sums=bindparam("all_sums"),
-        squares=bindparam("all_squares"),
-        waited=tallies.c.waited + bindparam("more_waited"),
-        late=tallies.c.late + bindparam("more_late"),
-        excluded=tallies.c.excluded + bindparam("more_excluded"),
-    )
-)
-
-OPEN = (
+# Against closing and corrections, not against each other.
+OPEN = Statement(
     select(segments.c.index)
-    .where(
-        segments.c.key == bindparam("key"),
-        segments.c.index.in_(bindparam("indices", expanding=True)),
-        segments.c.closed.is_(None),
-    )
+    .where(segments.c.key == bindparam("key"), segments.c.closed.is_(None))
     .order_by(segments.c.index)
-    .with_for_update(read=True, key_share=True)  # against closing, not against each other
+    .with_for_update(read=True, key_share=True)
 )
 _tallied = (tallies.c.key == segments.c.key) & (tallies.c.segment == segments.c.index)
-PROGRESS = (
+_progress = (
     select(
         segments.c.index,
         segments.c.rounds,
@@ -99,26 +64,88 @@ PROGRESS = (
     .group_by(segments.c.index, segments.c.rounds)
     .order_by(segments.c.index)
 )
-EXHAUSTED = PROGRESS.where(segments.c.handed >= segments.c.rounds)
-INSERT = insert(rewards)
-# Read again here, where nobody excludes any more, because the segments are locked.
-_excluded: ColumnElement[int | None] = literal_column(
-    f"(SELECT a.excluded FROM {assignments.name} AS a "
-    f"WHERE a.key = {rewards.name}.key AND a.number = {rewards.name}.number)"
-)
-INSERT_NEW = insert_new(rewards, rewards.c.number, _excluded.label("excluded"))
-STORED = select(rewards.c.number, rewards.c.reward).where(
-    rewards.c.key == bindparam("key"), rewards.c.number.in_(bindparam("numbers", expanding=True))
-)
+PROGRESS = Statement(_progress)
+EXHAUSTED = Statement(_progress.where(segments.c.handed >= segments.c.rounds))
+INSERT = inserting(rewards, Insert.on_conflict_do_nothing)
 
 
-class New(NamedTuple):
-    """A reward that is not stored yet: its place in the request, assignment, value and time."""
+def _counting(sums: bool) -> Statement:
+    """Add the counts of rows to those in the table; sums and squares replace them, or stay."""
 
-    place: int
-    row: LogRow
-    value: float
-    at: int
+    def more(insert: Insert) -> Insert:
+        new = insert.excluded
+        counts = ("assigned", "rewarded", "waited", "late", "excluded")
+        values = {name: tallies.c[name] + new[name] for name in counts}
+        newer = func.coalesce(new["last"], tallies.c.last)
+        values["last"] = case((tallies.c.last > new["last"], tallies.c.last), else_=newer)
+        if sums:
+            values |= {name: new[name] for name in ("sums", "squares")}
+        return insert.on_conflict_do_update(index_elements=tallies.primary_key, set_=values)
+
+    return inserting(tallies, more)
+
+
+COUNT, COUNT_EXACTLY = _counting(sums=False), _counting(sums=True)
+
+
+def counts_at(key: int, shard: int, counts: Iterable[tuple[Place, ArmDay]]) -> list[dict[str, Any]]:
+    """Rows of `tallies`, in the order in which they are locked."""
+    return [
+        {
+            **vars(count),
+            "key": key,
+            "segment": segment,
+            "arm": arm,
+            "shard": shard,
+            "day": day,
+            "sums": str(count.sums),
+            "squares": str(count.squares),
+        }
+        for (segment, arm, day), count in sorted(counts, key=lambda item: item[0])
+    ]
+
+
+def reading_sums(key: int, shard: int, places: Iterable[Place]) -> Call:
+    """The statement that reads and locks the sums of our shard."""
+    indices, arms, days = (sorted(set(values)) for values in zip(*places, strict=True))
+    return SUMS, {"key": key, "shard": shard, "segments": indices, "arms": arms, "days": days}
+
+
+def add(
+    connection: Connection,
+    key: int,
+    shard: int,
+    counts: Mapping[Place, ArmDay],
+    cursor: Any = None,
+) -> None:
+    """Add rewards, waiting times, late rewards and exclusions to the sums of our shard.
+
+    cursor : of `reading_sums`, if that was executed already
+    """
+    if not counts:
+        return
+    reading = reading_sums(key, shard, counts)
+    there = _exact(cursor or together(connection, reading)[0])
+    missing = [(place, ArmDay(0)) for place in counts if place not in there]
+    if missing:  # then there was nothing to lock
+        _, cursor = together(connection, (COUNT, counts_at(key, shard, missing)), reading)
+        there = _exact(cursor)
+    for place, count in counts.items():
+        count.sums += there[place][0]
+        count.squares += there[place][1]
+    at_the_end(connection, (COUNT_EXACTLY, counts_at(key, shard, counts.items())))
+
+
+def _exact(cursor: Any) -> dict[Place, tuple[Fraction, Fraction]]:
+    return {
+        (segment, arm, day): (_fraction(sums), _fraction(squares))
+        for segment, arm, day, sums, squares in cursor
+    }
+
+
+def _fraction(text: str) -> Fraction:
+    """What `str` has made of a fraction; faster than its constructor."""
+    return Fraction(*map(int, text.split("/")))
 
 
 class Rewards(SQLBase):
@@ -128,7 +155,7 @@ class Rewards(SQLBase):
         """Read with one statement, which needs no transaction."""
         self._known_facts(key)  # there is such an experiment
         statement = EXHAUSTED if exhausted else PROGRESS
-        rows = self._database.read_one(lambda c: c.execute(statement, {"key": key}).all())
+        rows = self._database.read_one(lambda c: statement(c, {"key": key}).fetchall())
         return tuple(
             Progress(index, rounds, int(assigned or 0), int(done or 0), last)
             for index, rounds, assigned, done, last in rows
@@ -145,150 +172,55 @@ class Rewards(SQLBase):
         grace: int = 0,
     ) -> tuple[Outcome, ...]:
         sticky = self._facts(connection, key).sticky
-        check_not_archived(state_of(connection, key))
-        rows = by_targets(connection, key, sticky, [event[0] for event in rewards])
-        stored = {row.number: row.reward for row in rows if row and row.reward is not None}
-        outcomes: dict[int, Outcome] = {}  # by place in the request
-        refused: dict[int, LogRow] = {}
-        new: dict[int, New] = {}
-        for i, (row, event) in enumerate(zip(rows, rewards, strict=True)):
-            if row is None:
-                outcomes[i] = Outcome("unknown")
-            elif row.number not in stored and row.number not in new:
-                at = happened(event, row.created, window, grace, now)
-                if at == "early":
-                    outcomes[i] = Outcome(at, row.number)
-                elif at == "late":
-                    refused[i] = row
-                else:
-                    new[row.number] = New(i, row, float(event[1]), at)
-        still_open = _open(connection, key, [*new, *(row.number for row in refused.values())])
-        for number in [n for n in new if place_of(n)[0] not in still_open]:
-            place, row, _, _ = new.pop(number)
-            refused[place] = row
-        there, excluded = _insert(connection, key, {n: new[n] for n in sorted(new)}, now)
-        stored |= there
-        counts: defaultdict[Place, ArmDay] = defaultdict(lambda: ArmDay(0))
-        for number, (place, row, value, at) in new.items():
-            if number not in there:
-                outcomes[place] = Outcome("stored", number)
-                stored[number] = value
-                if number not in excluded:
-                    counts[_place(row)].reward(value, waited_between(row.created, at))
-        for place, row in refused.items():
-            late = place_of(row.number)[0] in still_open
-            outcomes[place] = Outcome("late" if late else "closed", row.number)
-            if row.excluded is None:
-                counts[_place(row)].late += 1
-        add(connection, key, self._database.shard, counts)
-        for i, (row, event) in enumerate(zip(rows, rewards, strict=True)):
-            if row is not None and i not in outcomes:
-                if row.number in stored:
-                    value = stored[row.number]
-                    same = value == event[1]
-                    outcomes[i] = Outcome("repeated" if same else "conflict", row.number, value)
-                else:
-                    outcomes[i] = Outcome("closed", row.number)
-        return tuple(outcomes[i] for i in range(len(rewards)))
-
-
-def _place(row: LogRow) -> Place:
-    return place_of(row.number)[0], row.arm, day_of(row.created)
-
-
-def _open(connection: Connection, key: int, numbers: Iterable[int]) -> set[int]:
-    """Segments of these assignments that are open; they stay so until the transaction ends."""
-    return {
-        index
-        for portion in portions(sorted({place_of(number)[0] for number in numbers}))
-        for (index,) in connection.execute(OPEN, {"key": key, "indices": portion})
-    }
-
-
-def _insert(
-    connection: Connection, key: int, new: dict[int, New], now: int
-) -> tuple[dict[int, float], set[int]]:
-    """Store rewards.
-
-    Returns the values of those that another process has stored meanwhile, by number, and the
-    numbers of excluded assignments, whose rewards do not count.
-    """
-    rows = [
-        {
-            "key": key,
-            "number": number,
-            "reward": one.value,
-            "created": now,
-            "at": None if one.at == now else one.at,
-        }
-        for number, one in new.items()
-    ]
-    if not rows:
-        return {}, set()
-    if connection.dialect.name == "sqlite":  # the only writer, so what was missing still is
-        connection.execute(INSERT, one_or_many(rows))
-        return {}, {number for number, one in new.items() if one.row.excluded is not None}
-    inserted = connection.execute(INSERT_NEW, {"rows": json.dumps(rows)})
-    stored = {row.number: row.excluded for row in inserted}
-    found: dict[int, float] = {}
-    for portion in portions([number for number in new if number not in stored]):
-        result = connection.execute(STORED, {"key": key, "numbers": portion})
-        found |= {row.number: row.reward for row in result}
-    return found, {number for number, entry in stored.items() if entry is not None}
-
-
-def add(connection: Connection, key: int, shard: int, counts: Mapping[Place, ArmDay]) -> None:
-    """Add rewards, waiting times, late rewards and exclusions to the sums of our shard."""
-    if not counts:
-        return
-    there = _sums(connection, key, shard, counts)
-    rows = []
-    for place in sorted(counts):
-        more, (sums, squares) = counts[place], there[place]
-        rows.append(
-            {
-                "of": key,
-                "in_segment": place[0],
-                "of_arm": place[1],
-                "in_shard": shard,
-                "of_day": place[2],
-                "more": more.rewarded,
-                "all_sums": str(Fraction(sums) + more.sums),
-                "all_squares": str(Fraction(squares) + more.squares),
-                "more_waited": more.waited,
-                "more_late": more.late,
-                "more_excluded": more.excluded,
-            }
+        targets = [event[0] for event in rewards]
+        # Segments are locked first, so that what is read of their assignments stays true.
+        state, opened, *found = together(
+            connection,
+            (STATE, {"key": key}),
+            (OPEN, {"key": key}),
+            *finding(key, sticky, targets),
         )
-    connection.execute(ADD, one_or_many(rows))
-
-
-def _sums(
-    connection: Connection, key: int, shard: int, places: Mapping[Place, ArmDay]
-) -> dict[Place, tuple[str, str]]:
-    """Sums and squares of our shard, locked; missing rows are inserted."""
-    wanted = {
-        "key": key,
-        "segments": sorted({segment for segment, _, _ in places}),
-        "arms": sorted({arm for _, arm, _ in places}),
-        "days": sorted({day for _, _, day in places}),
-        "shard": shard,
-    }
-
-    def read() -> dict[Place, tuple[str, str]]:
-        found = connection.execute(SUMS, wanted)
-        return {(row.segment, row.arm, row.day): (row.sums, row.squares) for row in found}
-
-    there = read()
-    missing = sorted(places.keys() - there.keys())
-    if not missing:
-        return there
-    none = {"assigned": 0, "rewarded": 0, "sums": "0", "squares": "0", "last": None}
-    connection.execute(
-        BEGIN[connection.dialect.name],
-        [
-            {"key": key, "segment": segment, "arm": arm, "shard": shard, "day": day, **none}
-            for segment, arm, day in missing
-        ],
-    )
-    return read()
+        check_not_archived(state_in(key, state))
+        still_open = {index for (index,) in opened}
+        outcomes: list[Outcome] = []
+        new: dict[int, LogRow] = {}
+        values: defaultdict[Place, list[float]] = defaultdict(list)
+        counts: defaultdict[Place, ArmDay] = defaultdict(lambda: ArmDay(0))
+        for row, event in zip(found_in(found, targets, sticky), rewards, strict=True):
+            if row is None:
+                outcomes.append(Outcome("unknown"))
+                continue
+            row = new.get(row.number, row)
+            index = place_of(row.number)[0]
+            outcome, after = rewarded(row, event, index not in still_open, window, grace, now)
+            outcomes.append(outcome)
+            if after is not None:
+                new[row.number] = after
+            if row.excluded is None and outcome.status in ("stored", "late", "closed"):
+                place = index, row.arm, day_of(row.created)
+                if after is None:
+                    counts[place].late += 1
+                else:
+                    values[place].append(float(event[1]))
+                    counts[place].waited += waited_between(row.created, after.rewarded or now)
+        for place, given in values.items():
+            counts[place].reward_all(given)
+        rows = [
+            {
+                "key": key,
+                "number": row.number,
+                "reward": row.reward,
+                "created": now,
+                "at": None if row.received is None else row.rewarded,
+            }
+            for _, row in sorted(new.items())
+        ]
+        shard = self._database.shard
+        calls: list[Call] = [(INSERT, rows)] if rows else []
+        if counts:
+            calls.append(reading_sums(key, shard, counts))
+        cursors = together(connection, *calls)
+        if rows and cursors[0].rowcount < len(rows):
+            raise CollisionError  # by now they are found
+        add(connection, key, shard, counts, cursors[-1] if counts else None)
+        return tuple(outcomes)

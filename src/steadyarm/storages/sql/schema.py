@@ -7,6 +7,7 @@ no foreign keys, because they take locks. Each change of the tables is also a re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
@@ -22,15 +23,21 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     bindparam,
     case,
     cast,
     column,
     func,
     select,
+    text,
     true,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.ext.compiler import compiles
+
+from steadyarm.storages.sql.engine import Statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -234,28 +241,47 @@ corrections = Table(
 OWNED = (rewards, assignments, corrections, leases, tallies, segments)
 
 
-# Inserts of rows that may exist, and of many rows in one statement of PostgreSQL, as JSON
+# Parts of statements. PostgreSQL's `insert`, which can say what happens if a row exists, serves
+# SQLite as well.
 
 
-def if_free(table: Table, returned: Column[Any]) -> dict[str, Any]:
-    """By dialect, an insert that returns nothing if the row exists."""
-    return {
-        name: dialect.insert(table).on_conflict_do_nothing().returning(returned)
-        for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-    }
+class Among(ColumnElement[bool]):
+    """Whether a column of whole numbers has one of the values of a parameter, which is a list."""
+
+    inherit_cache = False
+
+    def __init__(self, number: Column[Any], name: str) -> None:
+        self.number, self.values = number, bindparam(name, type_=Text)
 
 
-def insert_rows(table: Table) -> postgresql.Insert:
-    """Insert "rows" in their order."""
+@compiles(Among, "sqlite")
+def _among_in_sqlite(element: Among, compiler: Any, **given: Any) -> str:
+    number, values = (compiler.process(e, **given) for e in (element.number, element.values))
+    return f"{number} IN (SELECT value FROM json_each({values}))"
+
+
+@compiles(Among, "postgresql")
+def _among_in_postgresql(element: Among, compiler: Any, **given: Any) -> str:
+    number, values = (compiler.process(e, **given) for e in (element.number, element.values))
+    listed = f"json_array_elements_text(CAST({values} AS JSON))"
+    return f"{number} = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM {listed} AS listed(value)))"
+
+
+def if_free(table: Table, returned: Column[Any]) -> Any:
+    """An insert that returns nothing if the row exists."""
+    return insert(table).on_conflict_do_nothing().returning(returned)
+
+
+def inserting(table: Table, more: Callable[[Insert], Any] = lambda insert: insert) -> Statement:
+    """Insert many rows, given with all columns, in their order.
+
+    more : what the insert says beside that
+    """
     names = (column(c.name, c.type) for c in table.c)
     rows = func.json_to_recordset(_json("rows")).table_valued(*names)
     chosen = select(*rows.render_derived(with_types=True).c)
-    return postgresql.insert(table).from_select([c.name for c in table.c], chosen)
-
-
-def insert_new(table: Table, *returned: ColumnElement[Any]) -> Any:
-    """Insert those of "rows" that do not exist; returns columns of these."""
-    return insert_rows(table).on_conflict_do_nothing().returning(*returned)
+    every = insert(table).from_select([c.name for c in table.c], chosen)
+    return Statement(more(insert(table)), more(every))
 
 
 def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:
@@ -263,34 +289,40 @@ def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[An
     return (
         *(assigned.c[name] for name in ("number", "unit", "arm", "probability", "created")),
         rewarded.c.reward,
-        func.coalesce(rewarded.c.at, rewarded.c.created).label("rewarded"),
-        case((rewarded.c.at.is_not(None), rewarded.c.created)).label("received"),
+        func.coalesce(rewarded.c.at, rewarded.c.created),
+        case((rewarded.c.at.is_not(None), rewarded.c.created)),
         assigned.c.excluded,
     )
 
 
-def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Any:
-    """Assignments with their rewards, by "values", which are numbers or units."""
-    value = column("value", Text)
+def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Statement:
+    """Assignments with their rewards, by "values", which are numbers or units.
+
+    Each value is to be found in its index, however many rows the server believes there to be. In
+    SQLite a cross join keeps its order, and in PostgreSQL limits do the same.
+    """
+    columns = ", ".join(map(str, logged(assignments, rewards)))
+    more = "".join(f" AND {condition}" for condition in conditions)
+    lite = text(
+        f"SELECT {columns} FROM json_each(:values) AS wanted CROSS JOIN {assignments.name} "
+        f"LEFT JOIN {rewards.name} ON {same_assignment(assignments)} "
+        f"WHERE {assignments.c.key} = :key AND {by} = wanted.value{more}"
+    )
     elements = func.json_array_elements_text(_json("values"))
-    wanted = elements.table_valued(value, name="wanted").render_derived()
-    # The limits make the server use the index for each value.
-    found = (
-        select(assignments)
-        .where(
-            assignments.c.key == bindparam("key"), by == cast(wanted.c.value, by.type), *conditions
-        )
-        .limit(1)
-        .lateral("found")
+    wanted = elements.table_valued(column("value", Text), name="wanted").render_derived()
+    this = by == cast(wanted.c.value, by.type)
+    found = select(assignments).where(assignments.c.key == bindparam("key"), this, *conditions)
+    assigned = found.limit(1).lateral("assigned")
+    rewarded = select(rewards).where(same_assignment(assigned)).limit(1).lateral("rewarded")
+    every = select(*logged(assigned, rewarded)).select_from(
+        wanted.join(assigned, true()).outerjoin(rewarded, true())
     )
-    rewarded = (
-        select(rewards)
-        .where(rewards.c.key == found.c.key, rewards.c.number == found.c.number)
-        .limit(1)
-        .lateral("rewarded")
-    )
-    both = wanted.join(found, true()).outerjoin(rewarded, true())
-    return select(*logged(found, rewarded)).select_from(both)
+    return Statement(lite, every)
+
+
+def same_assignment(assigned: FromClause) -> ColumnElement[bool]:
+    """Whether a reward is that of an assignment."""
+    return and_(rewards.c.key == assigned.c.key, rewards.c.number == assigned.c.number)
 
 
 def _json(name: str) -> ColumnElement[Any]:

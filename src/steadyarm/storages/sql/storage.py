@@ -15,10 +15,9 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any
 
 from sqlalchemy import Connection, Table, and_, delete, exists, func, or_, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentError
@@ -105,22 +104,17 @@ EXAMINED = 5.0  # seconds between two readings of a whole file, at least
 SHARE = 100  # after a reading, none begins for this many times its duration
 
 
-def _beat(dialect: Any) -> Any:
-    statement = dialect.insert(marks)
-    new = statement.excluded
-    return statement.on_conflict_do_update(
-        index_elements=["name"],
-        set_={"value": new.value, "note": func.coalesce(new.note, marks.c.note)},
-    )
-
-
-BEAT = {"sqlite": _beat(sqlite), "postgresql": _beat(postgresql)}
+_new = insert(marks)
+BEAT = _new.on_conflict_do_update(
+    index_elements=["name"],
+    set_={"value": _new.excluded.value, "note": func.coalesce(_new.excluded.note, marks.c.note)},
+)
 
 
 def beat(connection: Connection, value: int, note: str | None = None) -> None:
     """Write the heartbeat, a time in microseconds; the old note stays if none is given."""
     row = {"name": "heartbeat", "value": value, "note": note}
-    connection.execute(BEAT[connection.dialect.name], row)
+    connection.execute(BEAT, row)
 
 
 class Heartbeat:
