@@ -11,7 +11,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.cli.common import Progress
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.plan import _announce, run
+from steadyarm.cli.plan import _announce, plan
 from steadyarm.planning.question import TABLES, TOP
 
 GUIDE = Path(__file__).parents[2] / "docs" / "plan.md"
@@ -46,7 +46,7 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_example_in_the_help_is_a_question(tmp_path: Path) -> None:
     file = tmp_path / "test.toml"
-    file.write_text(inspect.cleandoc(run.__doc__ or "").split("more:", 1)[1])
+    file.write_text(inspect.cleandoc(plan.__doc__ or "").split("more:", 1)[1])
     question = sa.Question.from_file(file)
     labels = [candidate.label for candidate in question.candidates]
     assert labels == ["Steady", "A/B-test", "OD-LinBAI", "Steady (robustness=0.9)"]

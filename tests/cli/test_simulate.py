@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli import simulate
 from steadyarm.cli.main import main
+from steadyarm.cli.plan import simulate
 from steadyarm.environments import soare_oscillating
 
 
@@ -28,7 +28,7 @@ def test_the_command_line_says_what_the_library_says(capsys: pytest.CaptureFixtu
 
 def test_the_example_in_the_help_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "test.toml"
-    file.write_text(inspect.cleandoc(simulate.run.__doc__ or "").split(":\n", 1)[1])
+    file.write_text(inspect.cleandoc(simulate.__doc__ or "").split(":\n", 1)[1])
     assert main(["simulate", str(file), "--trials", "200"]) == 0
     printed = capsys.readouterr().out
     assert "P1-RAGE on 6 arms, budget 5,000" in printed

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 from pathlib import Path
 
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli import paper
+from steadyarm.cli.main import build_parser
 from steadyarm.paper import load_yahoo_instance, yahoo_world
 from tests.paper.conftest import Week
 
 
 def command(*words: str) -> None:
-    parser = argparse.ArgumentParser()
-    paper.add_data_parser(parser.add_subparsers())
-    args = parser.parse_args(["data", *words])
+    args = build_parser().parse_args(["data", *words])
     args.run(args)
 
 

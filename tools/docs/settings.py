@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 import steadyarm
-from steadyarm.cli.serve import POSTGRES_WRITERS
+from steadyarm.cli.service import POSTGRES_WRITERS
 from steadyarm.environments.named import WORLDS
 from steadyarm.live.lifecycle import DESCRIBED
 from steadyarm.live.settings import Settings

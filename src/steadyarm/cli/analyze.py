@@ -7,14 +7,13 @@ import csv
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, LEVEL, REPORT, add_command, read_toml, show
-from steadyarm.environments.named import arms_from_settings
-from steadyarm.reports import analysis_report, format_of, write_report
+from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
 
-OPTIONS = (
+
+@command(
+    "analyze",
     (
         "log LOG ...",
         "CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
@@ -58,14 +57,7 @@ OPTIONS = (
     FORMAT,
     REPORT,
 )
-
-
-def add_parser(commands: Any) -> None:
-    """Describe the command's options."""
-    add_command(commands, "analyze", run, OPTIONS)
-
-
-def run(args: argparse.Namespace) -> None:
+def analyze(args: argparse.Namespace) -> None:
     """Give the verdict on a test that ran elsewhere, from its log.
 
     Reads the log where it is stored and says which arm is the best on average, how sure that is,
@@ -89,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
     with the columns arm and one for every feature.
     """
     if args.report is not None:
-        format_of(args.report)
+        sa.reports.format_of(args.report)
     found = sa.analyze(
         args.log[0] if len(args.log) == 1 else args.log,
         arms=read_arms(args.arms) if args.arms else None,
@@ -110,8 +102,8 @@ def run(args: argparse.Namespace) -> None:
     )
     show(args, found.to_dict(), found)
     if args.report is not None:
-        command = shlex.join(["steadyarm", *map(_without_password, args.typed)])
-        write_report(analysis_report(found, command), args.report)
+        typed = shlex.join(["steadyarm", *map(_without_password, args.typed)])
+        sa.reports.write_report(sa.reports.analysis_report(found, typed), args.report)
 
 
 def _without_password(word: str) -> str:
@@ -133,6 +125,8 @@ def _columns(pairs: list[str]) -> dict[str, str]:
 def read_arms(path: Path) -> sa.ArmSet:
     """The variants that a TOML or CSV file describes."""
     if path.suffix == ".toml":
+        from steadyarm.environments.named import arms_from_settings
+
         settings = read_toml(path)
         if not isinstance(settings.get("arms"), dict):
             raise sa.InvalidInputError(f"{path} has no table [arms].")

@@ -1,10 +1,13 @@
-"""What commands share: how options are declared, files are read, results and progress are shown."""
+"""What commands share: how they are declared, how files are read, results and progress shown.
+
+Only what a command runs imports NumPy and the rest of the package, so that help and errors of the
+command line come at once: `sa.simulate` and other names of `steadyarm` are imported when used.
+"""
 
 from __future__ import annotations
 
 import argparse
 import getpass
-import inspect
 import json
 import sys
 import time
@@ -12,17 +15,23 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from steadyarm import storages
+import steadyarm as sa
 from steadyarm.errors import InvalidInputError, MissingExtraError, UnknownExperimentError
-from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
 
+if TYPE_CHECKING:
+    from steadyarm.storages import Storage
+
+Run = Callable[[argparse.Namespace], None]
 # An option: how it is typed, what it is for and, if it needs any, further arguments of argparse.
 Option = tuple[str, str] | tuple[str, str, dict[str, Any]]
+# A list of options of which one may be given, or options under a title of their own.
+Options = Option | list[Option] | dict[str, Sequence[Option]]
 
+COMMANDS: dict[str, tuple[Run | None, str, tuple[Options, ...]]] = {}  # what runs, help, options
 TYPES: dict[str, Callable[[str], Any]] = {"N": int, "X": float, "DIR": Path}  # by what is typed
 WIDTH = 100  # characters of a line
 SILENT = 20  # seconds after which a stage is named again although no other has begun
@@ -43,7 +52,48 @@ STORAGE = (
 )
 
 
-def add_options(parser: Any, options: Iterable[Option]) -> None:
+def command(name: str, *options: Options, text: str = "") -> Callable[[Run], Run]:
+    """Declare a command, or one of a group such as "storage status".
+
+    What help says of it is `text`, or the docstring of what runs. The first line is what lists of
+    commands show. What begins with a paragraph that ends in a colon is printed below the options.
+    """
+
+    def declare(run: Run) -> Run:
+        COMMANDS[name] = run, text or run.__doc__ or "", options
+        return run
+
+    return declare
+
+
+def group(name: str, text: str, *options: Options) -> None:
+    """Declare a group of commands: what help says of it, and options that all of them have."""
+    COMMANDS[name] = None, text, options
+
+
+def add_commands(parser: argparse.ArgumentParser, first: Sequence[str]) -> None:
+    """Add all commands to a parser: groups and commands in the order of `first`."""
+    groups = {"": parser.add_subparsers(title="commands", metavar="COMMAND", required=True)}
+    for name in sorted(COMMANDS, key=lambda name: first.index(name.partition(" ")[0])):
+        run, text, options = COMMANDS[name]
+        parent, _, own = name.rpartition(" ")
+        summary, *more = cleandoc(text).split("\n\n")
+        below = next((i for i, part in enumerate(more) if part.endswith(":")), len(more))
+        made = groups[parent].add_parser(
+            own,
+            help=summary[0].lower() + summary[1:].removesuffix("."),
+            description="\n\n".join([summary, *more[:below]]),
+            epilog="\n\n".join(more[below:]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if run is not None:
+            add_options(made, (*options, *(COMMANDS[parent][2] if parent else ())))
+            made.set_defaults(run=run, command=name)
+        else:
+            groups[name] = made.add_subparsers(title="what to do", metavar="WHAT", required=True)
+
+
+def add_options(parser: Any, options: Iterable[Options]) -> None:
     """Declare options as they are typed, such as "--trials N = 500".
 
     An option is followed by what it takes: N is a whole number, X a number, FILE and DIR are paths,
@@ -59,52 +109,36 @@ def add_options(parser: Any, options: Iterable[Option]) -> None:
     >>> parser.parse_args(["a.toml", "b.toml", "--port", "80"]).port
     80
     """
-    for typed, text, *more in options:
-        usage, _, default = typed.partition(" = ")
-        name, _, value = usage.partition(" ")
-        optional = value.startswith("[")
-        value, several, _ = value.strip("[]").partition(" ...")
-        kind = Path if value.startswith("FILE") else TYPES.get(value, str)
-        given: dict[str, Any] = {"help": f"{text} (default: {default})" if default else text}
-        if "|" in value:
-            given["choices"] = value.split("|")
-        elif value:
-            given |= {"metavar": value, "type": kind}
-        elif name.startswith("-") and not more:
-            given["action"] = "store_true"
-        if default:
-            given["default"] = kind(default)
-        if name.startswith("-"):
-            given |= {"action": "append", "default": []} if several else {}
-        elif several or optional:
-            given["nargs"] = "*" if several and optional else "+" if several else "?"
-        parser.add_argument(name, **(given | (more[0] if more else {})))
+    for option in options:
+        if isinstance(option, list):
+            add_options(parser.add_mutually_exclusive_group(), option)
+        elif isinstance(option, dict):
+            for title, several in option.items():
+                add_options(parser.add_argument_group(title), several)
+        else:
+            _add_option(parser, *option)
 
 
-def add_command(
-    commands: Any,
-    name: str,
-    run: Callable[[argparse.Namespace], None] | None,
-    options: Iterable[Option] = (),
-    text: str = "",
-) -> argparse.ArgumentParser:
-    """Add a command, or a verb of one; what help says of it is the docstring of `run`, or `text`.
-
-    The first line is what lists of commands show. What begins with a paragraph that ends in a colon
-    is printed below the options.
-    """
-    summary, *more = inspect.cleandoc(text or (run and run.__doc__) or name).split("\n\n")
-    below = next((i for i, part in enumerate(more) if part.endswith(":")), len(more))
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary[0].lower() + summary[1:].removesuffix("."),
-        description="\n\n".join([summary, *more[:below]]),
-        epilog="\n\n".join(more[below:]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser, options)
-    parser.set_defaults(run=run)
-    return parser
+def _add_option(parser: Any, typed: str, text: str, more: dict[str, Any] | None = None) -> None:
+    usage, _, default = typed.partition(" = ")
+    name, _, value = usage.partition(" ")
+    optional = value.startswith("[")
+    value, several, _ = value.strip("[]").partition(" ...")
+    kind = Path if value.startswith("FILE") else TYPES.get(value, str)
+    given: dict[str, Any] = {"help": f"{text} (default: {default})" if default else text}
+    if "|" in value:
+        given["choices"] = value.split("|")
+    elif value:
+        given |= {"metavar": value, "type": kind}
+    elif name.startswith("-") and more is None:
+        given["action"] = "store_true"
+    if default:
+        given["default"] = kind(default)
+    if name.startswith("-"):
+        given |= {"action": "append", "default": []} if several else {}
+    elif several or optional:
+        given["nargs"] = "*" if several and optional else "+" if several else "?"
+    parser.add_argument(name, **(given | (more or {})))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -155,13 +189,13 @@ def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
     new : whether its tables are created if there are none; else a wrong name would leave an empty
         file behind
     """
-    found = storages.storage_status(args.storage)  # refuses memory, which ends with the command
+    found = sa.storages.storage_status(args.storage)  # refuses memory: it ends with the command
     if not new and found.state == "empty":
         raise UnknownExperimentError(
             f"there are no experiments in {found.url}; create one with steadyarm experiment "
             "create, or give the right --storage."
         )
-    storage = open_storage(args.storage)
+    storage = sa.storages.open_storage(args.storage)
     try:
         yield storage
     finally:

@@ -1,4 +1,4 @@
-"""`steadyarm experiment`: live tests from the command line, from creation to verdict."""
+"""`steadyarm experiment` and `report`: live tests, from creation to verdict."""
 
 from __future__ import annotations
 
@@ -6,40 +6,33 @@ import argparse
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import steadyarm as sa
 from steadyarm.cli import experiment_traffic
 from steadyarm.cli.common import (
     FORMAT,
     LEVEL,
     STORAGE,
     Option,
-    add_command,
-    add_options,
+    command,
+    group,
     opened,
     read_time,
     read_toml,
     show,
     typed_by,
 )
-from steadyarm.cli.experiment_show import drift_text, experiment_text, list_text, verdict_text
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
     UnknownAssignmentError,
     UnknownExperimentError,
 )
-from steadyarm.inference.evidence import json_ready
-from steadyarm.live.experiment import Experiment
-from steadyarm.live.lifecycle import (
-    DESCRIBED,
-    create_from_description,
-    import_experiment,
-    load_experiment,
-)
-from steadyarm.live.transfer import read_export
-from steadyarm.storages.changes import Corrected
 from steadyarm.wording import counted, did_you_mean
+
+if TYPE_CHECKING:
+    from steadyarm.storages.changes import Corrected
 
 ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
 
@@ -81,24 +74,31 @@ MOVES = {  # what a verb does, and the state after it
 }
 
 
-def add_parser(commands: Any) -> None:
-    """Describe the command's options."""
-    parser = add_command(commands, "experiment", None, text=ABOUT)
-    verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    for name, run, options, *text in VERBS:
-        nameless = name in ("create", "list", "import", "erase")
-        named = () if nameless else (("name NAME", "of the experiment"),)
-        verb = add_command(verbs, name, run, [*named, *options, STORAGE, FORMAT], *text)
-        verb.set_defaults(move=name)
-        if name == "recommend":
-            add_options(verb.add_mutually_exclusive_group(), INTERVALS)
+NAME = ("name NAME", "of the experiment")
+WHY = "why, for those who read the audit log; name no unit in it"
+REASON: Option = ("--reason TEXT", WHY, {"required": True})
+TARGET: Option = (
+    "target",
+    "whose reward, by unit or by the id that ask gave",
+    {"metavar": "UNIT|ID"},
+)
+
+group("experiment", ABOUT, STORAGE, FORMAT)
 
 
+@command(
+    "experiment create",
+    ("file FILE.toml", "what is tested"),
+    ("--name NAME", "of the experiment, instead of the file's"),
+    ("--draft", "assign nothing before it is started"),
+)
 def _create(args: argparse.Namespace) -> None:
     """Create a test from a TOML file.
 
     An example of such a file is in steadyarm experiment --help.
     """
+    from steadyarm.live.lifecycle import create_from_description
+
     description = _read(args.file)
     own = description.pop("name", None)
     name = own if args.name is None else args.name
@@ -117,6 +117,8 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    from steadyarm.live.lifecycle import DESCRIBED
+
     description, known = read_toml(path), ("name", *DESCRIBED)
     for key in description:
         if key not in known:
@@ -127,8 +129,10 @@ def _read(path: Path) -> dict[str, Any]:
     return description
 
 
+@command("experiment list")
 def _list(args: argparse.Namespace) -> None:
     """List all tests."""
+    from steadyarm.cli.experiment_show import list_text
     from steadyarm.wire.responses import ExperimentList
 
     try:
@@ -140,15 +144,16 @@ def _list(args: argparse.Namespace) -> None:
     show(args, ExperimentList.of(records), list_text(records) if records else none)
 
 
+@command("experiment show", NAME)
 def _show(args: argparse.Namespace) -> None:
     """Show the state of a test."""
     with opened(args) as storage:
-        _show_experiment(args, load_experiment(args.name, storage))
+        _show_experiment(args, sa.load_experiment(args.name, storage))
 
 
 def _show_experiment(
     args: argparse.Namespace,
-    experiment: Experiment,
+    experiment: sa.Experiment,
     notes: str = "",
     **more: Any,
 ) -> None:
@@ -158,15 +163,56 @@ def _show_experiment(
         kind = CreatedExperiment if more else ExperimentAnswer
         show(args, kind.of(experiment, **more), "")
     else:
+        from steadyarm.cli.experiment_show import experiment_text
+
         print(experiment_text(experiment) + notes)
 
 
+command(
+    "experiment ask",
+    NAME,
+    ("units [UNIT ...]", "who gets a variant; - reads standard input"),
+)(experiment_traffic.ask)
+command(
+    "experiment tell",
+    NAME,
+    (
+        "rewards",
+        "whose reward, and the number; - reads standard input",
+        {"nargs": "+", "metavar": "UNIT|ID REWARD"},
+    ),
+    (
+        "--at TIME",
+        "when the rewards happened, such as 2025-01-31T12:00:00Z, if not just now; in standard "
+        "input a column named at has it",
+    ),
+)(experiment_traffic.tell)
+
+
+@command(
+    "experiment recommend",
+    NAME,
+    [
+        (
+            "--anytime",
+            "intervals that hold at all times; the default until the test has ended",
+            {"action": "store_true", "default": None},
+        ),
+        (
+            "--once",
+            "intervals of one interim analysis; the default when the test has ended",
+            {"action": "store_false", "dest": "anytime", "default": None},
+        ),
+    ],
+    LEVEL,
+)
 def _recommend(args: argparse.Namespace) -> None:
     """Recommend the best variant so far, with intervals."""
+    from steadyarm.cli.experiment_show import verdict_text
     from steadyarm.wire.results import Recommendation
 
     with opened(args) as storage:
-        experiment = load_experiment(args.name, storage)
+        experiment = sa.load_experiment(args.name, storage)
         verdict = experiment.recommend(args.level, args.anytime)
     show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
 
@@ -175,63 +221,104 @@ def _move(args: argparse.Namespace) -> None:
     from steadyarm.wire.responses import ExperimentAnswer
 
     with opened(args) as storage:
-        experiment = load_experiment(args.name, storage)
-        getattr(experiment, args.move)(typed_by())
-        show(args, ExperimentAnswer.of(experiment), f"{args.name} {MOVES[args.move][1]}")
+        experiment = sa.load_experiment(args.name, storage)
+        verb = args.command.split()[1]
+        getattr(experiment, verb)(typed_by())
+        show(args, ExperimentAnswer.of(experiment), f"{args.name} {MOVES[verb][1]}")
 
 
+for _verb, (_text, _) in MOVES.items():
+    command(f"experiment {_verb}", NAME, text=_text)(_move)
+
+
+@command("experiment export", NAME, ("file FILE", "FILE.csv or FILE.parquet"))
 def _export(args: argparse.Namespace) -> None:
     """Write the log and all that is needed to import it."""
     with opened(args) as storage:
-        path = load_experiment(args.name, storage).export(args.file)
+        path = sa.load_experiment(args.name, storage).export(args.file)
     beside = path.with_name(path.name + ".experiment.json")
     text = f"The log is in {path}, settings and segments in {beside}; import needs both."
     show(args, {"file": str(path), "description": str(beside)}, text)
 
 
+@command(
+    "experiment import",
+    ("file FILE", "that export wrote"),
+    ("--name NAME", "of the experiment, instead of the one it had"),
+)
 def _import(args: argparse.Namespace) -> None:
     """Import an exported test into a storage, where it goes on."""
+    from steadyarm.live.transfer import read_export
+
     read_export(args.file)  # errors come before there is a database
     with opened(args, new=True) as storage:
-        _show_experiment(args, import_experiment(args.file, storage, args.name, by=typed_by()))
+        _show_experiment(args, sa.import_experiment(args.file, storage, args.name, by=typed_by()))
 
 
+@command("experiment replay", NAME)
 def _replay(args: argparse.Namespace) -> None:
     """Compute a test anew from its log; status 1 if anything differs."""
+    from steadyarm.inference.evidence import json_ready
+
     with opened(args) as storage:
-        found = load_experiment(args.name, storage).replay()
+        found = sa.load_experiment(args.name, storage).replay()
     show(args, {"agrees": found.agrees} | json_ready(found), found)
     if not found.agrees:
         raise SteadyArmError(f"the log of {args.name!r} does not lead to what is stored.")
 
 
+@command("experiment health", NAME)
 def _health(args: argparse.Namespace) -> None:
     """Check whether variants were assigned as planned, and whose rewards are missing."""
     with opened(args) as storage:
-        report = load_experiment(args.name, storage).health()
+        report = sa.load_experiment(args.name, storage).health()
     show(args, report.to_dict(), report)
 
 
+@command(
+    "experiment drift",
+    NAME,
+    ("--periods N = 4", "number of equal shares of the test"),
+    LEVEL,
+)
 def _drift(args: argparse.Namespace) -> None:
     """Report whether the world moved during the test."""
+    from steadyarm.cli.experiment_show import drift_text
+
     with opened(args) as storage:
-        report = load_experiment(args.name, storage).drift(args.periods, args.level)
+        report = sa.load_experiment(args.name, storage).drift(args.periods, args.level)
     show(args, report.to_dict(), drift_text(report))
 
 
 # Corrections of what was stored wrongly
 
 
+@command("experiment void", NAME, TARGET, REASON)
 def _void(args: argparse.Namespace) -> None:
     """Remove a reward, so that the visit has none."""
     _correct_with(args, lambda live, why: live.void(args.target, **why))
 
 
+@command(
+    "experiment correct",
+    NAME,
+    TARGET,
+    ("reward X", "the right number", {"metavar": "REWARD"}),
+    REASON,
+)
 def _correct(args: argparse.Namespace) -> None:
     """Replace a wrong reward by another."""
     _correct_with(args, lambda live, why: live.correct(args.target, args.reward, **why))
 
 
+@command(
+    "experiment exclude",
+    NAME,
+    ("--unit UNIT", "whose visits are left out"),
+    ("--since TIME", "leave out what was assigned from then on, such as 2026-11-03T09:00Z"),
+    ("--until TIME", "and before then; not later than now"),
+    REASON,
+)
 def _exclude(args: argparse.Namespace) -> None:
     r"""Leave out all visits of a unit or of a period.
 
@@ -253,19 +340,31 @@ def _exclude(args: argparse.Namespace) -> None:
     )
 
 
+@command(
+    "experiment include",
+    NAME,
+    ("entry N", "number of the entry of the audit log that excluded it", {"metavar": "ENTRY"}),
+    REASON,
+)
 def _include(args: argparse.Namespace) -> None:
     """Count again what was excluded."""
     _correct_with(args, lambda live, why: live.include(args.entry, **why))
 
 
 def _correct_with(
-    args: argparse.Namespace, correct: Callable[[Experiment, dict[str, str]], Corrected]
+    args: argparse.Namespace, correct: Callable[[sa.Experiment, dict[str, str]], Corrected]
 ) -> None:
     with opened(args) as storage:
-        live = load_experiment(args.name, storage)
+        live = sa.load_experiment(args.name, storage)
         _show_corrected(args, {args.name: correct(live, _why(args))})
 
 
+@command(
+    "experiment erase",
+    ("words", "of the experiment, and whom to erase", {"nargs": "+", "metavar": "[NAME] UNIT"}),
+    ("--everywhere", "in all experiments; then no NAME is given"),
+    ("--reason TEXT", WHY, {"default": ""}),
+)
 def _erase(args: argparse.Namespace) -> None:
     """Erase the identity of a unit, on its request.
 
@@ -285,12 +384,12 @@ def _erase(args: argparse.Namespace) -> None:
     done: dict[str, Corrected] = {}
     with opened(args) as storage:
         if not args.everywhere:
-            live = load_experiment(args.words[0], storage)
+            live = sa.load_experiment(args.words[0], storage)
             done[live.name] = live.erase(unit, **_why(args))
         else:
             for record in storage.summaries():
                 with suppress(UnknownAssignmentError):
-                    done[record.name] = Experiment(storage, record).erase(unit, **_why(args))
+                    done[record.name] = sa.Experiment(storage, record).erase(unit, **_why(args))
     if not done:
         raise UnknownAssignmentError("the unit has no assignment in any experiment of the storage.")
     _show_corrected(args, done)
@@ -313,119 +412,42 @@ def _show_corrected(args: argparse.Namespace, done: dict[str, Corrected]) -> Non
     show(args, {"corrections": facts}, "\n".join(lines))
 
 
-WHY = "why, for those who read the audit log; name no unit in it"
-REASON: Option = ("--reason TEXT", WHY, {"required": True})
-TARGET: Option = (
-    "target",
-    "whose reward, by unit or by the id that ask gave",
-    {"metavar": "UNIT|ID"},
+@command(
+    "report",
+    NAME,
+    ("--out FILE", "FILE.html or FILE.md (default: NAME.html)"),
+    (
+        "--format html|md|print",
+        "html for screens, print for paper, md for Markdown (default: as FILE ends)",
+    ),
+    STORAGE,
+    ("--no-replay", "do not recompute the whole test to check it"),
 )
-INTERVALS: tuple[Option, ...] = (
-    (
-        "--anytime",
-        "intervals that hold at all times; the default until the test has ended",
-        {"action": "store_true", "default": None},
-    ),
-    (
-        "--once",
-        "intervals of one look at the results; the default when the test has ended",
-        {"action": "store_false", "dest": "anytime", "default": None},
-    ),
-)
-TIME = "leave out what was assigned from then on, such as 2026-11-03T09:00Z"
-VERBS: tuple[tuple[Any, ...], ...] = (  # name, function, options
-    (
-        "create",
-        _create,
-        [
-            ("file FILE.toml", "what is tested"),
-            ("--name NAME", "of the experiment, instead of the file's"),
-            ("--draft", "assign nothing before it is started"),
-        ],
-    ),
-    ("list", _list, []),
-    ("show", _show, []),
-    (
-        "ask",
-        experiment_traffic.ask,
-        [("units [UNIT ...]", "who gets a variant; - reads standard input")],
-    ),
-    (
-        "tell",
-        experiment_traffic.tell,
-        [
-            (
-                "rewards",
-                "whose reward, and the number; - reads standard input",
-                {"nargs": "+", "metavar": "UNIT|ID REWARD"},
-            ),
-            (
-                "--at TIME",
-                "when the rewards happened, such as 2025-01-31T12:00:00Z, if not just now; in "
-                "standard input a column named at has it",
-            ),
-        ],
-    ),
-    ("recommend", _recommend, [LEVEL]),
-    *((name, _move, [], text) for name, (text, _) in MOVES.items()),
-    ("export", _export, [("file FILE", "FILE.csv or FILE.parquet")]),
-    (
-        "import",
-        _import,
-        [
-            ("file FILE", "that export wrote"),
-            ("--name NAME", "of the experiment, instead of the one it had"),
-        ],
-    ),
-    ("void", _void, [TARGET, REASON]),
-    (
-        "correct",
-        _correct,
-        [TARGET, ("reward X", "the right number", {"metavar": "REWARD"}), REASON],
-    ),
-    (
-        "exclude",
-        _exclude,
-        [
-            ("--unit UNIT", "whose visits are left out"),
-            ("--since TIME", TIME),
-            ("--until TIME", "and before then; not later than now"),
-            REASON,
-        ],
-    ),
-    (
-        "include",
-        _include,
-        [
-            (
-                "entry N",
-                "number of the entry of the audit log that excluded it",
-                {"metavar": "ENTRY"},
-            ),
-            REASON,
-        ],
-    ),
-    (
-        "erase",
-        _erase,
-        [
-            (
-                "words",
-                "of the experiment, and whom to erase",
-                {"nargs": "+", "metavar": "[NAME] UNIT"},
-            ),
-            ("--everywhere", "in all experiments; then no NAME is given"),
-            ("--reason TEXT", WHY, {"default": ""}),
-        ],
-    ),
-    ("replay", _replay, []),
-    ("health", _health, []),
-    (
-        "drift",
-        _drift,
-        [
-            ("--periods N = 4", "number of equal shares of the test"),
-            LEVEL,
-        ],
-    ),
-)
+def report(args: argparse.Namespace) -> None:
+    """Write one file about a live test, to be sent to others.
+
+    It has the results so far, with pictures, method, assumptions, the fingerprint of the log and
+    the check that computing the test anew gives the same.
+
+    For example:
+
+      steadyarm report checkout --out report.html     one file with everything inside
+      steadyarm report checkout --format print        laid out for paper: open it and print it
+      steadyarm report checkout --out report.md       Markdown, pictures in report-pictures/
+
+    The appendix says how the result was found, what must be true for it, and how to check it.
+    """
+    path = args.out
+    if path is None:
+        # experiment names are no paths, but what is typed may be one
+        path = Path(f"{Path(args.name).name}{sa.reports.FORMATS[args.format or 'html'][0]}")
+    chosen = sa.reports.format_of(path, args.format)
+    if not path.parent.is_dir():
+        raise InvalidInputError(
+            f"the folder {path.parent} does not exist; make it, or write elsewhere with --out."
+        )
+    with opened(args) as storage:
+        experiment = sa.load_experiment(args.name, storage)
+        document = sa.reports.experiment_report(experiment, replay=not args.no_replay)
+    sa.reports.write_report(document, path, chosen)
+    print(f"The report is in {path}.")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+import steadyarm as sa
 from steadyarm.cli.common import opened, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
-from steadyarm.live.lifecycle import load_experiment
 
 BATCH = 1000  # in one transaction
 SHOWN = 20  # refusals that are printed one by one
@@ -37,7 +37,7 @@ def ask(args: argparse.Namespace) -> None:
         units = [None]
     alone = len(units) == 1 and not bulk
     with opened(args) as storage:
-        experiment = load_experiment(args.name, storage)
+        experiment = sa.load_experiment(args.name, storage)
         answers: list[Any] = (
             [experiment.ask(units[0])] if alone else _in_batches(units, experiment.ask_many)
         )
@@ -74,7 +74,7 @@ def tell(args: argparse.Namespace) -> None:
     rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards, args.at), 0)
     alone = len(rewards) == 1 and not bulk
     with opened(args) as storage:
-        experiment = load_experiment(args.name, storage)
+        experiment = sa.load_experiment(args.name, storage)
         answers: list[Any] = _in_batches(rewards, experiment.tell_many)
     if alone and isinstance(answers[0], SteadyArmError):
         raise answers[0]

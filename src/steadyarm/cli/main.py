@@ -6,38 +6,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import steadyarm
-from steadyarm.cli import (
-    analyze,
-    demo,
-    experiment,
-    paper,
-    plan,
-    report,
-    serve,
-    simulate,
-    storage,
-    token,
-)
+from steadyarm.cli import analyze, demo, experiment, paper, plan, service, storage  # noqa: F401
+from steadyarm.cli.common import add_commands
 from steadyarm.errors import SteadyArmError
 from steadyarm.wording import did_you_mean
 
-ADD_COMMANDS = (
-    demo.add_parser,
-    plan.add_parser,
-    experiment.add_parser,
-    report.add_parser,
-    serve.add_parser,
-    token.add_parser,
-    token.add_audit_parser,
-    storage.add_parser,
-    analyze.add_parser,
-    paper.add_reproduce_parser,
-    simulate.add_parser,
-    paper.add_data_parser,
-)
+ORDER = "demo plan experiment report serve token audit storage analyze reproduce simulate data"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,6 +22,13 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given, allow_abbrev=False)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = [str(choice) for choice in action.choices or [value]]
+        if str(value) not in known:
+            hint = did_you_mean(str(value), known)
+            message = f"there is no {value!r}; expected one of: {', '.join(known)}{hint}"
+            raise argparse.ArgumentError(action, message)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -55,9 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
         "and stay right when the world moves.",
     )
     parser.add_argument("--version", action="version", version=f"steadyarm {steadyarm.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add_command in ADD_COMMANDS:
-        add_command(commands)
+    add_commands(parser, ORDER.split())
     return parser
 
 
@@ -67,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     args, unknown = parser.parse_known_args(typed)
     if unknown:
-        _refuse(parser, typed, unknown)
+        _refuse(parser, args.command, unknown)
     args.typed = typed
     try:
         args.run(args)
@@ -83,12 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _refuse(parser: argparse.ArgumentParser, typed: list[str], unknown: list[str]) -> None:
+def _refuse(parser: argparse.ArgumentParser, command: str, unknown: list[str]) -> NoReturn:
     """Say what was not understood, with the usage of the command that was meant."""
-    for word in typed:
-        verbs = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
-        if verbs and word in verbs[0].choices:
-            parser = verbs[0].choices[word]
+    for word in command.split():
+        groups = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+        parser = next(groups).choices[word]
     known = list(parser._option_string_actions)
     hints = (did_you_mean(word.partition("=")[0], known) for word in unknown)
     hint = next((hint for hint in hints if hint != "."), ".")

@@ -7,91 +7,60 @@ import shlex
 import time
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from steadyarm import __version__
-from steadyarm.cli.common import SEED, Progress, add_command, add_options, extra
+import steadyarm as sa
+from steadyarm.cli.common import SEED, Progress, command, extra, group
 from steadyarm.errors import InvalidInputError
-from steadyarm.paper import (
-    FIGURES,
-    PAPER_POLICIES,
-    Cell,
-    Figure,
-    Journal,
-    YahooDay,
-    YahooInstance,
-    figure_named,
-    read_yahoo,
-    yahoo_instance,
-    yahoo_world,
+
+if TYPE_CHECKING:
+    from steadyarm.paper import Cell, CellResult, Figure, Journal, YahooDay, YahooInstance
+    from steadyarm.simulation import Engine
+
+BEYOND = "beyond_paper"
+FIGURES = (
+    "soare_stationary, multivariate_scale, multivariate_period, soare_scale, soare_period, "
+    f"malicious, multivariate_stationary, flights, yahoo, {BEYOND}"
 )
-from steadyarm.paper.published import (
-    beyond_of,
-    beyond_points,
-    beyond_policies,
-    published_counts,
+POLICIES = "g-bai,p1-rage,p1-peace,mixed-peace,peace,od-linbai"
+BEYOND_POLICIES = "p1-rage,g-bai-blocks,p1-rage-blocks,steady-fixed,steady"
+
+
+@command(
+    "reproduce",
+    (
+        "figures FIGURE",
+        f"all of the paper's but yahoo by default; one or more of: {FIGURES}",
+        {"nargs": "*"},
+    ),
+    (
+        "--policies A,B",
+        f"comma-separated (default: {POLICIES}; {BEYOND}: {BEYOND_POLICIES}, the first of them "
+        "always)",
+    ),
+    ("--out DIR = steadyarm-results", "where results, pictures and report are written"),
+    SEED,
+    ("--jobs N", "threads, or workers of a new Dask cluster here"),
+    (
+        "--resume",
+        "take finished cells from an earlier run in DIR (default: yes); --no-resume "
+        "computes the cells of this command anew and leaves others alone",
+        {"action": argparse.BooleanOptionalAction, "default": True},
+    ),
+    ("--engine local|dask = local", "threads of this process, or Dask"),
+    (
+        "--scheduler ADDRESS",
+        "of a running Dask cluster; without it --engine dask starts one here",
+    ),
+    [
+        ("--trials N", "trials per cell (default: 1000)"),
+        (
+            "--published-trials",
+            "as many trials per cell as the paper made: about 1.1 million in all",
+        ),
+    ],
 )
-from steadyarm.paper.report import write_report
-from steadyarm.paper.run import CellResult, key_of, run_cells, work_of, write_results
-from steadyarm.paper.specification import BEYOND_PAPER, entrant_named
-from steadyarm.simulation import DaskEngine, Engine, LocalEngine
-from steadyarm.validation import whole_number
-
-
-def add_reproduce_parser(commands: Any) -> None:
-    """Describe the options of `steadyarm reproduce`."""
-    beyond = ",".join(beyond_policies()).lower().replace(" ", "-")
-    parser = add_command(
-        commands,
-        "reproduce",
-        run_reproduce,
-        [
-            (
-                "figures FIGURE",
-                "all of the paper's but yahoo by default; one or more of: "
-                + ", ".join([*FIGURES, BEYOND_PAPER]),
-                {"nargs": "*"},
-            ),
-            (
-                "--policies A,B",
-                f"comma-separated (default: {','.join(PAPER_POLICIES).lower()}; {BEYOND_PAPER}: "
-                f"{beyond}, the first of them always)",
-            ),
-            (
-                "--out DIR = steadyarm-results",
-                "where results, pictures and report are written",
-            ),
-            SEED,
-            ("--jobs N", "threads, or workers of a new Dask cluster here"),
-            (
-                "--resume",
-                "take finished cells from an earlier run in DIR (default: yes); --no-resume "
-                "computes the cells of this command anew and leaves others alone",
-                {"action": argparse.BooleanOptionalAction, "default": True},
-            ),
-            (
-                "--engine local|dask = local",
-                "threads of this process, or Dask",
-            ),
-            (
-                "--scheduler ADDRESS",
-                "of a running Dask cluster; without it --engine dask starts one here",
-            ),
-        ],
-    )
-    add_options(
-        parser.add_mutually_exclusive_group(),
-        [
-            ("--trials N", "trials per cell (default: 1000)"),
-            (
-                "--published-trials",
-                "as many trials per cell as the paper made: about 1.1 million in all",
-            ),
-        ],
-    )
-
-
-def run_reproduce(args: argparse.Namespace) -> None:
+def reproduce(args: argparse.Namespace) -> None:
     """Run the paper's experiments and draw its figures.
 
     Runs them with the configurations of the published runs, draws every figure with the published
@@ -102,14 +71,18 @@ def run_reproduce(args: argparse.Namespace) -> None:
         from rich.console import Console
 
         import_module("matplotlib")  # which draws at the end
+    from steadyarm.paper.published import beyond_of, beyond_policies
+    from steadyarm.paper.report import write_report
+    from steadyarm.paper.run import key_of, write_results
+
     console = Console()
-    named = [figure_named(name) for name in args.figures if not _is_beyond(name)]
+    named = [sa.paper.figure_named(name) for name in args.figures if not _is_beyond(name)]
     figures = list(dict.fromkeys(named))
     if not args.figures:
-        figures = [figure for figure in FIGURES.values() if figure.by_default]
+        figures = [figure for figure in sa.paper.FIGURES.values() if figure.by_default]
     cells = _cells(figures, args)
     engine = _engine(args)
-    journal = Journal(args.out / "cells.jsonl")
+    journal = sa.paper.Journal(args.out / "cells.jsonl")
     if not args.resume:
         journal.drop([key_of(cell) for cell in cells])
     started = time.perf_counter()
@@ -119,11 +92,9 @@ def run_reproduce(args: argparse.Namespace) -> None:
     if any(map(_is_beyond, args.figures)):
         beyond = beyond_of(results, beyond_policies(_policies(args)))
     write_results(results, args.out / "results.csv")
-    settings = {"seed": args.seed, "engine": args.engine, "version": __version__}
-    command = shlex.join(["steadyarm", *args.typed])
-    summary = write_report(
-        figures, results, args.out, command, settings, seconds=took, beyond=beyond
-    )
+    settings = {"seed": args.seed, "engine": args.engine, "version": sa.__version__}
+    typed = shlex.join(["steadyarm", *args.typed])
+    summary = write_report(figures, results, args.out, typed, settings, seconds=took, beyond=beyond)
     console.print(summary, highlight=False)
     if beyond is not None:
         console.print(*beyond.lines(), sep="\n", highlight=False)
@@ -131,6 +102,8 @@ def run_reproduce(args: argparse.Namespace) -> None:
 
 
 def _run(cells: list[Cell], engine: Engine, journal: Journal) -> list[CellResult]:
+    from steadyarm.paper.run import work_of
+
     total, done = work_of(cells, journal)
     doing = f"{len(cells)} cells, {total:.1e} rounds"
     with Progress() as bar:
@@ -140,28 +113,31 @@ def _run(cells: list[Cell], engine: Engine, journal: Journal) -> list[CellResult
             done += rounds
             bar.show(done, total, doing)
 
-        return run_cells(cells, engine, journal, advance)
+        return sa.paper.run_cells(cells, engine, journal, advance)
 
 
 def _engine(args: argparse.Namespace) -> Engine:
     if args.engine == "dask":
-        return DaskEngine(args.scheduler, args.jobs)
+        return sa.simulation.DaskEngine(args.scheduler, args.jobs)
     if args.scheduler is not None:
         raise InvalidInputError(
             f"--scheduler {args.scheduler} is for --engine dask; add it, or leave the address out."
         )
-    return LocalEngine(args.jobs)
+    return sa.simulation.LocalEngine(args.jobs)
 
 
 def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
+    from steadyarm.paper.published import beyond_points, beyond_policies
+    from steadyarm.validation import whole_number
+
     whole_number(args.seed, "--seed")
     if args.trials is not None:
         whole_number(args.trials, "--trials", least=1)
     asked = _policies(args)
-    points = [(f, *point) for f in figures for point in f.points(asked or PAPER_POLICIES)]
+    points = [(f, *point) for f in figures for point in f.points(asked or sa.paper.PAPER_POLICIES)]
     if any(map(_is_beyond, args.figures)):
         points += beyond_points(beyond_policies(asked))
-    published = published_counts()
+    published = sa.paper.published_counts()
 
     def trials(figure: Figure, value: Any, policy: str) -> int:
         if args.published_trials:
@@ -172,7 +148,7 @@ def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
         return int(args.trials or figure.trials)
 
     cells = (
-        Cell(figure.name, value, policy, trials(figure, value, policy), args.seed)
+        sa.paper.Cell(figure.name, value, policy, trials(figure, value, policy), args.seed)
         for figure, value, policy in points
     )
     return list(dict.fromkeys(cells))
@@ -182,47 +158,40 @@ def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The policies asked for, by their proper names; None if none were."""
     if args.policies is None:
         return None
+    from steadyarm.paper.specification import entrant_named
+
     return tuple(dict.fromkeys(entrant_named(name) for name in args.policies.split(",")))
 
 
 def _is_beyond(name: str) -> bool:
-    return name.replace("-", "_") == BEYOND_PAPER
+    return name.replace("-", "_") == BEYOND
 
 
-def add_data_parser(commands: Any) -> None:
-    """Describe the options of `steadyarm data`."""
-    about = "Read a logged data set once, and write what simulations need of it."
-    data = add_command(commands, "data", None, text=about)
-    add_command(
-        data.add_subparsers(title="data sets", metavar="SET", required=True),
-        "yahoo",
-        run_yahoo,
-        [
-            ("folder DIR", "where the log's files are"),
-            ("--out FILE = yahoo.npz", "where the instance is written"),
-            ("--seed N = 0", "of candidates and arms"),
-            (
-                "--days",
-                "days of May 2009, such as 1,2,5 (default: 1,2,3,4,5,6,7)",
-                {"type": _days, "default": tuple(range(1, 8)), "metavar": "LIST"},
-            ),
-            (
-                "--visits-per-day N = 1000",
-                "rounds for which each day's parameter lasts",
-            ),
-            (
-                "--per-day-basis",
-                "principal components of each day by itself, as in the paper's published runs",
-            ),
-            (
-                "--max-malformed X = 0.01",
-                "share of a file's lines that may be malformed",
-            ),
-        ],
-    )
+def _days(text: str) -> tuple[int, ...]:
+    return tuple(int(day) for day in text.split(","))
 
 
-def run_yahoo(args: argparse.Namespace) -> None:
+group("data", "Read a logged data set once, and write what simulations need of it.")
+
+
+@command(
+    "data yahoo",
+    ("folder DIR", "where the log's files are"),
+    ("--out FILE = yahoo.npz", "where the instance is written"),
+    ("--seed N = 0", "of candidates and arms"),
+    (
+        "--days",
+        "days of May 2009, such as 1,2,5 (default: 1,2,3,4,5,6,7)",
+        {"type": _days, "default": tuple(range(1, 8)), "metavar": "LIST"},
+    ),
+    ("--visits-per-day N = 1000", "rounds for which each day's parameter lasts"),
+    (
+        "--per-day-basis",
+        "principal components of each day by itself, as in the paper's published runs",
+    ),
+    ("--max-malformed X = 0.01", "share of a file's lines that may be malformed"),
+)
+def yahoo(args: argparse.Namespace) -> None:
     """Read the Yahoo! R6A click log.
 
     Reads its files (ydata-fp-td-clicks-v1_0.20090501.gz to …07.gz) in one pass, fits the paper's
@@ -231,7 +200,7 @@ def run_yahoo(args: argparse.Namespace) -> None:
     if args.out.is_dir():
         raise InvalidInputError(f"{args.out} is a folder; give --out the name of a file.")
     with Progress() as bar:
-        log = read_yahoo(
+        log = sa.paper.read_yahoo(
             args.folder,
             args.days,
             seed=args.seed,
@@ -239,7 +208,7 @@ def run_yahoo(args: argparse.Namespace) -> None:
             progress=lambda file, lines, share: bar.show(share, 1, file),
         )
     _print_log(log)
-    instance = yahoo_instance(
+    instance = sa.paper.yahoo_instance(
         log,
         seed=args.seed,
         per_day_basis=args.per_day_basis,
@@ -252,10 +221,6 @@ def run_yahoo(args: argparse.Namespace) -> None:
             f"{args.out} cannot be written ({error}); give another --out."
         ) from None
     _print_instance(instance, args.out)
-
-
-def _days(text: str) -> tuple[int, ...]:
-    return tuple(int(day) for day in text.split(","))
 
 
 def _print_log(log: list[YahooDay]) -> None:
@@ -272,7 +237,7 @@ def _print_log(log: list[YahooDay]) -> None:
 
 def _print_instance(instance: YahooInstance, path: Path) -> None:
     week = len(instance.days) * instance.visits_per_day
-    world = yahoo_world(instance, budget=week)
+    world = sa.paper.yahoo_world(instance, budget=week)
     ahead = sum(day.argmax() == world.best_arm for day in instance.thetas @ instance.features.T)
     print(
         f"\n{world.arms.size} arms in {world.arms.rank} dimensions. The best on average leads by "

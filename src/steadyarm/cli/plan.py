@@ -1,4 +1,4 @@
-"""`steadyarm plan`: how long a test must be, from a TOML file or a few options."""
+"""`steadyarm plan` and `simulate`: how long a test must be, and how often a policy is wrong."""
 
 from __future__ import annotations
 
@@ -6,32 +6,40 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from steadyarm import plot
+import steadyarm as sa
 from steadyarm.cli.common import (
     FORMAT,
     JOBS,
     REPORT,
     SEED,
+    Option,
     Progress,
-    add_command,
-    add_options,
+    command,
+    read_toml,
     show,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.planning import Question, plan
-from steadyarm.planning.planner import seconds_for
-from steadyarm.planning.worlds import KINDS, check_word
-from steadyarm.reports import format_of, plan_report, write_report
+
+if TYPE_CHECKING:
+    from steadyarm.planning import Question
 
 LONG = 60  # seconds from which on a wait is announced
-RHYTHMS = tuple(kind for kind in KINDS if kind != "curve")  # a curve needs a file
+POLICIES = (
+    "steady, uniform, g-bai, p1-rage, p1-peace, mixed-peace, peace, od-linbai, p1, adjacent-bai, "
+    "sequential-halving, linear-thompson, top-two-thompson"
+)
+WORLDS = (
+    "soare_stationary, soare_oscillating, malicious_switch, multivariate, published_multivariate, "
+    "trend, random_walk, switching, shock, repeating, weekday_weekend, table"
+)
 RUNNING = {"trials": "--trials", "seed": "--seed", "jobs": "--jobs"}
-QUESTION = (
+QUESTION: tuple[Option, ...] = (
     ("--arms N", "number of variants"),
     ("--gap X", "smallest effect that matters"),
     ("--rate X", "conversion rate; this or --sd"),
@@ -52,17 +60,21 @@ OPTIONS = RUNNING | {  # by the settings that they stand for
 }
 
 
-def add_parser(commands: Any) -> None:
-    """Describe the command's options."""
-    file = ("file [FILE.toml]", "the question, see below")
-    parser = add_command(commands, "plan", run, [file])
-    add_options(parser.add_argument_group("the question, without a file"), QUESTION)
-    trials = "simulated tests behind each error (default: 2000, fewer for slow policies)"
-    plot = ("--plot FILE.png", "draw the plan (png, pdf, svg)")
-    add_options(parser, [("--trials N", trials), SEED, JOBS, FORMAT, plot, REPORT])
-
-
-def run(args: argparse.Namespace) -> None:
+@command(
+    "plan",
+    ("file [FILE.toml]", "the question, see below"),
+    {"the question, without a file": QUESTION},
+    (
+        "--trials N",
+        "simulated tests behind each error (default: 2000, fewer for slow policies)",
+    ),
+    SEED,
+    JOBS,
+    FORMAT,
+    ("--plot FILE.png", "draw the plan (png, pdf, svg)"),
+    REPORT,
+)
+def plan(args: argparse.Namespace) -> None:
     """Say how many visits and days a test needs.
 
     Simulates the test you describe with several policies and budgets, and says how many visits and
@@ -94,10 +106,10 @@ def run(args: argparse.Namespace) -> None:
         question = _question(args)
         _check_plot(args.plot)
         if args.report is not None:
-            format_of(args.report)
+            sa.reports.format_of(args.report)
         _announce(question, args)
         with Progress() as bar:
-            found = plan(
+            found = sa.plan(
                 question,
                 args.trials,
                 args.seed,
@@ -108,18 +120,20 @@ def run(args: argparse.Namespace) -> None:
     show(args, found.to_dict(), found)
     written = []
     if args.plot is not None:
-        plot.matplotlib.save(plot.charts.plan(found), args.plot)
+        sa.plot.matplotlib.save(sa.plot.charts.plan(found), args.plot)
         written.append(f"The picture is in {args.plot}.")
     if args.report is not None:
-        command = shlex.join(["steadyarm", *args.typed])
-        write_report(plan_report(found, command), args.report)
+        typed = shlex.join(["steadyarm", *args.typed])
+        sa.reports.write_report(sa.reports.plan_report(found, typed), args.report)
         written.append(f"The report is in {args.report}.")
     if args.format == "text":
         print("".join(f"\n{line}\n" for line in written), end="")
 
 
 def _question(args: argparse.Namespace) -> Question:
-    options = [typed.partition(" ")[0] for typed, _ in QUESTION]
+    from steadyarm.planning.worlds import KINDS, check_word
+
+    options = [typed.partition(" ")[0] for typed, *_ in QUESTION]
     given = {option: getattr(args, option[2:]) for option in options}
     given = {option: value for option, value in given.items() if value is not None}
     if args.file is not None:
@@ -128,7 +142,7 @@ def _question(args: argparse.Namespace) -> Question:
                 f"{next(iter(given))} is given beside {args.file}; say it there, or leave the file "
                 "out."
             )
-        return Question.from_file(args.file)
+        return sa.Question.from_file(args.file)
     for option in ("--arms", "--gap", "--traffic"):
         if option not in given:
             raise InvalidInputError(
@@ -151,19 +165,20 @@ def _question(args: argparse.Namespace) -> Question:
         "effects": {"smallest_gap": args.gap},
         "rewards": {"sd": args.sd} if args.rate is None else {"rate": args.rate},
     }
+    rhythms = tuple(kind for kind in KINDS if kind != "curve")
     if args.rhythm == "curve":
         raise InvalidInputError(
             "--rhythm is 'curve'; a curve of your own needs a file, with [rhythm] and "
-            f"curve = [1.5, 1.2, 0.3]. Without one expected {', '.join(RHYTHMS)}."
+            f"curve = [1.5, 1.2, 0.3]. Without one expected {', '.join(rhythms)}."
         )
     if args.rhythm is not None:
-        check_word(args.rhythm, "--rhythm", RHYTHMS)
+        check_word(args.rhythm, "--rhythm", rhythms)
         settings["rhythm"] = {"kind": args.rhythm}
     if args.error is not None:
         settings["error"] = args.error
     if args.policies is not None:
         settings["policies"] = [name.strip() for name in args.policies.split(",")]
-    return Question.from_settings(settings)
+    return sa.Question.from_settings(settings)
 
 
 @contextmanager
@@ -179,6 +194,8 @@ def _naming(names: dict[str, str]) -> Iterator[None]:
 
 def _announce(question: Question, args: argparse.Namespace) -> None:
     """Say that an answer takes long, and what would be quicker."""
+    from steadyarm.planning.planner import seconds_for
+
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
@@ -204,4 +221,111 @@ def _check_plot(path: Path | None) -> None:
         return
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InvalidInputError(f"--plot is {path}; expected a name ending in .png, .pdf or .svg.")
-    _ = plot.matplotlib  # says which extra is missing, if it is
+    _ = sa.plot.matplotlib  # says which extra is missing, if it is
+
+
+@command(
+    "simulate",
+    ("file [FILE.toml]", "policy and world, see below"),
+    ("--policy NAME", f"one of: {POLICIES} (default: steady)"),
+    ("--published", "as in the paper's published runs"),
+    ("--world NAME", f"one of: {WORLDS}"),
+    ("--set KEY=VALUE ...", "a parameter of the world, such as scale=3; may be repeated"),
+    ("--trials N", "simulated tests (default: 1000)"),
+    ("--seed N", "seed of all random draws (default: 0)"),
+    JOBS,
+    FORMAT,
+)
+def simulate(args: argparse.Namespace) -> None:
+    """Run one policy in one world many times.
+
+    Counts the wrong recommendations.
+
+    A TOML file has the tables [policy], [world] and, where the world needs them, [arms]:
+
+      trials = 2000
+      [policy]
+      name = "P1-RAGE"
+      [arms]
+      factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
+      interactions = 1
+      [world]
+      name = "trend"
+      first = [0.30, 0.05, 0.00, 0.02]
+      last = [0.30, -0.02, 0.00, 0.06]
+      budget = 5000
+      noise = { kind = "gaussian", sd = 0.4 }
+    """
+    settings = _read(args.file) if args.file else {}
+    world = _world(args, settings)
+    policy = _policy(args, settings)
+    trials = args.trials if args.trials is not None else settings.get("trials", 1000)
+    seed = args.seed if args.seed is not None else settings.get("seed", 0)
+    results = sa.simulate(policy, world, trials=trials, seed=seed, jobs=args.jobs)
+    low, high = results.interval()
+    best = world.arms.names[world.best_arm]
+    facts = {
+        "policy": policy.to_dict(),
+        "budget": world.budget,
+        "best_arm": best,
+        "gap": world.gap,
+        "trials": results.trials,
+        "errors": results.errors,
+        "error_rate": results.error_rate,
+        "interval": [low, high],
+        "seed": seed,
+    }
+    text = (
+        f"{policy.name} on {world.arms.size} arms, budget {world.budget:,}\n"
+        f"best on average: {best}, by {world.gap:.4g}\n"
+        f"wrong in {results.errors} of {results.trials} trials: {results.error_rate:.4g} "
+        f"(95 % interval {low:.4g} to {high:.4g})"
+    )
+    show(args, facts, text)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    settings = read_toml(path)
+    known = {"trials": int, "seed": int, "policy": dict, "world": dict, "arms": dict}
+    for key, value in settings.items():
+        if key not in known or not isinstance(value, known[key]):
+            raise InvalidInputError(
+                f"{path}: {key} = {value!r} is not understood; expected trials and seed as whole "
+                "numbers and the tables [policy], [world] and [arms]."
+            )
+    return settings
+
+
+def _world(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Environment:
+    world = dict(settings.get("world", {}))
+    if args.world is not None:
+        world["name"] = args.world
+    for text in args.set:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInputError(f"--set {text!r} is not of the form KEY=VALUE.")
+        world[key] = _value(value)
+    if not world:
+        raise InvalidInputError(
+            "no world is given; name one with --world or in a table [world] of a TOML file."
+        )
+    from steadyarm.environments.named import world_from_settings
+
+    return world_from_settings(world, settings.get("arms"))
+
+
+def _value(text: str) -> Any:
+    """A number, list or boolean as TOML writes it; anything else is a string."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _policy(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Policy[Any]:
+    described = dict(settings.get("policy", {}))
+    name = sa.policies.policy_named(args.policy or described.pop("name", "Steady"))
+    if args.published:
+        return sa.policies.POLICIES[name].published()
+    described.pop("name", None)
+    return sa.policies.policy_from_dict({"name": name} | described)

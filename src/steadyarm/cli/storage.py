@@ -6,15 +6,16 @@ import argparse
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
 
-from steadyarm import storages
-from steadyarm.cli.common import FORMAT, STORAGE, Option, add_command, opened, show
+import steadyarm as sa
+from steadyarm.cli.common import FORMAT, STORAGE, command, group, opened, show
 from steadyarm.errors import InvalidInputError, SteadyArmError
-from steadyarm.live.lifecycle import check_storage
 from steadyarm.wording import counted
 
 ABOUT = """Check, back up, restore, prune or upgrade where live experiments are kept.
+
+Checks the database of live experiments, backs it up and restores it, removes what nobody needs, or
+brings its tables up to date after a new version of SteadyArm was installed.
 
 The first experiment makes the tables. After a new version of SteadyArm was installed:
 
@@ -36,20 +37,27 @@ MEANING = {
 }
 
 
-def add_parser(commands: Any) -> None:
-    """Describe the command's options."""
-    parser = add_command(commands, "storage", None, text=ABOUT)
-    verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    for name, run, options in VERBS:
-        add_command(verbs, name, run, [STORAGE, FORMAT, *options])
+def _date(text: str) -> int:
+    """A day or a time, in UTC if it does not say otherwise, as it is stored."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date; expected 2026-01-31") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1e6)
 
 
+group("storage", ABOUT, STORAGE, FORMAT)
+
+
+@command("storage status")
 def _status(args: argparse.Namespace) -> None:
     """Say which version the tables are of; change nothing.
 
     Reads a whole file of SQLite to find damage, and ends with status 1 if there is any.
     """
-    found = storages.storage_status(args.storage, thorough=True)
+    found = sa.storages.storage_status(args.storage, thorough=True)
     text = (
         f"{found.url}: {MEANING[found.state]}.\n"
         f"Tables: {found.revision or 'none'}; this SteadyArm works with {found.newest}."
@@ -62,12 +70,15 @@ def _status(args: argparse.Namespace) -> None:
         )
 
 
+@command("storage check")
 def _check(args: argparse.Namespace) -> None:
     """Check for damage and compute every experiment anew; status 1 if anything is wrong.
 
     Searches for damage of the file, for missing tables and for rows that belong to nothing, then
     replays every experiment. Changes nothing.
     """
+    from steadyarm.live.lifecycle import check_storage
+
     found = check_storage(args.storage)
     lines = [f"not computed anew: {line}" for line in found.skipped] + list(found.faults)
     if not found.faults:
@@ -77,18 +88,27 @@ def _check(args: argparse.Namespace) -> None:
         raise SteadyArmError(f"{counted(len(found.faults), 'fault')} found; nothing was changed.")
 
 
+@command(
+    "storage backup",
+    ("target FILE", "the file that is written"),
+    ("--force", "replace FILE if it exists, unless it is in use"),
+)
 def _backup(args: argparse.Namespace) -> None:
     """Copy an SQLite storage that may be in use; name pg_dump for PostgreSQL.
 
     The copy is as of one moment, and it is checked before it gets its name. For PostgreSQL the
     command line of pg_dump is printed, with status 2.
     """
-    _name_tool(storages.backup_command(args.storage, args.target))
-    made = storages.backup_storage(args.storage, args.target, force=args.force)
+    _name_tool(sa.storages.backup_command(args.storage, args.target))
+    made = sa.storages.backup_storage(args.storage, args.target, force=args.force)
     size = made.stat().st_size
     show(args, {"backup": str(made), "bytes": size}, f"{made}: {size:,} bytes, checked.")
 
 
+@command(
+    "storage restore",
+    ("backup FILE", "the file that steadyarm storage backup wrote"),
+)
 def _restore(args: argparse.Namespace) -> None:
     """Put a backup in the place of an SQLite storage; name pg_restore for PostgreSQL.
 
@@ -97,8 +117,8 @@ def _restore(args: argparse.Namespace) -> None:
     and the tokens that are valid now are named. For PostgreSQL the command line of pg_restore is
     printed, with status 2.
     """
-    _name_tool(storages.backup_command(args.storage, args.backup, restore=True))
-    done = storages.restore_storage(args.storage, args.backup)
+    _name_tool(sa.storages.backup_command(args.storage, args.backup, restore=True))
+    done = sa.storages.restore_storage(args.storage, args.backup)
     facts = {
         "file": str(done.file),
         "before": None if done.before is None else str(done.before),
@@ -130,6 +150,16 @@ def _restore(args: argparse.Namespace) -> None:
     show(args, facts, "\n".join(lines))
 
 
+@command(
+    "storage prune",
+    (
+        "--archived-before",
+        "also delete experiments that were archived before it, such as 2026-01-31 (UTC); "
+        "export them first",
+        {"type": _date, "metavar": "DATE"},
+    ),
+    ("--yes", "delete these experiments, for good"),
+)
 def _prune(args: argparse.Namespace) -> None:
     """Remove what nobody needs: ended leases, expired sessions, old experiments.
 
@@ -157,10 +187,11 @@ def _prune(args: argparse.Namespace) -> None:
     show(args, asdict(pruned), "\n".join(lines))
 
 
+@command("storage upgrade")
 def _upgrade(args: argparse.Namespace) -> None:
     """Bring the tables up to date, or create them."""
-    before, after = storages.upgrade_storage(args.storage)
-    found = storages.storage_status(args.storage)
+    before, after = sa.storages.upgrade_storage(args.storage)
+    found = sa.storages.storage_status(args.storage)
     text = f"{found.url}: upgraded from {before or 'nothing'} to {after}."
     if before == after:
         text = f"{found.url}: {MEANING['current']}, nothing to do."
@@ -172,43 +203,3 @@ def _name_tool(command: str | None) -> None:
     if command is not None:
         print(f"steadyarm: PostgreSQL has tools of its own for this:\n  {command}", file=sys.stderr)
         raise SystemExit(2)
-
-
-def _date(text: str) -> int:
-    """A day or a time, in UTC if it does not say otherwise, as it is stored."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date; expected 2026-01-31") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1e6)
-
-
-VERBS: tuple[tuple[str, Any, tuple[Option, ...]], ...] = (
-    ("status", _status, ()),
-    ("check", _check, ()),
-    (
-        "backup",
-        _backup,
-        (
-            ("target FILE", "the file that is written"),
-            ("--force", "replace FILE if it exists, unless it is in use"),
-        ),
-    ),
-    ("restore", _restore, (("backup FILE", "the file that steadyarm storage backup wrote"),)),
-    (
-        "prune",
-        _prune,
-        (
-            (
-                "--archived-before",
-                "also delete experiments that were archived before it, such as 2026-01-31 (UTC); "
-                "export them first",
-                {"type": _date, "metavar": "DATE"},
-            ),
-            ("--yes", "delete these experiments, for good"),
-        ),
-    ),
-    ("upgrade", _upgrade, ()),
-)
