@@ -5,17 +5,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
-from steadyarm.inference.drift import DriftReport
-from steadyarm.live.assignments import Status
-from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import UNITS, Settings
-from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import Summary
 from steadyarm.wording import counted
+
+if TYPE_CHECKING:
+    from steadyarm.inference import DriftReport
 
 MOST_DRIFTING = 10  # of very many variants
 ACROSS = 8  # periods beside each other
@@ -44,7 +45,7 @@ def list_text(records: Iterable[Summary]) -> str:
     return table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
 
 
-def experiment_text(experiment: Experiment) -> str:
+def experiment_text(experiment: sa.Experiment) -> str:
     """The state of an experiment, with a line for every variant."""
     status, settings = experiment.status(), experiment.settings
     assigned, rewarded = status.total_assigned, status.total_rewarded
@@ -87,7 +88,7 @@ def experiment_text(experiment: Experiment) -> str:
     return "\n".join(lines)
 
 
-def _counts(status: Status, share: Mapping[int, float]) -> list[tuple[int, int, int]]:
+def _counts(status: sa.Status, share: Mapping[int, float]) -> list[tuple[int, int, int]]:
     """Variants with assignments and rewards; of very many those that get most come first."""
     arms = range(len(status.assigned)) if status.arms is None else status.arms
     rows = list(zip(arms, status.assigned, status.rewarded, strict=True))
@@ -97,7 +98,7 @@ def _counts(status: Status, share: Mapping[int, float]) -> list[tuple[int, int, 
     return sorted(rows, key=lambda row: (-share.get(row[0], 0.0), -row[1], row[0]))
 
 
-def verdict_text(verdict: Verdict, settings: Settings) -> str:
+def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     """The verdict, and the variants from the best to the worst."""
     sign = 1 if settings.direction == "maximize" else -1
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # unknown ones last
