@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.health import Finding, assignment_finding
 from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.srm import srm_from_sums
+from steadyarm.live.transfer import description_beside
 from steadyarm.segments import Direction, Order, Segment, SegmentStats
 
 # Evidence from sums by period and arm, for separate arms: a row needs only its own probability.
@@ -125,6 +127,67 @@ def assignments_of(names: Sequence[str], tally: Tally, of: str = "visits") -> Fi
     found = assignment_finding(test, used)
     unseen = not (sums > 0).all()
     return replace(found, status="warn") if unseen and found.status == "ok" else found
+
+
+# What the description beside an exported log says of the test.
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """The test that a log was exported from.
+
+    Attributes
+    ----------
+    name : of the test
+    arms : its variants, in its order
+    direction : of its rewards
+    shares : (K,) the allocation of each segment, by the segment's number as text
+    """
+
+    name: str
+    arms: ArmSet
+    direction: Direction
+    shares: Mapping[str, Floats]
+
+    def notes(self, direction: Direction) -> list[str]:
+        """What was taken from the description, and what was asked otherwise."""
+        found = [
+            f"The variants, their order and their features are those of the test {self.name}, "
+            "from the description beside the log."
+        ]
+        if direction != self.direction:
+            found.append(
+                f"The test was to {self.direction} rewards, but this analysis is to {direction} "
+                f"them; give the direction {self.direction} if that is not meant."
+            )
+        return found
+
+
+def described(source: Any) -> Described | None:
+    """What stands beside the log, if it is one file that was exported with its description."""
+    if isinstance(source, (list, tuple)) and len(source) == 1:
+        source = source[0]
+    if not isinstance(source, (str, Path)) or "://" in str(source) or not Path(source).is_file():
+        return None
+    try:
+        snapshot = description_beside(source)
+        if snapshot is None:
+            return None
+        config = snapshot.experiment.config
+        arms = ArmSet.from_dict(config["arms"])
+        weights = {
+            str(record.index): record.segment.dense(arms.size).weights[0]
+            for record, _ in snapshot.segments
+        }
+        return Described(snapshot.experiment.name, arms, config["direction"], weights)
+    except (InvalidInputError, LookupError, TypeError) as error:
+        raise InvalidInputError(
+            f"{Path(source).name} cannot be read together with the description beside it: {error} "
+            "Export the test again, or give the variants (arms, on the command line --arms FILE)."
+        ) from None
+
+
+# Evidence from rows whose whole allocation is known: by segment, or by period and vector.
 
 
 SUM_TO_ONE = 1e-6

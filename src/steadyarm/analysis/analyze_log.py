@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from steadyarm.analysis.allocations import (
     KNOWN_ORDER,
     UNKNOWN_ORDER,
+    Described,
     Piece,
     allocation_evidence,
     allocation_pieces,
     assignments_of,
     check_vector,
+    described,
     logged_segments,
     tally_evidence,
     tally_rows,
@@ -35,7 +37,7 @@ from steadyarm.analysis.faults import (
     refuse,
     rewards_given,
 )
-from steadyarm.analysis.log import Described, Log, described, open_log
+from steadyarm.analysis.log import Log, open_log
 from steadyarm.analysis.result import Analysis
 from steadyarm.analysis.sums import (
     FEW,

@@ -16,7 +16,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_budget
 from steadyarm.inference.limits import SHORT
 from steadyarm.live.settings import Settings
-from steadyarm.policies import Policy, State
+from steadyarm.policies import State
 from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
@@ -344,7 +344,9 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
         assumption += "can be ruled out."
     else:
         errors = found.standard_errors[0]
-        method, assumption = _texts(policy)
+        following = isinstance(policy, ThompsonPolicy)
+        assumption = FOLLOWING if following else EPOCHS if policy.waits else STILL
+        method = policy.estimator
     known = np.nan_to_num(errors, nan=np.inf)  # an unknown error leaves the whole line
     reach = scipy.stats.norm.isf((1 - level) / (2 * arms.size)) * known
     centre = np.nan_to_num(estimates)
@@ -379,12 +381,3 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
         size=arms.size if arms.large else 0,
         names=tuple(arms.names[k] for k in rows.tolist()),
     )
-
-
-def _texts(policy: Policy[Any]) -> tuple[str, str]:
-    """Method and assumption of policies with intervals of their own."""
-    if isinstance(policy, ThompsonPolicy):
-        return "posterior of all rewards", FOLLOWING
-    if policy.waits:
-        return "least squares of the last epoch", EPOCHS
-    return "least squares of all rewards", STILL

@@ -90,7 +90,9 @@ FEATURES = 6
 ORDER = (2, 3, 4, 5, 6, 1)  # in which the log names its features
 CLICKS = {b"0": 0.0, b"1": 1.0}
 NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
-USUAL = re.compile(rb" ".join(rb"%d:(\d\.\d+)" % j for j in ORDER))  # how nearly all features look
+USUAL = rb" ".join(rb"%d:(\d\.\d+)" % j for j in ORDER)  # how nearly all features are written
+USUAL_FEATURES = re.compile(USUAL)
+USUAL_LINE = re.compile(rb"\d+ ([^ ]+) ([01]) \|user " + USUAL + rb" \|(.*)", re.DOTALL)
 
 
 def format_features(values: Sequence[float]) -> str:
@@ -130,18 +132,28 @@ def parse_lines(lines: Sequence[bytes]) -> tuple[Visits, list[tuple[int, str]]]:
     >>> malformed
     [(1, "the displayed article '9' is not in the pool")]
     """
-    found, malformed = [], []
+    found: list[float] = []
+    malformed = []
     for position, line in enumerate(lines):
         try:
-            found.append(_visit(line.rstrip(b"\r ")))
+            user, article, click = _visit(line.rstrip(b"\r "))
         except MalformedLineError as error:
             malformed.append((position, str(error)))
-    rows = np.array([(*user, *article, click) for user, article, click in found])
-    rows = rows.reshape(-1, 2 * FEATURES + 1)
+        else:
+            found += user
+            found += article
+            found.append(click)
+    rows = np.array(found).reshape(-1, 2 * FEATURES + 1)
     return Visits(rows[:, :FEATURES], rows[:, FEATURES:-1], rows[:, -1]), malformed
 
 
 def _visit(line: bytes) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """User, article and click, in one match for nearly all lines; else part by part, with care."""
+    if (usual := USUAL_LINE.fullmatch(line)) is not None:
+        name, click, two, three, four, five, six, one, text = usual.groups()
+        if (found := _pool(text).get(name)) is not None:
+            ordered = one, two, three, four, five, six
+            return tuple(map(float, ordered)), found, CLICKS[click]
     parts = line.split(b" |", 2)
     if len(parts) < 3:
         raise MalformedLineError(f"not visit, user and pool, divided by ' |': {_shown(line)}")
@@ -176,7 +188,7 @@ def _pool(text: bytes) -> dict[bytes, tuple[float, ...]]:
 
 
 def _features(text: bytes, whose: str) -> tuple[float, ...]:
-    if (usual := USUAL.fullmatch(text)) is not None:
+    if (usual := USUAL_FEATURES.fullmatch(text)) is not None:
         *others, first = map(float, usual.groups())
         return (first, *others)
     values: dict[bytes, float] = {}

@@ -100,6 +100,7 @@ def _number(text: str | None, path: Path, line: int) -> float:
 Floats = NDArray[np.float64]
 
 MOST_SHAPES = 32  # worlds with a smallest gap: one per best arm, up to as many arms
+KINDS = ("smallest_gap", "means", "spread", "range")  # ways to say what arms are worth
 CHECKED = 1000  # worlds drawn to see whether most are possible
 TINY = 1e-12
 PLACES = 10  # decimals of the flattest effects, in gaps
@@ -132,8 +133,7 @@ class Effects:
     indifference: float = 0.0
 
     def __post_init__(self) -> None:
-        kinds = ("smallest_gap", "means", "spread", "range")
-        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             raise InvalidInputError(
                 f"effects has {listed(given) or 'none of its keys'}; expected exactly one of "
@@ -250,10 +250,8 @@ class Effects:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings."""
-        keys = ("smallest_gap", "means", "spread", "range")
-        given = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
-        lists = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
-        return lists | ({"indifference": self.indifference} if self.indifference else {})
+        values = {kind: getattr(self, kind) for kind in KINDS} | {"indifference": self.indifference}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v}
 
     def describe(self) -> str:
         """The effects in a few words."""

@@ -29,6 +29,12 @@ TABLES = {
     "rhythm": ("kind", "strength", "lift", "starts", "week", "curve"),
 }
 MOST_VISITS = 10**12  # whoever has more mistyped
+LACKING = {  # what to say where something is missing
+    "effects": "say what the arms are worth, such as [effects] with smallest_gap = 0.01.",
+    "arms": 'describe them, such as [arms] with one_hot = ["A", "B"].',
+    "rewards": "say how rewards scatter, such as [rewards] with rate = 0.05, or with sd = 1.0.",
+    "traffic_per_day": "say how many visits a day of the test can have.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,17 +85,16 @@ class Question:
         _check_keys(settings)
         given = {table: dict(settings.get(table, {})) for table in TABLES}
         if "effects" not in settings:
-            raise InvalidInputError(
-                "[effects] is missing; say what the arms are worth, such as [effects] with "
-                "smallest_gap = 0.01."
-            )
+            raise _lacking("effects")
         log = _log(given["effects"], folder)
-        arms = _arms(given["arms"], log)
+        if given["arms"]:
+            arms = arms_from_settings(given["arms"])
+        elif log is not None:
+            arms = ArmSet.one_hot(log.names)
+        else:
+            raise _lacking("arms")
         if log is None and "rewards" not in settings:
-            raise InvalidInputError(
-                "[rewards] is missing; say how rewards scatter, such as [rewards] with "
-                "rate = 0.05, or with sd = 1.0."
-            )
+            raise _lacking("rewards")
         noise, level, effects = _rewards(arms, given["effects"], given["rewards"], log)
         if isinstance(noise, GaussianNoise):
             sd = noise.sd
@@ -105,9 +110,7 @@ class Question:
                 "policies", policies, 'a list of names such as ["steady", "p1-rage"]'
             )
         if "traffic_per_day" not in settings:
-            raise InvalidInputError(
-                "traffic_per_day is missing; say how many visits a day of the test can have."
-            )
+            raise _lacking("traffic_per_day")
         return cls(
             arms=arms,
             effects=effects,
@@ -170,7 +173,10 @@ class Question:
                 "arms: the features cannot say a value that all arms share, but the rewards have "
                 "one; add a feature that is 1 for every arm."
             )
-        self._check_rates()
+        if isinstance(self.noise, BernoulliReward):  # no rate below 0 or above 1
+            for days in {shortest, self.most_days}:
+                rounds = days * self.traffic_per_day
+                self.effects.check_within(*self._possible(self.rhythm, rounds))
 
     @property
     def sd(self) -> float:
@@ -251,14 +257,6 @@ class Question:
         low, high = np.minimum(*ends), np.maximum(*ends)
         return float(low.max(initial=-1.0)), float(high.min(initial=1.0))
 
-    def _check_rates(self) -> None:
-        """Refuse conversion rates below 0 or above 1, before anything is simulated."""
-        if not isinstance(self.noise, BernoulliReward):
-            return
-        cycle = self.rhythm.days(1, self.traffic_per_day)
-        for days in {cycle, self.most_days}:
-            self.effects.check_within(*self._possible(self.rhythm, days * self.traffic_per_day))
-
 
 def _check_keys(settings: Any) -> None:
     if not isinstance(settings, Mapping):
@@ -292,14 +290,9 @@ def _log(effects: dict[str, Any], folder: Path) -> LogSummary | None:
     return read_log(folder / name)
 
 
-def _arms(settings: dict[str, Any], log: LogSummary | None) -> ArmSet:
-    if settings:
-        return arms_from_settings(settings)
-    if log is not None:
-        return ArmSet.one_hot(log.names)
-    raise InvalidInputError(
-        '[arms] is missing; describe them, such as [arms] with one_hot = ["A", "B"].'
-    )
+def _lacking(key: str) -> InvalidInputError:
+    name = f"[{key}]" if key in TABLES else key
+    return InvalidInputError(f"{name} is missing; {LACKING[key]}")
 
 
 def _rewards(

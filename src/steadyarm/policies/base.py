@@ -145,6 +145,7 @@ class Policy(ABC, Generic[StateT]):
         repetitions of its plan; where none fits in the budget the policy waits all the same
     unbiased : True if every allocation reaches all directions of the arms, so that scores by
         inverse propensities exist and intervals can hold under drift
+    estimator : what `recommend` estimates by, in a few words
     scales : True if large sets (`ArmSet.large`) are played with few arms at a time, one trial at
         a time, and a state that does not grow with the number of arms
     """
@@ -152,6 +153,7 @@ class Policy(ABC, Generic[StateT]):
     name: ClassVar[str]
     waits: ClassVar[bool]
     unbiased: ClassVar[bool] = False
+    estimator: ClassVar[str] = "the policy's own estimates"
     scales: ClassVar[bool] = False
     state_type: ClassVar[type[State]]
 

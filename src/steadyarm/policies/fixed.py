@@ -100,6 +100,7 @@ class ShuffledPlan(Policy[TallyState]):
     """
 
     waits: ClassVar[bool] = False
+    estimator: ClassVar[str] = "least squares of all rewards"
     state_type: ClassVar[type[State]] = TallyState
 
     ties: Ties = "random"

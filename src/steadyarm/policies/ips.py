@@ -110,6 +110,7 @@ class IPSPolicy(Policy[IPSStateT]):
 
     waits: ClassVar[bool] = False
     unbiased: ClassVar[bool] = True
+    estimator: ClassVar[str] = "inverse propensities of all rewards"
     state_type: ClassVar[type[State]] = IPSState
 
     solver: Solver = "exact"

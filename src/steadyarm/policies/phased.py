@@ -69,6 +69,7 @@ class PhasedPolicy(Policy[PhasedState]):
     """
 
     waits: ClassVar[bool] = True
+    estimator: ClassVar[str] = "least squares of the last epoch"
     state_type: ClassVar[type[State]] = PhasedState
 
     solver: Solver = "exact"
@@ -302,6 +303,7 @@ class SequentialHalving(Policy[HalvingState]):
 
     name: ClassVar[str] = "Sequential-Halving"
     waits: ClassVar[bool] = True
+    estimator: ClassVar[str] = "least squares of the last epoch"
     state_type: ClassVar[type[State]] = HalvingState
 
     ties: Ties = "random"

@@ -264,6 +264,7 @@ class ThompsonPolicy(Policy[ThompsonState]):
     """
 
     waits: ClassVar[bool] = False
+    estimator: ClassVar[str] = "posterior of all rewards"
     state_type: ClassVar[type[State]] = ThompsonState
 
     noise_sd: float = 1.0

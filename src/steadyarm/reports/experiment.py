@@ -20,6 +20,7 @@ from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
+from steadyarm.plot.charts.common import thinned
 from steadyarm.reports import method
 from steadyarm.reports.analysis import (
     MOST_ROWS,
@@ -406,10 +407,8 @@ def course_section(card: Scorecard) -> Iterator[Block]:
 
 
 def _leaders(course: Course) -> Table:
-    last = len(course.rounds) - 1
-    shown = np.unique(np.linspace(0, last, min(MOST_TIMES, last + 1)).round().astype(int))
-    rows = []
-    for j in shown.tolist():
+    J, rows = len(course.rounds), []
+    for j in thinned(J, MOST_TIMES):
         k = int(course.leaders[j])
         rows.append(
             (
@@ -426,7 +425,7 @@ def _leaders(course: Course) -> Table:
     header = ("visits", *timed, "ahead", "estimate", interval, "not ruled out")
     caption = "The leader over time; intervals hold at all times at once"
     align = "r" + "l" * len(timed) + "lrrr"
-    note = f"{len(rows)} of {last + 1:,} times are shown." if len(rows) <= last else ""
+    note = f"{len(rows)} of {J:,} times are shown." if len(rows) < J else ""
     return Table(caption, header, align, tuple(rows), note)
 
 

@@ -194,24 +194,12 @@ def _plan_table(plan: Plan) -> Table:
     rows = []
     for world, moving in (("nothing moves", False), ("with this rhythm", True)):
         for line in plan.lines:
-            curve = line.moving if moving else line.calm
-            if curve is None:
+            if (curve := line.moving if moving else line.calm) is None:
                 continue
             for point in _points(curve):
-                need = curve.need.budget
-                rows.append(
-                    (
-                        world,
-                        line.label,
-                        line.robust,
-                        point.budget,
-                        point.errors,
-                        point.trials,
-                        point.rate,
-                        *point.interval(),
-                        need is not None and point.budget >= need,
-                    )
-                )
+                counts = point.budget, point.errors, point.trials, point.rate, *point.interval()
+                enough = curve.need.budget is not None and point.budget >= curve.need.budget
+                rows.append((world, line.label, line.robust, *counts, enough))
     return Table(header, tuple(rows))
 
 

@@ -101,7 +101,9 @@ def drift(report: DriftReport) -> Chart:
     x, axis = period_axis(report)
     best, *rest = rivals(report, RIVALS + 1)
     tint, few, labels = colours((best, *rest)), few_visits(report), labels_of(report.names)
-    reach = scipy.stats.norm.isf((1 - report.level) / 2) * _gap_errors(report)
+    known = np.isfinite(report.errors) & np.isfinite(report.gap_errors)  # else too little data
+    errors = np.where(known, report.gap_errors, np.inf)
+    reach = scipy.stats.norm.isf((1 - report.level) / 2) * errors
     leads = tuple(
         Series(
             f"ahead of {labels[k]}",
@@ -132,12 +134,6 @@ def drift(report: DriftReport) -> Chart:
         "ahead. A common shift is harmless: every variant gains or loses alike."
         f"{hollow_note(few, axis)}",
     )
-
-
-def _gap_errors(report: DriftReport) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Standard errors of gaps; infinite where a period has too little data."""
-    unknown = ~np.isfinite(report.errors) | ~np.isfinite(report.gap_errors)
-    return np.where(unknown, np.inf, report.gap_errors)
 
 
 def _drift_summary(report: DriftReport, label: str) -> str:
@@ -195,19 +191,14 @@ def waiting(waiting: Waiting) -> Chart:
     unit, size = _unit(float(np.nanmax(waiting.hours, initial=0.0)))
     times = waiting.hours / size
     until = Series(f"mean {unit} until the reward", x, times, kind="points", color=0)
+    ends = 0.0, 1.1 * float(np.nanmax(times, initial=0.0)) or 1.0
     return Chart(
         "waiting",
         "Have the rewards come?",
         _waiting_summary(waiting),
         (
             Panel(clock, Axis("visits"), tuple(counts), "Assigned, and rewards that came"),
-            Panel(
-                clock,
-                Axis(unit),
-                (until,),
-                f"Mean {unit} until the reward",
-                y_range=(0.0, 1.1 * float(np.nanmax(times, initial=0.0)) or 1.0),
-            ),
+            Panel(clock, Axis(unit), (until,), f"Mean {unit} until the reward", y_range=ends),
         ),
         _waiting_table(waiting),
         _note(waiting),
@@ -245,9 +236,8 @@ def _lasting(hours: float) -> str:
 
 
 def _waiting_summary(waiting: Waiting) -> str:
-    assigned, came, late = (
-        int(v.sum()) for v in (waiting.assigned, waiting.rewarded, waiting.late)
-    )
+    counts = waiting.assigned, waiting.rewarded, waiting.late
+    assigned, came, late = (int(values.sum()) for values in counts)
     share = percent(came / assigned) if assigned else "none"
     seen = np.isfinite(waiting.hours) & (waiting.rewarded > 0)
     slow = ""

@@ -23,25 +23,25 @@ ROWS = 40
 
 def items(effects: Effects) -> Chart:
     """Items from the best to the worst; those of the recommended bundle are picked out."""
-    drawn = _farthest(effects.main)
+    main, chosen = effects.main, effects.chosen
+    far = np.argsort([-abs(effect.difference) for effect in main], kind="stable")  # nan come last
+    drawn = tuple(main[i] for i in sorted(far[:ROWS].tolist()))
     cut = ""
-    if len(drawn) < len(effects.main):
-        cut = f"Drawn are the {len(drawn)} of {len(effects.main):,} items farthest from zero. "
+    if len(drawn) < len(main):
+        cut = f"Drawn are the {len(drawn)} of {len(main):,} items farthest from zero. "
     return Chart(
         "items",
         "What each item brings, on average over all bundles",
         _summary(effects),
-        (_panel(drawn, frozenset(effects.chosen)),),
-        _table(effects),
+        (_panel(drawn, frozenset(chosen)),),
+        Table.of(
+            {"item": [effect.level for effect in main]}
+            | _columns(effects, "mean with it", "difference from without it")
+            | {"recommended": [e.level in chosen if chosen else None for e in main]}
+        ),
         f"{cut}Lines: {percent(effects.level)} intervals that hold for all items at once. Zero: "
         "bundles with the item are as good as bundles without it, on average.",
     )
-
-
-def _farthest(main: tuple[Effect, ...]) -> tuple[Effect, ...]:
-    """In the same order."""
-    far = np.argsort([-abs(effect.difference) for effect in main], kind="stable")  # nan come last
-    return tuple(main[i] for i in sorted(far[:ROWS].tolist()))
 
 
 def _panel(drawn: tuple[Effect, ...], chosen: frozenset[str]) -> Panel:
@@ -73,18 +73,15 @@ def _summary(effects: Effects) -> str:
     )
 
 
-def _table(effects: Effects) -> Table:
+def _columns(effects: Effects, mean: str, difference: str) -> dict[str, list[Any]]:
+    """What is known of each level or item, as columns of these names."""
     main = effects.main
-    return Table.of(
-        {
-            "item": [e.level for e in main],
-            "mean with it": [e.mean for e in main],
-            "difference from without it": [e.difference for e in main],
-            "low": [e.low for e in main],
-            "high": [e.high for e in main],
-            "recommended": [e.level in effects.chosen if effects.chosen else None for e in main],
-        }
-    )
+    return {
+        mean: [effect.mean for effect in main],
+        difference: [effect.difference for effect in main],
+        "low": [effect.low for effect in main],
+        "high": [effect.high for effect in main],
+    }
 
 
 def effects(effects: Effects) -> Chart:
@@ -99,7 +96,13 @@ def effects(effects: Effects) -> Chart:
         "What each level adds, on average over all others",
         _effects_summary(effects),
         tuple(_effects_panel(effects, factor, i) for i, factor in enumerate(effects.factors)),
-        _effects_table(effects),
+        Table.of(
+            {
+                "factor": [effect.factor for effect in effects.main],
+                "level": [effect.level for effect in effects.main],
+            }
+            | _columns(effects, "mean", "difference from average")
+        ),
         f"Lines: {percent(effects.level)} intervals. Zero is the average over the factor's levels.",
     )
 
@@ -122,20 +125,6 @@ def _effects_summary(effects: Effects) -> str:
         f"reward by {number(top.difference)} from the average (interval {number(top.low)} to "
         f"{number(top.high)}). {clear:,} of {len(effects.main):,} levels differ clearly from the "
         "average of their factor."
-    )
-
-
-def _effects_table(effects: Effects) -> Table:
-    main = effects.main
-    return Table.of(
-        {
-            "factor": [e.factor for e in main],
-            "level": [e.level for e in main],
-            "mean": [e.mean for e in main],
-            "difference from average": [e.difference for e in main],
-            "low": [e.low for e in main],
-            "high": [e.high for e in main],
-        }
     )
 
 

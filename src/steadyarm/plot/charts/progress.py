@@ -45,7 +45,8 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
     part = given / np.maximum(given.sum(axis=1, keepdims=True), 1e-300)
     x, axis, starts = _clock(shares, groups)
     by_share = np.lexsort((-given.sum(axis=0), -shares.planned[-1].round(4)))
-    own = [int(k) for k in by_share if k < shares.single][: _room(shares)]
+    room = MOST if shares.variants <= MOST else MOST - 1  # never a single other
+    own = [int(k) for k in by_share if k < shares.single][:room]
     tint = colours(wanted(picked, own))
     left = [k for k in range(len(shares.names)) if k not in tint]
     labels = labels_of(shares.names)
@@ -59,18 +60,16 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
         areas.append(Series(counted(count, "other"), x, rest, kind="area", color=None))
     marks = _marks(shares, starts)
     panel = Panel(axis, Axis("share of visits", percent=True), tuple(areas), marks=marks)
+    turns = int(np.count_nonzero(shares.turns[1:]))
     return Chart(
         "allocation",
         "Which share of the visits each variant got",
-        _summary(shares, own[0], labels[own[0]], marks),
+        f"{counted(int(shares.given.sum()), 'visit')} so far. "
+        f"{_largest(shares, own[0], labels[own[0]])} The policy changed its mind "
+        f"{counted(turns, 'time')}{_marked(shares, turns, marks, starts)}.",
         (panel,),
         _table(shares),
     )
-
-
-def _room(shares: Shares) -> int:
-    """How many get colours; never a single other."""
-    return MOST if shares.variants <= MOST else MOST - 1
 
 
 def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -114,25 +113,13 @@ def _end(first: datetime, last: datetime, end: datetime) -> datetime:
 
 def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
     """Turns, the latest first chosen, those close together as one; none at the very beginning."""
-    turns = [int(j) for j in np.flatnonzero(shares.turns) if j]
-    rounds = np.cumsum(shares.rounds)
-    first, last = starts[0], starts[-1]
-    span = last - first
+    rounds, span = np.cumsum(shares.rounds), starts[-1] - starts[0]
     kept: list[int] = []
-    for j in reversed(turns):
+    for j in reversed([int(j) for j in np.flatnonzero(shares.turns) if j]):
         apart = not kept or (starts[kept[-1]] - starts[j]) > CLOSE * span
         if apart and len(kept) < MARKS and rounds[j - 1]:
             kept.append(j)
     return tuple(Mark(starts[j], TURN) for j in reversed(kept))
-
-
-def _summary(shares: Shares, top: int, label: str, marks: tuple[Mark, ...]) -> str:
-    turns = int(np.count_nonzero(shares.turns[1:]))
-    total = int(shares.given.sum())
-    return (
-        f"{counted(total, 'visit')} so far. {_largest(shares, top, label)} The policy changed "
-        f"its mind {counted(turns, 'time')}{_marked(shares, turns, marks)}."
-    )
 
 
 def _largest(shares: Shares, top: int, label: str) -> str:
@@ -150,16 +137,12 @@ def _largest(shares: Shares, top: int, label: str) -> str:
     return f"All variants have the same share {when}, {last} each."
 
 
-def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...]) -> str:
+def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...], starts: tuple[Any, ...]) -> str:
     """What to say where fewer marks are drawn than there were turns."""
     drawn = len(marks)
     if drawn in (0, turns):
         return ""
-    if shares.starts is not None:
-        begin: tuple[Any, ...] = shares.starts
-    else:
-        begin = tuple(np.cumsum(shares.rounds) - shares.rounds)
-    newest = [begin[int(j)] for j in np.flatnonzero(shares.turns)[-drawn:]]
+    newest = [starts[int(j)] for j in np.flatnonzero(shares.turns)[-drawn:]]
     if newest == [mark.x for mark in marks]:
         return f"; the last {drawn} are marked" if drawn > 1 else "; the last is marked"
     which = "the latest have" if drawn == MARKS else "they have"
@@ -303,11 +286,10 @@ def plausible(course: Course) -> Chart:
     """The shrinking set of variants that are not ruled out."""
     x, clock = clock_axis(course)
     counts = course.possible.astype(float)
-    rows = _with_changes(counts)
-    number_left = Series(
-        "not ruled out", tuple(x[j] for j in rows), counts[rows], kind="steps", color=0
-    )
-    first = Panel(clock, Axis("variants"), (number_left,), "Variants that are not ruled out")
+    changes = (1 + np.flatnonzero(np.diff(counts))).tolist()
+    rows = sorted({*thinned(len(counts), POINTS), *changes})
+    left = Series("not ruled out", tuple(x[j] for j in rows), counts[rows], kind="steps", color=0)
+    first = Panel(clock, Axis("variants"), (left,), "Variants that are not ruled out")
     return Chart(
         "plausible",
         "How many variants are not ruled out",
@@ -319,11 +301,6 @@ def plausible(course: Course) -> Chart:
     )
 
 
-def _with_changes(counts: NDArray[np.float64]) -> list[int]:
-    changes = [0, *(1 + np.flatnonzero(np.diff(counts)))]
-    return sorted({*thinned(len(counts), POINTS), *(int(j) for j in changes)})
-
-
 def _last_hope(course: Course) -> NDArray[np.int64]:
     """(K,) the time at which each was ruled out for good; J if it can still win, 0 if never."""
     J = len(course.rounds)
@@ -331,27 +308,19 @@ def _last_hope(course: Course) -> NDArray[np.int64]:
     return np.where(course.plausible.any(axis=0), J - seen, 0)
 
 
-def _ruled_out(course: Course) -> list[int | None]:
-    """The time at which each was ruled out for good; None if it is not ruled out."""
-    J = len(course.rounds)
-    return [None if stop == J else int(stop) for stop in _last_hope(course)]
-
-
 def _race(course: Course) -> Panel:
-    out = _ruled_out(course)
+    stay, J, K = _last_hope(course), len(course.rounds), len(course.names)
     leader, last = int(course.leaders[-1]), course.estimates[-1]
-    by_distance = nearest(last - last[leader], leader, course.plausible[-1], len(out))
-    stay = _last_hope(course)
+    by_distance = nearest(last - last[leader], leader, course.plausible[-1], K)
     order = sorted(by_distance, key=lambda k: -int(stay[k]))
-    hopeful = sum(k is None for k in out)
-    kept = max(ROWS - (len(out) - hopeful), ROWS // 2)  # those ruled out are to be seen too
+    hopeful = int((stay == J).sum())
+    kept = max(ROWS - (K - hopeful), ROWS // 2)  # those ruled out are to be seen too
     rows = [*order[: min(kept, hopeful)], *order[hopeful:]][:ROWS]
     labels = labels_of(course.names)
     names = tuple(labels[k] for k in rows)
-    length = np.array([float(course.rounds[-1 if out[k] is None else out[k]]) for k in rows])
-    alive = np.array([out[k] is None for k in rows])
-    more = len(out) - len(rows)
-    title = "How long each was in" + (f" ({len(rows)} of {len(out):,})" * bool(more))
+    length = course.rounds[np.minimum(stay[rows], J - 1)].astype(float)
+    alive = stay[rows] == J
+    title = "How long each was in" + f" ({len(rows)} of {K:,})" * (len(rows) < K)
     series = split(
         Series("", names, length, kind="bars"),
         {"not ruled out": (alive, 0), "ruled out": (~alive, None)},
@@ -379,14 +348,14 @@ def _uncounted(course: Course) -> str:
 
 
 def _plausible_table(course: Course) -> Table:
-    out = _ruled_out(course)
-    times = course.times or (None,) * len(course.rounds)
+    stay = _last_hope(course).tolist()
+    times, rounds = course.times or (None,) * len(course.rounds), course.rounds.tolist()
     return Table.of(
         {
             "variant": course.names,
-            "not ruled out": [j is None for j in out],
-            "ruled out at": [None if j is None else times[j] for j in out],
-            "visits until then": [None if j is None else course.rounds[j] for j in out],
-            "looks until": [None if j is None else j + 1 for j in out],
+            "not ruled out": [j == len(rounds) for j in stay],
+            "ruled out at": [(*times, None)[j] for j in stay],
+            "visits until then": [(*rounds, None)[j] for j in stay],
+            "looks until": [j + 1 if j < len(rounds) else None for j in stay],
         }
     )
