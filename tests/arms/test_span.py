@@ -102,3 +102,12 @@ def test_twins_are_found_in_sparse_rows_as_in_dense_ones(seed: int, K: int) -> N
         seen[row] = k
     forms: list[Rows] = [DenseRows(X), SparseRows(csr_array(X))]
     assert [twin_in(rows) for rows in forms] == [truth, truth]
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("levels", [[7], [2, 2], [3, 4], [2, 3, 5], [11, 12], [30, 2]])
+def test_factorial_sets_are_their_own_span(levels: list[int], constant: bool) -> None:
+    factors = {f"f{i}": [str(k) for k in range(L)] for i, L in enumerate(levels)}
+    arms = sa.ArmSet.factorial(factors, interactions=2, constant=constant)
+    assert arms.plain
+    assert span_of_features(DenseRows(arms.features)).basis is None

@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.planning.candidates import EqualSplit
 from steadyarm.policies import POLICIES, Recommendations
 from steadyarm.policies.base import TallyState, rank_arms
-from steadyarm.testing.policies import CHECKS, check_arm_sets, check_easy_instance
+from steadyarm.policies.ips import IPSState
+from steadyarm.testing.policies import (
+    CHECKS,
+    check_arm_sets,
+    check_easy_instance,
+    check_unbiased_allocations_span,
+)
 
 CONFIGURATIONS: dict[str, sa.Policy[Any]] = {
     **{name: policy() for name, policy in POLICIES.items()},
@@ -104,3 +111,17 @@ def test_a_policy_that_names_the_wrong_arm_fails(broken: sa.Policy[Any]) -> None
 def test_masks_of_minus_infinity_are_sound() -> None:
     for check in CHECKS:
         check(Masked())
+
+
+class Greedy(sa.Uniform):
+    """Half of the arms are never played."""
+
+    def allocation(self, state: IPSState) -> NDArray[np.float64]:
+        weights = super().allocation(state)
+        weights[:, ::2] = 0.0
+        return weights / weights.sum(axis=1, keepdims=True)
+
+
+def test_an_unbiased_policy_that_leaves_out_directions_fails() -> None:
+    with pytest.raises(AssertionError, match="reaches 1 of 2 directions"):
+        check_unbiased_allocations_span(Greedy())

@@ -239,7 +239,10 @@ class ArmSet:
         K, rows = len(names), recipe.rows
         if rows is None or not is_large(*rows.shape):
             _check_room(K, len(feature_names))
-            return cls.from_features(recipe.features(), names[:], feature_names)
+            given = given_rows(recipe.features())
+            # effects of factors are independent, and their singular values spread by √K at most
+            span = Span(given) if isinstance(recipe, Factorial) else None
+            return cls._of_rows(given, names[:], feature_names, span)
         names.check()
         check_names(feature_names, len(feature_names), "feature", "columns")
         return cls(names, feature_names, Span(rows), recipe=recipe)

@@ -57,6 +57,20 @@ def check_probabilities(policy: AnyPolicy) -> None:
                 assert np.allclose(whole, np.rint(whole), atol=1e-6), "not a whole number of plays"
 
 
+def check_unbiased_allocations_span(policy: AnyPolicy) -> None:
+    """Each allocation of a policy that calls itself unbiased reaches all directions of the arms."""
+    if not policy.unbiased:
+        return
+    for arms, budget in _cases():
+        for _, segment, _ in _run(policy, arms, budget, trials=3, seed=1):
+            for weights in segment.weights[segment.rounds > 0]:
+                rank = np.linalg.matrix_rank(arms.coordinates[weights > 0])
+                assert rank == arms.rank, (
+                    f"an allocation reaches {rank} of {arms.rank} directions of the arms, so that "
+                    "scores by inverse propensity are biased; set unbiased to False or play more."
+                )
+
+
 def check_same_seed_same_run(policy: AnyPolicy) -> None:
     """The same seeds give the same run to the last bit."""
     for arms, budget in _cases():
@@ -155,6 +169,7 @@ def check_easy_instance(policy: AnyPolicy) -> None:
 
 CHECKS: tuple[Callable[[AnyPolicy], None], ...] = (
     check_probabilities,
+    check_unbiased_allocations_span,
     check_same_seed_same_run,
     check_batch_equals_members,
     check_state_survives_json,
