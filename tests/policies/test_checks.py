@@ -119,7 +119,7 @@ class Greedy(sa.Uniform):
     def allocation(self, state: IPSState) -> NDArray[np.float64]:
         weights = super().allocation(state)
         weights[:, ::2] = 0.0
-        return weights / weights.sum(axis=1, keepdims=True)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def test_an_unbiased_policy_that_leaves_out_directions_fails() -> None:

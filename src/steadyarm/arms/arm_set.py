@@ -341,9 +341,9 @@ class ArmSet:
 
         Examples
         --------
-        >>> arms = ArmSet.factorial({f"slot {i}": ["off", "on"] for i in range(16)})
-        >>> arms.subset([0, 65535]).names[1][:18]
-        'slot 0=on, slot 1='
+        >>> arms = ArmSet.factorial({f"factor {i}": ["off", "on"] for i in range(16)})
+        >>> arms.subset([0, 65535]).names[1][:22]
+        'factor 0=on, factor 1='
         """
         indices = np.asarray(arms, dtype=np.int64)
         given = DenseRows(frozen(self.features_of(indices)))

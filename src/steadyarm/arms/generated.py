@@ -156,10 +156,10 @@ class BundleRows:
 
     @cached_property
     def _counts(self) -> Indices:
-        """(n, size) number of ways to choose the rest after an item takes a slot."""
+        """(n, size) number of ways to choose the rest once an item has a position."""
         n, k = self.items, self.size
         return np.array(
-            [[comb(n - item - 1, k - slot - 1) for slot in range(k)] for item in range(n)],
+            [[comb(n - item - 1, k - position - 1) for position in range(k)] for item in range(n)],
             dtype=np.int64,
         )
 
@@ -205,15 +205,15 @@ def unrank(
 ) -> None:
     """Set included (m, n) to one at the items of combinations (m,), in lexicographic order.
 
-    counts (n, k) is the number of combinations in which an item takes a slot, given the earlier
-    slots.
+    counts (n, k) is the number of combinations in which an item has a position, given the
+    earlier ones.
     """
     for i in range(indices.size):
         rest = indices[i]
         item = 0
-        for slot in range(counts.shape[1]):
-            while rest >= counts[item, slot]:
-                rest -= counts[item, slot]
+        for position in range(counts.shape[1]):
+            while rest >= counts[item, position]:
+                rest -= counts[item, position]
                 item += 1
             included[i, item] = 1.0
             item += 1
@@ -480,10 +480,12 @@ def forms_of_bundles(
     pull[0] = alone
     at = changed = 0
     while changed >= 0:
-        for slot in range(changed, k - 1):
-            value[slot + 1] = value[slot] + pull[slot, item[slot]]
-            for further in range(item[slot] + 1, n):
-                pull[slot + 1, further] = pull[slot, further] + both[item[slot], further]
+        for position in range(changed, k - 1):
+            value[position + 1] = value[position] + pull[position, item[position]]
+            for further in range(item[position] + 1, n):
+                pull[position + 1, further] = (
+                    pull[position, further] + both[item[position], further]
+                )
         for last in range(item[k - 2] + 1 if k > 1 else 0, n):
             out[at] = value[k - 1] + pull[k - 1, last]
             at += 1
@@ -492,5 +494,5 @@ def forms_of_bundles(
             changed -= 1
         if changed >= 0:
             item[changed] += 1
-            for slot in range(changed + 1, k - 1):
-                item[slot] = item[slot - 1] + 1
+            for position in range(changed + 1, k - 1):
+                item[position] = item[position - 1] + 1

@@ -383,8 +383,8 @@ class BundleNames(LazyNames):
     def name(self, k: int) -> str:
         """The items of the bundle."""
         chosen, item, n = [], 0, len(self.items)
-        for slot in range(self.size):
-            while k >= (ways := comb(n - item - 1, self.size - slot - 1)):
+        for position in range(self.size):
+            while k >= (ways := comb(n - item - 1, self.size - position - 1)):
                 k -= ways
                 item += 1
             chosen.append(self.items[item])
@@ -397,10 +397,10 @@ class BundleNames(LazyNames):
         if len(chosen) != self.size or not set(chosen) <= set(self.items):
             return None
         places, n, k, after = list(map(self.items.index, chosen)), len(self.items), 0, 0
-        for slot, place in enumerate(places):
+        for position, place in enumerate(places):
             if place < after:  # not in the order of the items, or twice
                 return None
-            k += sum(comb(n - item - 1, self.size - slot - 1) for item in range(after, place))
+            k += sum(comb(n - item - 1, self.size - position - 1) for item in range(after, place))
             after = place + 1
         return k
 
