@@ -14,7 +14,6 @@ FROM python:3.12-slim-bookworm
 RUN useradd --uid 10001 --create-home steadyarm \
     && install --directory --owner steadyarm /data
 COPY --from=build /opt/steadyarm /opt/steadyarm
-# Numerical code is compiled at the first start, for the processor it runs on, and kept.
 ENV PATH=/opt/steadyarm/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     NUMBA_CACHE_DIR=/home/steadyarm/.cache/numba \
@@ -22,6 +21,9 @@ ENV PATH=/opt/steadyarm/bin:$PATH \
     STEADYARM_PORT=8000 \
     STEADYARM_STORAGE=sqlite:////data/steadyarm.db
 USER 10001
+# Numerical code is compiled for the processor that builds the image. On another kind of processor the
+# service compiles it again, in the background.
+RUN ["steadyarm", "warm"]
 WORKDIR /data
 VOLUME /data
 EXPOSE 8000

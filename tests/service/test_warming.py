@@ -1,4 +1,4 @@
-"""The service is ready when numerical code is there, and not before."""
+"""The service is ready when numerical code is loaded, and compiles it in the background."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ def _ready(client: InProcess) -> bool:
     return client.get("/readyz").status_code == 200
 
 
-def test_it_is_ready_when_it_is_warm_and_alive_before(
+def test_it_is_alive_before_it_is_ready_and_ready_before_it_has_compiled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go = threading.Event()
-    monkeypatch.setattr(monitoring, "steps", lambda arms: iter([go.wait]))
+    ready, compiled = threading.Event(), threading.Event()
+    waits = iter([ready.wait, compiled.wait])
+    monkeypatch.setattr(monitoring, "arm_sets", lambda: [None])
+    monkeypatch.setattr(monitoring, "live_test", lambda arms: iter([next(waits)]))
     monkeypatch.setattr(monitoring, "QUIET", 0.05)
     caplog.set_level(logging.INFO)
     with in_process(warm=True) as client:
@@ -38,15 +40,13 @@ def test_it_is_ready_when_it_is_warm_and_alive_before(
         early = client.get("/readyz")
         assert (early.status_code, early.headers["retry-after"]) == (503, "1")
         assert early.json()["type"] == "urn:steadyarm:problem:starting"
-        _wait(lambda: "getting ready: compiling numerical code" in caplog.text)
-        go.set()
+        ready.set()
         _wait(lambda: _ready(client))
+        _wait(lambda: "compiling numerical code in the background" in caplog.text)
+        compiled.set()
 
 
 def test_real_steps_are_quiet_and_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
-    for arms in monitoring.ARMS:  # compiled before, if need be
-        for step in monitoring.steps(arms):
-            step()
     caplog.set_level(logging.INFO)
     with in_process(warm=True) as client:
         _wait(lambda: _ready(client))
@@ -60,7 +60,7 @@ def test_what_fails_is_logged_and_does_not_keep_it_from_work(
     def broken(arms: Any) -> Iterator[Callable[[], object]]:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(monitoring, "steps", broken)
+    monkeypatch.setattr(monitoring, "live_test", broken)
     with in_process(warm=True) as client:
         _wait(lambda: _ready(client))
     assert "no compiler" in caplog.text
@@ -68,7 +68,7 @@ def test_what_fails_is_logged_and_does_not_keep_it_from_work(
 
 def test_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     go, went_on = threading.Event(), threading.Event()
-    monkeypatch.setattr(monitoring, "steps", lambda arms: iter([go.wait, went_on.set]))
+    monkeypatch.setattr(monitoring, "live_test", lambda arms: iter([go.wait, went_on.set]))
     began = time.monotonic()
     with in_process(warm=True):
         pass

@@ -69,7 +69,7 @@ HINTS = {
     "too-large": "Send less.",
     "internal": "The service's log has more under the request's id.",
     "storage-unavailable": "Load the page again in a moment.",
-    "starting": "Load the page again in a moment; the first start may take a minute.",
+    "starting": "Load the page again in a moment.",
 }
 
 

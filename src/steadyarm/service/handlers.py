@@ -354,7 +354,7 @@ async def alive(service: Service, request: Request) -> tuple[int, responses.Up]:
 async def ready(service: Service, request: Request) -> tuple[int, responses.Up]:
     """The service has started, and the storage accepts durable writes; 503 says why not."""
     if not service.warming.done:
-        raise RefusedError("starting", "Numerical code is being compiled or loaded.")
+        raise RefusedError("starting", "Numerical code is being loaded.")
     if reason := await service.readiness.wrong():
         raise RefusedError(
             "storage-unavailable",

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import Counter as Count
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import get_args
@@ -22,11 +22,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-import steadyarm as sa
+from steadyarm.compiled import compiling
 from steadyarm.errors import StorageError
-from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import ExperimentState
+from steadyarm.warming import arm_sets, live_test
 
 log = logging.getLogger("steadyarm.service")
 
@@ -95,33 +95,30 @@ class _States(Collector):
         yield found
 
 
-# Warming up: numerical code is compiled, or loaded, before the first request needs it.
+# Warming up
 
 
 QUIET = 2.0  # seconds before the log mentions it
-ARMS = (
-    sa.ArmSet.one_hot(["A", "B", "C"]),
-    sa.ArmSet.factorial({"a": ["1", "2"], "b": ["1", "2"]}),
-    sa.ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.5]]),  # a skewed design
-)
-BUDGET, BATCH = 24, 8  # the smallest test that passes through all of the code
 
 
 class Warming:
-    """A thread that runs tiny tests in memory, once, so that numba compiles what they use.
+    """A thread that runs tiny tests in memory: once as they come, then to compile what they use.
+
+    The service is ready after the first time, which loads what requests need and takes about a
+    second. Small tests are decided by interpreted code until the compiled code is there.
 
     wanted : False if it is done before it begins
     """
 
     def __init__(self, wanted: bool = True) -> None:
-        self._wanted, self._done, self._ended = wanted, threading.Event(), threading.Event()
+        self._wanted, self._ready, self._over = wanted, threading.Event(), threading.Event()
         if not wanted:
-            self._done.set()
+            self._ready.set()
 
     @property
     def done(self) -> bool:
         """Whether the service may be used."""
-        return self._done.is_set()
+        return self._ready.is_set()
 
     def start(self) -> None:
         """Start the thread; a process that ends does not wait for it."""
@@ -134,44 +131,31 @@ class Warming:
 
     def end(self) -> None:
         """Stop after the current step."""
-        self._ended.set()
-        self._done.set()
+        self._over.set()
+        self._ready.set()
 
     def _run(self) -> None:
         try:
-            for arms in ARMS:
-                for step in steps(arms):
-                    if self._ended.is_set():
-                        return
-                    step()
+            self._play()
+            self._ready.set()
+            with compiling():
+                self._play()
         except Exception:  # requests work without it, only slower at first
-            log.exception("getting ready failed")
+            log.exception("warming up failed")
         finally:
-            self._done.set()
+            self.end()
+
+    def _play(self) -> None:
+        for arms in arm_sets():
+            for step in live_test(arms):
+                if self._over.is_set():
+                    return
+                step()
 
     def _mention(self) -> None:
-        if not self._done.wait(QUIET):
-            log.info(
-                "getting ready: compiling numerical code; this takes up to a minute at the first "
-                "start"
-            )
-
-
-def steps(arms: sa.ArmSet) -> Iterator[Callable[[], object]]:
-    """A whole test, from its creation to its results, in parts."""
-    test = sa.create_experiment(
-        "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1), missing="drop"
-    )
-
-    def play(first: int) -> None:
-        answers = test.ask_many([f"{first + i}" for i in range(BATCH)])
-        given = [answer for answer in answers if not isinstance(answer, sa.SteadyArmError)]
-        test.tell_many((answer.id, float(i % 2)) for i, answer in enumerate(given))
-
-    for first in range(0, BUDGET, BATCH):
-        yield lambda first=first: play(first)  # type: ignore[misc]  # bound now
-    yield lambda: test.recommend(anytime=True)
-    yield lambda: scorecard_of(test)  # all that pages and results compute
+        self._ready.wait()
+        if not self._over.wait(QUIET):
+            log.info("compiling numerical code in the background, as after every installation")
 
 
 PROBE = 3.0  # seconds within which a probe of readiness is answered

@@ -65,7 +65,7 @@ HINTS = {
     "timeout": "What was requested may have been done. Rewards, and assignments of units that keep "
     "their variant, may be sent again, which changes nothing; before anything else, check first.",
     "overloaded": "Nothing was done; try again in a second, or send less at a time.",
-    "starting": "Try again in a second; the first start may take a minute, others a few seconds.",
+    "starting": "Try again in a second.",
 }
 OF: dict[type[Exception], str] = {
     **{error: kind for kind, error in PROBLEMS.items()},

@@ -39,7 +39,7 @@ class ServiceSettings:
         long
     log_format : of lines on standard output, "text" or "json"
     access_log : whether every request gets a line
-    warm : whether it is ready only when numerical code is compiled or loaded
+    warm : whether it is ready only when numerical code is loaded, and then compiles what is new
     secret : signs the cookies of people who signed in; None for a new one at every start, after
         which they sign in again
     allowed_hosts : names under which requests come, as in their Host header, without ports; others
