@@ -26,7 +26,8 @@ from benchmarks.traffic.servers import Service
 LIVE = """
 import steadyarm as sa
 arms = sa.ArmSet.one_hot(["A", "B", "C"])
-test = sa.create_experiment("first", arms, sa.Steady(), 3000, "memory", seed=1, reward_range=(0, 1), reward_window="1d")
+test = sa.create_experiment("first", arms, sa.Steady(), 3000, "memory", seed=1,
+                            reward_range=(0, 1), reward_window="1d")
 for visit in range(3000):
     assignment = test.ask(f"visitor {visit}")
     test.tell(assignment, float(visit % 7 < 1 + (assignment.name == "C")))

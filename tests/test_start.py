@@ -10,7 +10,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.environments.named import WORLDS
+from steadyarm.environments.families import WORLDS
 from steadyarm.paper import FIGURES, PAPER_POLICIES
 from steadyarm.paper.published import beyond_policies
 from steadyarm.policies import POLICIES

@@ -37,6 +37,14 @@ def finite_number(value: Any, what: str) -> float:
     return number
 
 
+def not_negative(value: Any, what: str) -> float:
+    """Return `value` as a float if it is a finite number of at least 0."""
+    number = finite_number(value, what)
+    if number < 0:
+        raise InvalidInputError.of(what, value, "a number of at least 0")
+    return number
+
+
 def check_positive(value: Any, what: str) -> float:
     """Return `value` as a float if it is a finite number above 0."""
     number = finite_number(value, what)

@@ -52,7 +52,8 @@ def _live_tests() -> None:
 def _designs() -> None:
     for arms in arm_sets():
         sa.xy_optimal(arms)
-        for policy in (sa.Steady(), sa.P1RAGE()):
+        for name in ("Steady", "P1-RAGE", "Uniform"):
+            policy = POLICIES[name]()
             policy.next_segment(policy.start(arms, 1000))
 
 
@@ -91,7 +92,7 @@ STAGES = ((_designs, _verdict), (_live_tests, _simulations, _plan))
 
 
 def compile_all() -> None:
-    """Compile what live tests, simulations and plans of small sets need, a process for each part."""
+    """Compile what live tests, simulations and plans of small sets need, in several processes."""
     for stage in STAGES:
         with ProcessPoolExecutor(len(stage), get_context("spawn")) as pool:
             list(pool.map(_compile, stage))

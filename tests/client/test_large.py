@@ -101,7 +101,7 @@ def test_large_sets_are_sent_as_their_recipe(bridge: tuple[Bridge, Client]) -> N
 
 
 def _arms(described: Any) -> sa.ArmSet:
-    from steadyarm.environments.named import arms_from_settings
+    from steadyarm.environments.families import arms_from_settings
 
     return arms_from_settings(described)
 

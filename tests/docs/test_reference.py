@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from steadyarm.cli.main import build_parser
-from steadyarm.environments.named import WORLDS, arms_from_settings
+from steadyarm.environments.families import WORLDS, arms_from_settings
 from steadyarm.live.lifecycle import DESCRIBED
 from steadyarm.planning.question import TABLES, TOP
 from steadyarm.policies import POLICIES

@@ -10,7 +10,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.environments import soare_oscillating
-from steadyarm.environments.named import WORLDS, arms_from_settings, world_from_settings
+from steadyarm.environments.families import WORLDS, arms_from_settings, world_from_settings
 
 ARMS = {"one_hot": ["A", "B"]}
 

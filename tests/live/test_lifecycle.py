@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.environments.named import arms_from_settings
+from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import create_from_description, description_of, load_experiment

@@ -125,7 +125,7 @@ def _columns(pairs: list[str]) -> dict[str, str]:
 def read_arms(path: Path) -> sa.ArmSet:
     """The variants that a TOML or CSV file describes."""
     if path.suffix == ".toml":
-        from steadyarm.environments.named import arms_from_settings
+        from steadyarm.environments.families import arms_from_settings
 
         settings = read_toml(path)
         if not isinstance(settings.get("arms"), dict):

@@ -309,7 +309,7 @@ def _world(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Environm
         raise InvalidInputError(
             "no world is given; name one with --world or in a table [world] of a TOML file."
         )
-    from steadyarm.environments.named import world_from_settings
+    from steadyarm.environments.families import world_from_settings
 
     return world_from_settings(world, settings.get("arms"))
 

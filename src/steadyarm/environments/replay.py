@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,10 +95,6 @@ class Replay(World):
             )
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(arms, budget, values[np.argsort(pool, kind="stable")], offsets, direction)
-
-    @property
-    def _tables(self) -> tuple[NDArray[Any], ...]:
-        return self.rewards, self.offsets
 
     @property
     def periods(self) -> int:

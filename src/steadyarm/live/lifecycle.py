@@ -16,7 +16,7 @@ import numpy as np
 
 from steadyarm import storages
 from steadyarm.arms import CONSTANT, ArmSet
-from steadyarm.environments.named import arms_from_settings
+from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,

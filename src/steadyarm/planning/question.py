@@ -13,7 +13,7 @@ import numpy as np
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import BernoulliReward, Environment, GaussianNoise
-from steadyarm.environments.named import arms_from_settings
+from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning.candidates import Candidate, candidate_from_settings, default_candidates
 from steadyarm.planning.effects import Effects, LogSummary, has_constant, read_log

@@ -1,8 +1,16 @@
-"""Bounds: how often a policy errs at most, with all constants.
+"""Theory: how hard a test is, and how often its verdict can be wrong at most.
 
-They hold for rewards of size at most one, or `largest_reward`: the proofs use |r_t| ≤ 1, although
-the setting of the paper allows means and noise of up to one each, hence rewards of up to two.
-There is no bound for noise without bounds, such as Gaussian noise.
+Complexities and bounds of Xiong, Camilleri, Fazel, Jain and Jamieson (AISTATS 2024). Theorems and
+equations are numbered as there; the appendix holds Theorems 3 to 5 and both corollaries. What
+does not hold as printed is said where it matters and in ``docs/theory.md``.
+
+A complexity is a number H such that errors fall like exp(-T/H), up to constants and logarithms.
+`theta` is the parameter of a world that stands still, or the average over the rounds of one that
+moves, in the features of the arms. Where low rewards are wanted give ``-theta``.
+
+Bounds have all constants. They hold for rewards of size at most one, or `largest_reward`: the
+proofs use |r_t| ≤ 1, although the setting of the paper allows means and noise of up to one each,
+hence rewards of up to two. There is no bound for noise without bounds, such as Gaussian noise.
 """
 
 from __future__ import annotations
@@ -13,13 +21,204 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs import xy_optimal
+from steadyarm.designs import adjacent_optimal, transductive, xy_optimal
 from steadyarm.errors import InvalidInputError
-from steadyarm.theory.complexities import TOLERANCE, Instance, halvings, whole_halvings
-from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.validation import check_choice, check_positive, finite_number, whole_number
+
+__all__ = [
+    "Reading",
+    "g_bai_error_bound",
+    "h_adjacent",
+    "h_bob",
+    "h_g_bai",
+    "h_p1_rage",
+    "h_p1_rage_ceiling",
+    "h_p1_rage_exact",
+    "h_unif",
+    "p1_rage_drift_error_bound",
+    "p1_rage_error_bound",
+    "phases_for",
+    "rho_star",
+    "rho_star_of_means",
+]
+
+# Instance: arms with their true means, one of which is best; where all of the theory starts.
+
+
+TOLERANCE = 1e-9  # proven relative gap asked of every design
+TIE = 2.0**-40  # of the largest mean, up to which two means count as equal
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """Arms, their means (K,), the best arm, and the gaps Δ_k (K,); the best's is the smallest."""
+
+    arms: ArmSet
+    means: Floats
+    best: int
+    gaps: Floats
+
+    @classmethod
+    def from_parameter(cls, arms: ArmSet, theta: ArrayLike) -> Instance:
+        """Means x'θ, θ in the features of the arms."""
+        return cls.from_means(arms, arms.features @ _vector(theta, arms.dimension, "theta"))
+
+    @classmethod
+    def from_means(cls, arms: ArmSet, means: ArrayLike) -> Instance:
+        """Means given directly."""
+        values = _vector(means, arms.size, "means")
+        best = int(values.argmax())
+        gaps = values[best] - values
+        gaps[best] = np.inf
+        rival = int(gaps.argmin())
+        gaps[best] = gaps[rival]
+        if gaps[best] <= TIE * np.abs(values).max():
+            raise InvalidInputError(
+                f"arms {arms.names[best]!r} and {arms.names[rival]!r} have the same mean "
+                f"{values[best]:g}, so no single arm is best; leave one of them out."
+            )
+        return cls(arms, values, best, gaps)
+
+    @property
+    def gap(self) -> float:
+        """Δ_(1): by how much the best arm beats the second best."""
+        return float(self.gaps[self.best])
+
+    def worst_comparison(self, power: float) -> float:
+        """Least over designs of the largest ‖x - x*‖² / Δ_x^power over the other arms."""
+        others = np.arange(self.arms.size) != self.best
+        X = self.arms.features
+        differences = (X[self.best] - X[others]) / self.gaps[others, None] ** (power / 2)
+        return transductive(self.arms, differences, tol=TOLERANCE).value
+
+
+def halvings(gap: float) -> int:
+    """⌈log2(1/gap)⌉, exact also at powers of two."""
+    return 1 - math.frexp(gap)[1]
+
+
+def whole_halvings(gap: float) -> int:
+    """⌊log2(1/gap)⌋: the largest i with gap ≤ 2^-i, exact also at powers of two."""
+    fraction, exponent = math.frexp(gap)
+    return 1 - exponent if fraction == 0.5 else -exponent
+
+
+def _vector(values: ArrayLike, length: int, what: str) -> Floats:
+    try:
+        vector = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} is not a list of numbers ({error}).") from None
+    if vector.shape != (length,):
+        of = "features" if what == "theta" else "arms"
+        hint = " For a world that moves give the average over its rounds." * (vector.ndim == 2)
+        raise InvalidInputError(
+            f"{what} has shape {vector.shape}; expected ({length},), one number for each of the "
+            f"{length} {of}.{hint}"
+        )
+    if not np.isfinite(vector).all():
+        where = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise InvalidInputError(f"{what}[{where}] is {vector[where]}; expected a finite number.")
+    return vector
+
+
+# Complexities
+
+
+def rho_star(arms: ArmSet, theta: ArrayLike) -> float:
+    """ρ*(θ) = H_LB(θ), equation (2): the least possible worst ‖x - x*‖² / Δ_x².
+
+    The norm is in the inverse of A(λ), the least is over designs λ and the worst over the arms x
+    that are not best. It is what an oracle needs that knows θ, in a world that stands still. To a
+    proven relative gap of 1e-9.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> print(f"{rho_star(arms, [0.5, 0.3]):.4f}")  # two arms: 4/Δ²
+    100.0000
+    >>> soare = ArmSet.from_features([[1, 0], [0, 1], [np.cos(0.1), np.sin(0.1)]])
+    >>> print(f"{rho_star(soare, [1.0, 0.0]):.1f}")
+    440.3
+    """
+    return Instance.from_parameter(arms, theta).worst_comparison(2)
+
+
+def rho_star_of_means(arms: ArmSet, means: ArrayLike) -> float:
+    """ρ* of equation (2), from the means (K,) of the arms instead of a parameter.
+
+    Examples
+    --------
+    >>> print(f"{rho_star_of_means(ArmSet.from_features([[1.0], [3.0]]), [0.1, 0.3]):.4f}")
+    11.1111
+    """
+    return Instance.from_means(arms, means).worst_comparison(2)
+
+
+def h_g_bai(arms: ArmSet, theta: ArrayLike) -> float:
+    """H_G-BAI(θ) = d / Δ_(1)², Theorem 1: what G-BAI needs however the world moves.
+
+    d is the rank of the arms.
+
+    Examples
+    --------
+    >>> arms = ArmSet.from_features([[1, 0], [0, 1], [0.5, 0.5]])
+    >>> print(f"{h_g_bai(arms, [0.5, 0.1]):.4f}")
+    50.0000
+    """
+    return arms.rank / Instance.from_parameter(arms, theta).gap ** 2
+
+
+def h_unif(arms: ArmSet, theta: ArrayLike) -> float:
+    """H_UNIF(θ) = K / Δ_(1)², Section 4: what uniform play needs if the arms share nothing.
+
+    The features serve for the means alone.
+
+    Examples
+    --------
+    >>> arms = ArmSet.from_features([[1, 0], [0, 1], [0.5, 0.5]])
+    >>> print(f"{h_unif(arms, [0.5, 0.1]):.4f}")
+    75.0000
+    """
+    return arms.size / Instance.from_parameter(arms, theta).gap ** 2
+
+
+def h_bob(arms: ArmSet, theta: ArrayLike) -> float:
+    """H_BOB(θ) = max over k of k / Δ_(k), over Δ_(1), Section 5: the best of both worlds.
+
+    With arms that share nothing no algorithm does better in a world that stands still, if it is
+    to be robust to drift as well (Abbasi-Yadkori et al. 2018). The features serve for the means
+    alone.
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B", "C"])
+    >>> print(f"{h_bob(arms, [0.5, 0.4, 0.0]):.4f}")  # 2/0.1 beats 3/0.5
+    200.0000
+    """
+    gaps = np.sort(Instance.from_parameter(arms, theta).gaps)
+    return float((np.arange(1, gaps.size + 1) / gaps).max() / gaps[0])
+
+
+def h_adjacent(arms: ArmSet, theta: ArrayLike) -> float:
+    """H_Adjacent(θ): the least possible worst ‖x - x'‖² over neighbours, over Δ_(1)².
+
+    Neighbours are arms joined by an edge of the convex hull. It is what Adjacent-BAI needs
+    however the world moves, and its authors show that none can do with less (Maynard-Zhang,
+    Xiong, Jamieson and Fazel, COLT 2026). To a proven relative gap of 1e-6.
+
+    Examples
+    --------
+    >>> cube = ArmSet.factorial({f: ["0", "1"] for f in "abcd"}, interactions=1)
+    >>> print(f"{h_adjacent(cube, [0.0, 0.5, 0.4, 0.3, 0.1]):.4f}")  # 4/Δ², whatever the factors
+    100.0000
+    """
+    return adjacent_optimal(arms).value / Instance.from_parameter(arms, theta).gap ** 2
+
 
 # What P1-RAGE needs in a world that stands still: Theorems 2 to 4 and Corollary 2.
 
@@ -45,7 +244,7 @@ def h_p1_rage(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
     75.3137
     """
     found = Instance.from_parameter(arms, theta)
-    m, i0 = check_phases(m, found.gap)
+    m, i0 = _check_phases(m, found.gap)
     main, low_order = _simplified_terms(found)
     return (m * i0 * main + m * low_order) / found.gap
 
@@ -73,7 +272,7 @@ def h_p1_rage_ceiling(
     """
     check_choice(reading, "reading", ("proof", "paper"))
     found = Instance.from_parameter(arms, theta)
-    m, i0 = check_phases(m, found.gap)
+    m, i0 = _check_phases(m, found.gap)
     main, low_order = _simplified_terms(found)
     if reading == "paper":
         return (1024 * m * i0 * main + 16 / 3 * m * low_order + 1 / 3) / found.gap
@@ -118,10 +317,10 @@ def h_p1_rage_exact(
     2119.0
     """
     found = Instance.from_parameter(arms, theta)
-    return exact_complexity(found, m, epsilon, largest_reward, reading).value
+    return _exact_complexity(found, m, epsilon, largest_reward, reading).value
 
 
-class Exact(NamedTuple):
+class _Exact(NamedTuple):
     """H̄ and the number of events over which the proof sums."""
 
     value: float
@@ -136,15 +335,15 @@ class _Demand:
     precision: float | None
 
 
-def exact_complexity(
+def _exact_complexity(
     found: Instance, m: int | None, epsilon: float, largest_reward: float, reading: Reading
-) -> Exact:
+) -> _Exact:
     """Equation (7) as `h_p1_rage_exact` says it; without demands it is zero."""
     check_choice(reading, "reading", ("proof", "paper"))
     if finite_number(epsilon, "epsilon") < 0:
         raise InvalidInputError.of("epsilon", epsilon, "a gap of at least 0")
-    R = positive(largest_reward, "largest_reward")
-    m, i0 = check_phases(m, max(found.gap, epsilon))
+    R = check_positive(largest_reward, "largest_reward")
+    m, i0 = _check_phases(m, max(found.gap, epsilon))
     if reading == "paper":
         demands, events = _demands_as_printed(found, i0), i0
     else:
@@ -153,10 +352,10 @@ def exact_complexity(
     every = xy_optimal(found.arms, tol=TOLERANCE).value
     spread = 48 * m * R**2
     reach = 8 * R * (m * math.sqrt(found.arms.rank * every) + 1)
-    return Exact(_least_over_shares(demands, spread, reach), events)
+    return _Exact(_least_over_shares(demands, spread, reach), events)
 
 
-def check_phases(m: int | None, gap: float) -> tuple[int, int]:
+def _check_phases(m: int | None, gap: float) -> tuple[int, int]:
     """Phases m, i_0 unless given and never less, and i_0 of a gap."""
     i0 = max(halvings(gap) + 1, 1)
     if m is not None and whole_number(m, "m", least=1) < i0:
@@ -165,13 +364,6 @@ def check_phases(m: int | None, gap: float) -> tuple[int, int]:
             "or say with epsilon which gap no longer matters."
         )
     return i0 if m is None else m, i0
-
-
-def positive(value: float, what: str) -> float:
-    """`value`, if it is a positive number."""
-    if not finite_number(value, what) > 0:
-        raise InvalidInputError.of(what, value, "a number above 0")
-    return float(value)
 
 
 def _simplified_terms(found: Instance) -> tuple[float, float]:
@@ -255,6 +447,9 @@ def _last_share(demands: list[_Demand], H: float, spread: float, reach: float) -
     return share
 
 
+# How often a policy errs at most
+
+
 def g_bai_error_bound(
     arms: ArmSet, theta: ArrayLike, budget: int, largest_reward: float = 1.0
 ) -> float:
@@ -331,7 +526,7 @@ def p1_rage_error_bound(
     0.0009
     """
     found, T = _checked(arms, theta, budget, largest_reward)
-    H, events = exact_complexity(found, m, epsilon, largest_reward, reading)
+    H, events = _exact_complexity(found, m, epsilon, largest_reward, reading)
     if H == 0.0:
         return 0.0
     return min(1.0, 2 * events * arms.size * T * math.exp(-T / H))
@@ -357,7 +552,9 @@ def phases_for(effect: float, first_cut: float = 1.0) -> int:
     >>> phases_for(2**-14)
     15
     """
-    return max(halvings(positive(effect, "effect") / positive(first_cut, "first_cut")) + 1, 1)
+    return max(
+        halvings(check_positive(effect, "effect") / check_positive(first_cut, "first_cut")) + 1, 1
+    )
 
 
 def _drift_bound(
@@ -372,7 +569,7 @@ def _checked(
     arms: ArmSet, theta: ArrayLike, budget: int, largest_reward: float
 ) -> tuple[Instance, int]:
     found = Instance.from_parameter(arms, theta)
-    R = positive(largest_reward, "largest_reward")
+    R = check_positive(largest_reward, "largest_reward")
     arm = int(np.abs(found.means).argmax())
     if abs(found.means[arm]) > R * (1 + 1e-12):
         raise InvalidInputError(
