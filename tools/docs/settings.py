@@ -11,13 +11,8 @@ from typing import Any
 from msgspec import structs
 
 import steadyarm
-<<<<<<< HEAD
 from steadyarm.cli.service import POSTGRES_WRITERS
 from steadyarm.environments.families import WORLDS
-=======
-from steadyarm.cli.serve import POSTGRES_WRITERS
-from steadyarm.environments.families import WORLDS
->>>>>>> afd94f9 (Theory is one chapter; worlds by name stand with their families; a world's fingerprint reads its own tables)
 from steadyarm.live.lifecycle import DESCRIBED
 from steadyarm.live.settings import Settings
 from steadyarm.paper.specification import YAHOO_FILE

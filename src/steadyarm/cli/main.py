@@ -14,7 +14,7 @@ from steadyarm.cli.common import add_commands
 from steadyarm.errors import SteadyArmError
 from steadyarm.wording import did_you_mean
 
-ORDER = "demo plan experiment report serve token audit storage analyze reproduce simulate data"
+ORDER = "demo plan experiment report serve token audit storage analyze reproduce simulate data warm"
 
 
 class _Parser(argparse.ArgumentParser):

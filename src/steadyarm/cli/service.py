@@ -1,4 +1,4 @@
-"""`steadyarm serve`, `token` and `audit`: the service, who may use it, and who changed what."""
+"""`steadyarm serve`, `token`, `audit` and `warm`: the service, who may use it, who changed what."""
 
 from __future__ import annotations
 
@@ -235,3 +235,15 @@ def _line(entry: AuditEntryAnswer) -> str:
     by = f" by {entry.author}" if entry.author else ""
     text = "  ".join(word for word in (entry.action, entry.experiment or "", what) if word)
     return f"{entry.id:>5}  {entry.created:%Y-%m-%d %H:%M} UTC{by}  {text}"
+
+
+@command("warm")
+def _warm(args: argparse.Namespace) -> None:
+    """Compile numerical code ahead, where an installation or an image is made.
+
+    Otherwise that is done when it is first needed. The code is kept in NUMBA_CACHE_DIR if that is
+    set, else beside the installed files or in the cache of the user.
+    """
+    from steadyarm.warming import compile_all
+
+    compile_all()
