@@ -11,12 +11,17 @@ COUNT = 200
 
 def random_arm_set(seed: int) -> tuple[str, ArmSet]:
     """Arm set number `seed` of 200: K from 3 to 200, d from 2 to 20."""
+    kind, X = random_features(seed)
+    return kind, ArmSet.from_features(X)
+
+
+def random_features(seed: int) -> tuple[str, NDArray[np.float64]]:
+    """The kind and the features of that arm set."""
     rng = np.random.default_rng([7, seed])
     kind = KINDS[seed % len(KINDS)]
     K = round(3 * (200 / 3) ** rng.random()) if seed >= 2 * len(KINDS) else (3, 200)[seed // 5]
     d = int(rng.integers(2, 21))
-    X = _features(kind, K, d, rng)
-    return kind, ArmSet.from_features(X)
+    return kind, _features(kind, K, d, rng)
 
 
 def random_points(kind: str, K: int, d: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from steadyarm.designs import Status, g_optimal, transductive, xy_optimal
-from tests.designs.armsets import COUNT, random_arm_set
+from tests.designs.armsets import COUNT, random_arm_set, random_features
 from tests.designs.reference import achieved_value, all_pairs, optimal_value
 
 AGREEMENT = 1e-5
 QUICK_FOR_CVXPY = [
-    seed for seed in range(COUNT) if (arms := random_arm_set(seed)[1]).size <= 40 and arms.rank <= 7
+    seed
+    for seed in range(COUNT)
+    if len(X := random_features(seed)[1]) <= 40 and np.linalg.matrix_rank(X) <= 7
 ]
 
 
