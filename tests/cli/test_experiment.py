@@ -297,3 +297,16 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit, match="0"):
         main(["experiment", verb, "--help"])
     assert "--storage URL" in capsys.readouterr().out
+
+
+def test_a_missing_folder_is_not_an_empty_storage(run: Run) -> None:
+    assert run("list") == (
+        "There are no experiments yet; create one with steadyarm experiment create.\n"
+    )
+    said = run("list", "--storage", "sqlite:///nowhere/tests.db", status=1)
+    assert "the folder nowhere does not exist" in said
+
+
+def test_a_time_before_1970_is_named_as_people_write_it(shop: Run) -> None:
+    said = shop("tell", "shop", "v1", "1", "--at", "1960-01-31T12:00Z", status=1)
+    assert "the time is 1960-01-31 12:00:00+00:00; expected one after 1970." in said

@@ -40,7 +40,7 @@ def test_every_arm_set_can_be_described() -> None:
         ({"name": "trend"}, None, "needs arms"),
         ({"name": "trend"}, ARMS, "missing a required argument: 'first'"),
         ({"name": "soare_stationary"}, ARMS, "has its own arms"),
-        ({"name": "soare_stationary", "size": 3}, None, "unexpected keyword argument 'size'"),
+        ({"name": "soare_stationary", "size": 3}, None, "there is no setting 'size'; it takes"),
         ({"name": "soare_stationary", "noise": "pink"}, None, "no noise 'pink'"),
         ({"name": "soare_stationary", "noise": {"kind": "bounded", "sd": 1}}, None, "'sd'"),
         ({"name": "table"}, ARMS, "either means or thetas"),

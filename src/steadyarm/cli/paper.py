@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import steadyarm as sa
 from steadyarm.cli.common import SEED, Progress, command, extra, group
 from steadyarm.errors import InvalidInputError
+from steadyarm.wording import counted
 
 if TYPE_CHECKING:
     from steadyarm.paper import Cell, CellResult, Figure, Journal, YahooDay, YahooInstance
@@ -241,5 +242,6 @@ def _print_instance(instance: YahooInstance, path: Path) -> None:
     ahead = sum(day.argmax() == world.best_arm for day in instance.thetas @ instance.features.T)
     print(
         f"\n{world.arms.size} arms in {world.arms.rank} dimensions. The best on average leads by "
-        f"{world.gap:.4f}\nand is ahead on {ahead} of {len(instance.days)} days. Written to {path}."
+        f"{world.gap:.4f}\nand is ahead on {ahead} of {counted(len(instance.days), 'day')}. "
+        f"Written to {path}."
     )

@@ -165,7 +165,7 @@ def _compared(found: Plan, budget: int) -> str:
         return ""
     needed = other.asked.need.budget
     if needed is None:
-        return f" An ordinary A/B test would not be done in {found.most_days:,} days."
+        return f" An ordinary A/B test would not be done in {counted(found.most_days, 'day')}."
     alike = max(needed, budget) <= ALIKE * min(needed, budget)
     return f" An ordinary A/B test needs {'about as many' if alike else f'{needed:,}'}."
 

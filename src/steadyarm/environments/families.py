@@ -518,9 +518,12 @@ def _noise(settings: Any) -> Noise:
 
 def _call(build: Callable[..., T], what: str, first: tuple[Any, ...], rest: dict[str, Any]) -> T:
     signature = inspect.signature(build)
+    names = list(signature.parameters)[len(first) :]
     try:
         signature.bind(*first, **rest)
     except TypeError as error:
-        names = list(signature.parameters)[len(first) :]
-        raise InvalidInputError(f"{what}: {error}; it takes {', '.join(names)}.") from None
+        unknown = next((key for key in rest if key not in names), "")
+        reason = f"there is no setting {unknown!r}" if unknown else str(error)
+        hint = did_you_mean(unknown, names)
+        raise InvalidInputError(f"{what}: {reason}; it takes {', '.join(names)}{hint}") from None
     return build(*first, **rest)

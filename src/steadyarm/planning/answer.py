@@ -283,9 +283,10 @@ class Plan:
         return "\n\n".join(filter(None, parts))
 
     def __repr__(self) -> str:
-        found = f"not within {self.most_days} days"
+        found = f"not within {counted(self.most_days, 'day')}"
         if self.choice is not None:
-            found = f"{self.choice.label}, {self.budget:,} rounds, {self.days} days"
+            days = counted(self.days or 0, "day")
+            found = f"{self.choice.label}, {self.budget:,} rounds, {days}"
         return f"Plan(error {self.error:g}: {found})"
 
 
@@ -349,7 +350,7 @@ def _read_line(data: Mapping[str, Any]) -> Line:
 def _verdict(plan: Plan) -> str:
     choice = plan.choice
     if choice is None:
-        most = f"{_count(plan.most_rounds)} visits in {plan.most_days} days"
+        most = f"{_count(plan.most_rounds)} visits in {counted(plan.most_days, 'day')}"
         who = "robust policy" if any(line.robust for line in plan.lines) else "policy"
         return (
             f"No {who} gets down to {100 * plan.error:g} % wrong verdicts within {most}.\n"
@@ -459,7 +460,7 @@ def _robustness(plan: Plan) -> list[str]:
         least = min(worst, key=lambda point: point.rate)
         said.append(
             f"With this rhythm no policy marked * is enough: still {_percent(least.rate)} wrong "
-            f"after {plan.most_days} days."
+            f"after {counted(plan.most_days, 'day')}."
         )
     elif saving is not None:
         said.append(

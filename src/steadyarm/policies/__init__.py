@@ -1,6 +1,7 @@
 """The algorithms, each named as in its paper; files hold families of them."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
@@ -62,10 +63,14 @@ def policy_from_dict(data: Mapping[str, Any]) -> Policy[Any]:
         raise InvalidInputError(
             f"there is no policy called {name!r}; the policies are {', '.join(POLICIES)}."
         )
-    try:
-        return POLICIES[name](**settings)
-    except TypeError as error:
-        raise InvalidInputError(f"the settings {settings} do not fit {name}: {error}.") from None
+    known = [field.name for field in fields(POLICIES[name])]
+    for key in settings:
+        if key not in known:
+            raise InvalidInputError(
+                f"{name} has no setting {key!r}; its settings are {', '.join(known)}"
+                f"{did_you_mean(key, known)}"
+            )
+    return POLICIES[name](**settings)
 
 
 def policy_named(name: str) -> str:

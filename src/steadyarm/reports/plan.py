@@ -20,7 +20,7 @@ from steadyarm.reports.document import (
     Picture,
     Table,
 )
-from steadyarm.wording import percent
+from steadyarm.wording import counted, percent
 
 ACROSS = 5  # policies beside each other, as many as fit on paper
 
@@ -98,8 +98,8 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         f"Errors are counted in {simulated} simulated tests for each policy and budget; intervals "
         "are exact (Clopper and Pearson) and hold for each number by itself.",
         "A verdict is wrong if it names a variant that is not the best on average over the test.",
-        f"Seed {plan.seed}; budgets up to {plan.most_rounds:,} visits in {plan.most_days:,} days "
-        "were tried.",
+        f"Seed {plan.seed}; budgets up to {plan.most_rounds:,} visits in "
+        f"{counted(plan.most_days, 'day')} were tried.",
     )
 
 

@@ -116,11 +116,10 @@ def to_micros(when: Any, now: int) -> int:
     elif isinstance(when, int) and not isinstance(when, bool):
         stored = when
     else:
-        raise InvalidInputError(
-            f"the time is {shortened(when)}; expected a datetime with its time zone."
-        )
+        given = f"{when}" if isinstance(when, datetime) else shortened(when)
+        raise InvalidInputError(f"the time is {given}; expected a datetime with its time zone.")
     if not 0 <= stored < LATEST:
-        raise InvalidInputError(f"the time is {shortened(when)}; expected one after 1970.")
+        raise InvalidInputError(f"the time is {when}; expected one after 1970.")
     return min(stored, now)
 
 

@@ -121,10 +121,11 @@ def plan(plan: Plan) -> Chart:
 
 def _plan_title(plan: Plan) -> str:
     if plan.choice is None:
-        return f"No robust policy errs in only {percent(plan.error)} within {plan.most_days} days"
+        most = counted(plan.most_days, "day")
+        return f"No robust policy errs in only {percent(plan.error)} within {most}"
     return (
-        f"{plan.choice.label}: {plan.budget:,} visits in {plan.days} days for about "
-        f"{percent(plan.error)} wrong verdicts"
+        f"{plan.choice.label}: {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
+        f"about {percent(plan.error)} wrong verdicts"
     )
 
 
@@ -180,9 +181,9 @@ def _plan_summary(plan: Plan) -> str:
     check = plan.choice.asked.need.check
     low, high = check.interval()
     return (
-        f"{plan.choice.label} needs {plan.budget:,} visits in {plan.days} days for about "
-        f"{percent(plan.error)} wrong verdicts; in simulated tests {percent(check.rate)} were "
-        f"wrong (95 % interval {percent(low)} to {percent(high)})."
+        f"{plan.choice.label} needs {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
+        f"about {percent(plan.error)} wrong verdicts; in simulated tests {percent(check.rate)} "
+        f"were wrong (95 % interval {percent(low)} to {percent(high)})."
     )
 
 

@@ -100,7 +100,11 @@ def storage_status(url: str | None = None, *, thorough: bool = False) -> Storage
     """
     parsed = database_url(url)
     shown_url, backend = shown(parsed), parsed.get_backend_name()
-    if backend == "sqlite" and not Path(parsed.database or "").exists():
+    if backend == "sqlite" and not (file := Path(parsed.database or "")).exists():
+        if not file.absolute().parent.is_dir():
+            raise StorageError(
+                f"{shown_url}: the folder {file.parent} does not exist; make it, or give another."
+            )
         return StorageStatus(shown_url, backend, None, NEWEST, "empty")
     with closing(Database(parsed)) as database:
         revision, state = database.read(_version)
