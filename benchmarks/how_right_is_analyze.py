@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import steadyarm as sa
+from steadyarm.analysis.clusters import unit_evidence
 from steadyarm.analysis.sums import Plan
-from steadyarm.analysis.units import unit_evidence
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import fixed_budget
 from steadyarm.inference.sequences import confidence_sequence

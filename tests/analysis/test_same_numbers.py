@@ -72,7 +72,7 @@ def test_weighing_row_by_row_gives_the_same(
     rows = random_rows(seed=3)
     log = write_csv(tmp_path / "log.csv", rows)
     few = sa.analyze(log)
-    monkeypatch.setattr("steadyarm.analysis.analyze_log.FEW", 0)
+    monkeypatch.setattr("steadyarm.analysis.sums.FEW", 0)
     many = sa.analyze(log)
     assert_like_rows(many, rows)
     np.testing.assert_allclose(many.estimates, few.estimates, rtol=1e-12)
@@ -136,7 +136,7 @@ def test_duckdb_files_keep_to_their_memory(tmp_path: Path, monkeypatch: pytest.M
 def test_row_by_row_on_postgres(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random_rows(seed=4)
     write_postgres(postgres, rows, "other")
-    monkeypatch.setattr("steadyarm.analysis.analyze_log.FEW", 0)
+    monkeypatch.setattr("steadyarm.analysis.sums.FEW", 0)
     assert_like_rows(sa.analyze(postgres, table="other"), rows)
 
 

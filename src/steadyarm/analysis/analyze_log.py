@@ -4,124 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.allocations import (
-    KNOWN_ORDER,
-    UNKNOWN_ORDER,
-    Described,
-    Piece,
-    allocation_evidence,
-    allocation_pieces,
-    assignments_of,
-    check_vector,
-    described,
-    logged_segments,
-    tally_evidence,
-    tally_rows,
-    vector_arms,
-    vector_of,
-)
-from steadyarm.analysis.faults import (
-    NO_TIME,
-    SHOWN,
-    Faults,
-    duplicate_finding,
-    faults_in,
-    group_order_finding,
-    order_finding,
-    refuse,
-    rewards_given,
-)
+from steadyarm.analysis import allocations, clusters, faults, sums
 from steadyarm.analysis.log import Log, open_log
-from steadyarm.analysis.result import Analysis
-from steadyarm.analysis.sums import (
-    FEW,
-    SAMPLE,
-    Plan,
-    allocation_sums,
-    as_number,
-    is_excluded,
-    plan_periods,
-    propensity_sums,
-    readable,
-)
-from steadyarm.analysis.units import (
-    Cells,
-    Units,
-    count_units,
-    each_with_unit,
-    first_rows,
-    missing_rewards,
-    unit_evidence,
-    unit_finding,
-    unit_sums,
-    visits_finding,
-    with_first_probabilities,
-    with_units,
-)
+from steadyarm.analysis.result import Analysis, Asked, Missing, Rows, analysis_of, no_reward
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import ips, is_one_hot
-from steadyarm.inference.counterfactuals import counterfactuals_of
-from steadyarm.inference.drift import drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import lack_of_fit
-from steadyarm.inference.health import Finding, HealthReport, health_report, reward_findings
-from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.health import health_report
 from steadyarm.inference.sampling_variance import LoggedSegment
-from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number
-from steadyarm.wording import counted
 
-Missing = Literal["fail", "drop", "zero"]
-Rows = list[dict[str, Any]]
 SMALL = 5_000_000  # rows up to which order and duplicates are checked by default
 MOST_GROUPS = 1_000_000
 MOST_ARMS = 2_000
-MOST_LABELS = 60  # periods of a drift report where there are about as many labels as pieces
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What is asked of a log, and what is known of it before its sums."""
-
-    log: Log
-    table: Any
-    plan: Plan
-    rows: int
-    arms: ArmSet | None
-    described: Described | None
-    faults: Faults
-    direction: Direction
-    level: float
-    reward_range: tuple[float, float] | None
-    missing: Missing
-    reference: bool
-    thorough: bool
-    budget: int | None
-    by_unit: bool
-    units: Units | None
-    excluded: int
-
-    @property
-    def kept(self) -> bool:
-        """Whether units that are in the log several times keep their variant."""
-        return self.units is not None and self.units.kept
-
-    def bucket(self, table: Any) -> Any:
-        """The fine period of each row of a table."""
-        return self.plan.bucket(table.time, self.log.backend)
-
-    def faults_of(self, rows: Rows) -> Faults:
-        """The faults known so far, and those that the sums show."""
-        names = None if self.arms is None else self.arms.names
-        return self.faults + faults_in(rows, names, self.reward_range, self.missing)
 
 
 def analyze(
@@ -203,23 +106,27 @@ def analyze(
         whole_number(budget, "budget", least=1)
     given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
     with closing(open_log(source, table=table, query=query, columns=columns, memory=memory)) as log:
-        exported = described(source) if given is None and query is None and not columns else None
+        exported = (
+            allocations.described(source)
+            if given is None and query is None and not columns
+            else None
+        )
         counting, excluded = _without_excluded(log)
-        frame = readable(log, counting, missing == "zero")
-        rows, plan, faults = _extent(log, frame, period)
+        frame = sums.readable(log, counting, missing == "zero")
+        rows, plan, broken = _extent(log, frame, period)
         thorough = rows <= SMALL if thorough is None else thorough
         found = None
         if log.has("unit") and units:
-            frame = with_units(frame)
-            found = count_units(log, frame, rows, sample=not thorough)
-        asked = _Question(
+            frame = clusters.with_units(frame)
+            found = clusters.count_units(log, frame, rows, sample=not thorough)
+        asked = Asked(
             log=log,
             table=frame,
             plan=plan,
             rows=rows,
             arms=given if exported is None else exported.arms,
             described=exported,
-            faults=faults,
+            broken=broken,
             direction=direction,
             level=level,
             reward_range=span,
@@ -234,7 +141,7 @@ def analyze(
         return _answer(asked)
 
 
-def _answer(asked: _Question) -> Analysis:
+def _answer(asked: Asked) -> Analysis:
     """By the whole allocation where it is needed or known to be useful, else by own probability."""
     log = asked.log
     linear = asked.arms is not None and not is_one_hot(asked.arms.coordinates)
@@ -250,12 +157,12 @@ def _without_excluded(log: Log) -> tuple[Any, int]:
     """The rows that count, and how many others there are."""
     if not log.has("excluded"):
         return log.table, 0
-    out = is_excluded(log.table["excluded"])
+    out = sums.is_excluded(log.table["excluded"])
     [found] = log.fetch(log.table.aggregate(out=out.sum()))
     return (log.table.filter(~out), int(found["out"])) if found["out"] else (log.table, 0)
 
 
-def _extent(log: Log, table: Any, period: str) -> tuple[int, Plan, Faults]:
+def _extent(log: Log, table: Any, period: str) -> tuple[int, sums.Plan, faults.Faults]:
     """How many rows there are, from when to when; rows without a time are a fault."""
     time = table.time
     [found] = log.fetch(
@@ -263,78 +170,82 @@ def _extent(log: Log, table: Any, period: str) -> tuple[int, Plan, Faults]:
     )
     if not found["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each assignment.")
-    broken = found["rows"] - found["timed"]
-    faults: Faults = [(NO_TIME, broken)] if broken else []
+    untimed = found["rows"] - found["timed"]
+    broken: faults.Faults = [(faults.NO_TIME, untimed)] if untimed else []
     if not found["timed"]:
-        refuse(log, faults)
-    return found["rows"], plan_periods(period, found["first"], found["last"]), faults
+        faults.refuse(log, broken)
+    return found["rows"], sums.plan_periods(period, found["first"], found["last"]), broken
 
 
-def _by_propensity(asked: _Question) -> Analysis:
+def _by_propensity(asked: Asked) -> Analysis:
     """Separate arms: sums by period and arm, each row weighed by one over its own probability."""
     log, table = asked.log, asked.table
-    some = table.limit(SAMPLE)
+    some = table.limit(sums.SAMPLE)
     [sample] = log.fetch(some.aggregate(kinds=some.p.nunique()))
-    few = sample["kinds"] <= FEW
-    rows = log.fetch(propensity_sums(table, asked.bucket(table), few, asked.reward_range))
-    refuse(log, asked.faults_of(rows))
+    few = sample["kinds"] <= sums.FEW
+    rows = log.fetch(sums.propensity_sums(table, asked.bucket(table), few, asked.reward_range))
+    faults.refuse(log, asked.faults_of(rows))
     arms = asked.arms or _arms_of(rows, log)
-    tally = tally_rows(rows, arms.names)
+    tally = allocations.tally_rows(rows, arms.names)
     period, labels = asked.plan.periods(tally.buckets, tally.n.sum(axis=1))
     _check_size(len(labels), arms)
-    counts, sums = tally.m.sum(axis=0), tally.sums["s"].sum(axis=0)
+    counts, totals = tally.m.sum(axis=0), tally.sums["s"].sum(axis=0)
     if asked.units is None:
-        evidence = tally_evidence(arms, tally, period, asked.direction, asked.reference)
+        evidence = allocations.tally_evidence(arms, tally, period, asked.direction, asked.reference)
     else:
         grouped = _grouped(asked, table, ["p"])
         own = dict(zip(arms.names, enumerate(np.eye(arms.size)), strict=True))
         evidence, labels = _unit_evidence(asked, grouped, arms, ["arm"], lambda _: own, True)
     if asked.units is not None and asked.kept:
-        first = first_rows(grouped, ["arm", "p"])
-        by_unit = tally_rows(
-            log.fetch(propensity_sums(first, asked.bucket(first), False)), arms.names
+        first = clusters.first_rows(grouped, ["arm", "p"])
+        by_unit = allocations.tally_rows(
+            log.fetch(sums.propensity_sums(first, asked.bucket(first), False)), arms.names
         )
         place, _ = asked.plan.periods(by_unit.buckets, by_unit.n.sum(axis=1))
-        segments = logged_segments(by_unit, place, asked.missing != "zero")
+        segments = allocations.logged_segments(by_unit, place, asked.missing != "zero")
         findings = [
-            assignments_of(arms.names, by_unit, "units"),
-            missing_rewards(arms.names, segments, asked.rows - int(tally.m.sum()), asked.rows),
-            visits_finding(log, first, asked.units),
+            allocations.assignments_of(arms.names, by_unit, "units"),
+            clusters.missing_rewards(
+                arms.names, segments, asked.rows - int(tally.m.sum()), asked.rows
+            ),
+            clusters.visits_finding(log, first, asked.units),
         ]
     else:
-        report = health_report(arms.names, logged_segments(tally, period, asked.missing != "zero"))
+        report = health_report(
+            arms.names, allocations.logged_segments(tally, period, asked.missing != "zero")
+        )
         rest = [finding for finding in report.findings if finding.name == "missing rewards"]
-        findings = [assignments_of(arms.names, tally), *rest]
-    return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
+        findings = [allocations.assignments_of(arms.names, tally), *rest]
+    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows)
 
 
-def _grouped(asked: _Question, table: Any, columns: list[str]) -> Any:
+def _grouped(asked: Asked, table: Any, columns: list[str]) -> Any:
     """The table for sums by unit; the columns are those that probabilities are in."""
     assert asked.units is not None
     if asked.units.nameless:
-        table = each_with_unit(table)
+        table = clusters.each_with_unit(table)
     if asked.kept and (asked.units.changed or "p" not in table.columns):
-        table = with_first_probabilities(table, columns)
+        table = clusters.with_first_probabilities(table, columns)
     return table
 
 
 def _unit_evidence(
-    asked: _Question, table: Any, arms: ArmSet, keys: list[str], cells: Cells, weigh: bool
+    asked: Asked, table: Any, arms: ArmSet, keys: list[str], cells: clusters.Cells, weigh: bool
 ) -> tuple[Evidence, list[str]]:
     """Evidence by unit."""
-    sums = unit_sums(asked.log, table, keys, asked.plan, weigh)
-    found = [_limited(asked.log, part) for part in sums]
+    parts = clusters.unit_sums(asked.log, table, keys, asked.plan, weigh)
+    found = [_limited(asked.log, part) for part in parts]
     if not found[0]:
-        raise _no_reward(asked)
-    evidence, labels = unit_evidence(
+        raise no_reward(asked)
+    evidence, labels = clusters.unit_evidence(
         arms, found, keys, cells, asked.plan, asked.direction, asked.reference
     )
     _check_size(len(labels), arms)
     return evidence, labels
 
 
-def _limited(log: Log, sums: Any) -> Rows:
-    rows = log.fetch(sums.limit(MOST_GROUPS + 1))
+def _limited(log: Log, expression: Any) -> Rows:
+    rows = log.fetch(expression.limit(MOST_GROUPS + 1))
     if len(rows) > MOST_GROUPS:
         raise InvalidInputError(
             f"{log.name} has more than {MOST_GROUPS:,} combinations of allocation and arm; "
@@ -343,7 +254,7 @@ def _limited(log: Log, sums: Any) -> Rows:
     return rows
 
 
-def _by_allocation(asked: _Question, vector: bool) -> Analysis:
+def _by_allocation(asked: Asked, vector: bool) -> Analysis:
     """Rows whose whole allocation is known: by segment, or by period and vector."""
     log, table = asked.log, asked.table
     segments = log.has("segment")
@@ -356,26 +267,28 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
     keys: dict[str, Any] = {"arm": table.arm}
     keys |= {"segment": table.segment} if segments else {"bucket": asked.bucket(table)}
     if log.has("block") and not asked.excluded:  # of a block with gaps any part may be there
-        keys["block"] = as_number(log, table.block)
+        keys["block"] = sums.as_number(log, table.block)
     if log.has("probabilities"):
         keys["probabilities"] = table.probabilities
     elif vector:
-        keys |= {name: as_number(log, table[name]) for name in log.vector}
-    rows = _limited(log, allocation_sums(table, keys, asked.reward_range))
-    refuse(log, asked.faults_of(rows))
-    arms = asked.arms or vector_arms(log) or _arms_of(rows, log)
+        keys |= {name: sums.as_number(log, table[name]) for name in log.vector}
+    rows = _limited(log, sums.allocation_sums(table, keys, asked.reward_range))
+    faults.refuse(log, asked.faults_of(rows))
+    arms = asked.arms or allocations.vector_arms(log) or _arms_of(rows, log)
     if vector and not log.has("probabilities"):
-        check_vector(log, arms)
+        allocations.check_vector(log, arms)
     shares = None if asked.described is None else asked.described.shares
-    order = UNKNOWN_ORDER if asked.arms is None else KNOWN_ORDER
-    pieces, wrong = allocation_pieces(rows, arms, segments, shares, order)
-    refuse(log, wrong[:SHOWN])
+    order = allocations.UNKNOWN_ORDER if asked.arms is None else allocations.KNOWN_ORDER
+    pieces, wrong = allocations.allocation_pieces(rows, arms, segments, shares, order)
+    faults.refuse(log, wrong[: faults.SHOWN])
     counts = np.sum([piece.m for piece in pieces], axis=0)
-    sums = np.sum([piece.s for piece in pieces], axis=0)
+    totals = np.sum([piece.s for piece in pieces], axis=0)
     health = [piece.logged for piece in pieces]
     labels: list[str] | int
     if asked.units is None:
-        evidence, used = allocation_evidence(arms, pieces, asked.direction, asked.reference)
+        evidence, used = allocations.allocation_evidence(
+            arms, pieces, asked.direction, asked.reference
+        )
         _check_size(evidence.rounds.shape[1], arms)
         labels = _labels_of(asked.plan, used)
         if len(labels) != evidence.rounds.shape[1]:  # neighbouring pieces were joined
@@ -389,13 +302,15 @@ def _by_allocation(asked: _Question, vector: bool) -> Analysis:
         fit = lack_of_fit(arms, played) if played else None
         findings += [] if fit is None else [fit.finding]
     if asked.kept:
-        missing = missing_rewards(arms.names, health, asked.rows - int(counts.sum()), asked.rows)
+        missing = clusters.missing_rewards(
+            arms.names, health, asked.rows - int(counts.sum()), asked.rows
+        )
         findings = [findings[0], missing]
-    return _analysis(asked, arms, evidence, labels, findings, counts, sums, rows)
+    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows)
 
 
 def _units_by_allocation(
-    asked: _Question, arms: ArmSet, pieces: list[Piece], keys: dict[str, Any], vector: bool
+    asked: Asked, arms: ArmSet, pieces: list[allocations.Piece], keys: dict[str, Any], vector: bool
 ) -> tuple[Evidence, list[str], list[LoggedSegment]]:
     """Evidence by unit, its labels, and for health checks units for rows if they are drawn once."""
     log = asked.log
@@ -412,7 +327,7 @@ def _units_by_allocation(
         index = np.array([arms.names.index(row["arm"]) for row in rows.values()])
         weights = np.array(
             [
-                vector_of(row, arms)[0] if vector else shares[str(row["segment"])]
+                allocations.vector_of(row, arms)[0] if vector else shares[str(row["segment"])]
                 for row in rows.values()
             ]
         )
@@ -425,138 +340,13 @@ def _units_by_allocation(
     evidence, labels = _unit_evidence(asked, table, arms, ["arm", *allocation], cells, False)
     if not asked.kept:
         return evidence, labels, [piece.logged for piece in pieces]
-    first = first_rows(table, ["arm", *own, *allocation])
+    first = clusters.first_rows(table, ["arm", *own, *allocation])
     names: dict[str, Any] = {name: first[name] for name in ("arm", *allocation)}
     if "segment" not in allocation:
         names["bucket"] = asked.bucket(first)
-    rows = _limited(log, allocation_sums(first, names))
-    by_unit, _ = allocation_pieces(rows, arms, "segment" in allocation, shares)
+    rows = _limited(log, sums.allocation_sums(first, names))
+    by_unit, _ = allocations.allocation_pieces(rows, arms, "segment" in allocation, shares)
     return evidence, labels, [piece.logged for piece in by_unit]
-
-
-def _analysis(
-    asked: _Question,
-    arms: ArmSet,
-    evidence: Evidence,
-    labels: list[str] | int,
-    findings: list[Finding],
-    counts: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    rows: Rows,
-) -> Analysis:
-    if not evidence.played[0]:
-        raise _no_reward(asked)
-    if isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > MOST_LABELS:
-        labels = MOST_LABELS
-    drift = drift_report(evidence, labels, asked.level)
-    more, notes = _checks_and_notes(asked, rows)
-    with np.errstate(invalid="ignore"):
-        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return Analysis(
-        log=asked.log.name,
-        arms=arms,
-        rows=asked.rows,
-        rewards=int(counts.sum()),
-        counts=counts,
-        means=means,
-        intervals=_intervals(asked, evidence),
-        drift=drift if asked.units is None else replace(drift, method="units"),
-        health=HealthReport((*findings, *more)),
-        counterfactuals=counterfactuals_of(evidence, counts, sums, level=asked.level),
-        evidence=evidence,
-        notes=tuple(notes),
-        units=asked.units,
-        anytime=asked.budget is not None,
-    )
-
-
-def _checks_and_notes(asked: _Question, rows: Rows) -> tuple[list[Finding], list[str]]:
-    """Further checks of the log, and how it was read."""
-    log, units = asked.log, asked.units
-    findings: list[Finding] = []
-    if asked.reward_range is not None:
-        findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.reward_range)
-    name = f"{asked.plan.shares} equal shares"
-    if asked.plan.name != "shares":
-        name = f"{asked.plan.name}s"
-    notes = [f"Periods are {name}; times are in UTC."]
-    if log.has("unit") and log.their("unit") != "unit":
-        notes.append(f"Units are those of the column {log.their('unit')}.")
-    if units is not None:
-        findings.append(unit_finding(units))
-        notes.append(units.note)
-    elif log.has("unit") and not asked.by_unit:
-        notes.append("All rows are taken as independent, whatever their unit.")
-    if asked.budget is None:
-        notes.append(
-            "Intervals are for one look: they hold if the end of the test was fixed in advance. If "
-            "it was watched and might have been stopped early, use anytime (--anytime --budget "
-            "ROWS)."
-        )
-    else:
-        notes.append(
-            "Intervals hold at every look at a test that was planned for "
-            f"{asked.budget:,} rows, whenever it was stopped."
-        )
-    if asked.described is not None:
-        notes += asked.described.notes(asked.direction)
-    if asked.excluded:
-        out = counted(asked.excluded, "row was", "rows were")
-        notes.append(f"{out} excluded by hand and left out.")
-    if missing := asked.rows - rewards_given(rows):
-        how = "left out" if asked.missing == "drop" else "counted as 0"
-        notes.append(f"{missing:,} rows without reward were {how}.")
-    if asked.thorough:
-        if log.ordered:
-            findings.append(order_finding(log))
-        if log.has("unit"):
-            findings.append(duplicate_finding(log, asked.table))
-    elif (groups := group_order_finding(log)) is not None:
-        findings.append(groups)
-        notes.append("Duplicates were not searched for.")
-    else:
-        notes.append("The order of rows and duplicates were not checked.")
-    if asked.by_unit and log.has("unit") and units is None and not asked.thorough:
-        notes.append(
-            "No unit has several rows, or hardly any: of files one unit in 64 was checked."
-        )
-    return findings, notes
-
-
-def _no_reward(asked: _Question) -> InvalidInputError:
-    return InvalidInputError(
-        f"{asked.log.name} has {asked.rows:,} rows, but not one reward. Is "
-        f"{asked.log.their('reward')} the right column?"
-    )
-
-
-def _intervals(asked: _Question, evidence: Evidence) -> Intervals:
-    """For one look at the end, or for all looks; what they assume says whether it is by unit."""
-    units = asked.units
-    if asked.budget is None:
-        found = fixed_budget(evidence, asked.level)
-    else:
-        bounded = units is None and evidence.weights is not None
-        span = asked.reward_range if bounded else None
-        found = confidence_sequence(evidence, asked.budget, asked.level, span)
-    if units is None:
-        return found
-    method = "units" if asked.budget is None else "asymptotic, units"
-    found = replace(found, method=method, assumption=units.assumption)
-    if not units.too_few:
-        return found
-    unknown = np.full_like(found.low, np.inf)
-    rest = np.where(np.arange(found.arms.size) == found.recommended[:, None], 0.0, np.inf)
-    return replace(
-        found,
-        low=-unknown,
-        high=unknown,
-        gap_low=-rest,
-        gap_high=rest,
-        plausible=np.ones_like(found.plausible),
-        standard_errors=unknown,
-        others=evidence.arms.size - found.arms.size,
-    )
 
 
 def _arms_of(rows: Rows, log: Log) -> ArmSet:
@@ -577,7 +367,7 @@ def _check_size(pieces: int, arms: ArmSet) -> None:
         )
 
 
-def _labels_of(plan: Plan, pieces: list[Piece]) -> list[str]:
+def _labels_of(plan: sums.Plan, pieces: list[allocations.Piece]) -> list[str]:
     """The period of each piece, by its first row."""
     if plan.name == "shares":
         rows = np.array([piece.m.sum() for piece in pieces])

@@ -1,23 +1,70 @@
-"""Analysis: what a log says, for people and for programs."""
+"""Analysis: what a log says, for people and for programs, and what it was asked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.units import Units
+from steadyarm.analysis import faults
+from steadyarm.analysis.allocations import Described
+from steadyarm.analysis.clusters import Units, unit_finding
+from steadyarm.analysis.log import Log
+from steadyarm.analysis.sums import Plan
 from steadyarm.arms import ArmSet
-from steadyarm.inference.counterfactuals import Counterfactuals
-from steadyarm.inference.drift import DriftReport
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.counterfactuals import Counterfactuals, counterfactuals_of
+from steadyarm.inference.drift import DriftReport, drift_report
 from steadyarm.inference.evidence import Evidence, json_ready
-from steadyarm.inference.health import HealthReport
-from steadyarm.inference.intervals import Intervals
-from steadyarm.wording import strung
+from steadyarm.inference.health import Finding, HealthReport, reward_findings
+from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.sequences import confidence_sequence
+from steadyarm.segments import Direction
+from steadyarm.wording import counted, strung
 
+Missing = Literal["fail", "drop", "zero"]
+Rows = list[dict[str, Any]]
+MOST_LABELS = 60  # periods of a drift report where there are about as many labels as pieces
 MOST_LINES = 30
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a log, and what is known of it before its sums."""
+
+    log: Log
+    table: Any
+    plan: Plan
+    rows: int
+    arms: ArmSet | None
+    described: Described | None
+    broken: faults.Faults
+    direction: Direction
+    level: float
+    reward_range: tuple[float, float] | None
+    missing: Missing
+    reference: bool
+    thorough: bool
+    budget: int | None
+    by_unit: bool
+    units: Units | None
+    excluded: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether units that are in the log several times keep their variant."""
+        return self.units is not None and self.units.kept
+
+    def bucket(self, table: Any) -> Any:
+        """The fine period of each row of a table."""
+        return self.plan.bucket(table.time, self.log.backend)
+
+    def faults_of(self, rows: Rows) -> faults.Faults:
+        """The faults known so far, and those that the sums show."""
+        names = None if self.arms is None else self.arms.names
+        return self.broken + faults.faults_in(rows, names, self.reward_range, self.missing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,3 +209,133 @@ class Analysis:
             lines.append(f"… and {more} more variants, see the JSON output")
         lines += ["* may be the best", "", str(self.health), "", f"Drift: {self.drift.verdict}"]
         return "\n".join([*lines, "", *self.notes])
+
+
+# From the evidence to the analysis.
+
+
+def analysis_of(
+    asked: Asked,
+    arms: ArmSet,
+    evidence: Evidence,
+    labels: list[str] | int,
+    findings: list[Finding],
+    counts: NDArray[np.int64],
+    sums: NDArray[np.float64],
+    rows: Rows,
+) -> Analysis:
+    """What the evidence says; counts and sums are those of each arm's rewards."""
+    if not evidence.played[0]:
+        raise no_reward(asked)
+    if isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > MOST_LABELS:
+        labels = MOST_LABELS
+    drift = drift_report(evidence, labels, asked.level)
+    more, notes = _checks_and_notes(asked, rows)
+    with np.errstate(invalid="ignore"):
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return Analysis(
+        log=asked.log.name,
+        arms=arms,
+        rows=asked.rows,
+        rewards=int(counts.sum()),
+        counts=counts,
+        means=means,
+        intervals=_intervals(asked, evidence),
+        drift=drift if asked.units is None else replace(drift, method="units"),
+        health=HealthReport((*findings, *more)),
+        counterfactuals=counterfactuals_of(evidence, counts, sums, level=asked.level),
+        evidence=evidence,
+        notes=tuple(notes),
+        units=asked.units,
+        anytime=asked.budget is not None,
+    )
+
+
+def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str]]:
+    """Further checks of the log, and how it was read."""
+    log, units = asked.log, asked.units
+    findings: list[Finding] = []
+    if asked.reward_range is not None:
+        findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.reward_range)
+    name = f"{asked.plan.shares} equal shares"
+    if asked.plan.name != "shares":
+        name = f"{asked.plan.name}s"
+    notes = [f"Periods are {name}; times are in UTC."]
+    if log.has("unit") and log.their("unit") != "unit":
+        notes.append(f"Units are those of the column {log.their('unit')}.")
+    if units is not None:
+        findings.append(unit_finding(units))
+        notes.append(units.note)
+    elif log.has("unit") and not asked.by_unit:
+        notes.append("All rows are taken as independent, whatever their unit.")
+    if asked.budget is None:
+        notes.append(
+            "Intervals are for one look: they hold if the end of the test was fixed in advance. If "
+            "it was watched and might have been stopped early, use anytime (--anytime --budget "
+            "ROWS)."
+        )
+    else:
+        notes.append(
+            "Intervals hold at every look at a test that was planned for "
+            f"{asked.budget:,} rows, whenever it was stopped."
+        )
+    if asked.described is not None:
+        notes += asked.described.notes(asked.direction)
+    if asked.excluded:
+        out = counted(asked.excluded, "row was", "rows were")
+        notes.append(f"{out} excluded by hand and left out.")
+    if missing := asked.rows - faults.rewards_given(rows):
+        how = "left out" if asked.missing == "drop" else "counted as 0"
+        notes.append(f"{missing:,} rows without reward were {how}.")
+    if asked.thorough:
+        if log.ordered:
+            findings.append(faults.order_finding(log))
+        if log.has("unit"):
+            findings.append(faults.duplicate_finding(log, asked.table))
+    elif (groups := faults.group_order_finding(log)) is not None:
+        findings.append(groups)
+        notes.append("Duplicates were not searched for.")
+    else:
+        notes.append("The order of rows and duplicates were not checked.")
+    if asked.by_unit and log.has("unit") and units is None and not asked.thorough:
+        notes.append(
+            "No unit has several rows, or hardly any: of files one unit in 64 was checked."
+        )
+    return findings, notes
+
+
+def no_reward(asked: Asked) -> InvalidInputError:
+    """The error of a log without a single reward."""
+    return InvalidInputError(
+        f"{asked.log.name} has {asked.rows:,} rows, but not one reward. Is "
+        f"{asked.log.their('reward')} the right column?"
+    )
+
+
+def _intervals(asked: Asked, evidence: Evidence) -> Intervals:
+    """For one look at the end, or for all looks; what they assume says whether it is by unit."""
+    units = asked.units
+    if asked.budget is None:
+        found = fixed_budget(evidence, asked.level)
+    else:
+        bounded = units is None and evidence.weights is not None
+        span = asked.reward_range if bounded else None
+        found = confidence_sequence(evidence, asked.budget, asked.level, span)
+    if units is None:
+        return found
+    method = "units" if asked.budget is None else "asymptotic, units"
+    found = replace(found, method=method, assumption=units.assumption)
+    if not units.too_few:
+        return found
+    unknown = np.full_like(found.low, np.inf)
+    rest = np.where(np.arange(found.arms.size) == found.recommended[:, None], 0.0, np.inf)
+    return replace(
+        found,
+        low=-unknown,
+        high=unknown,
+        gap_low=-rest,
+        gap_high=rest,
+        plausible=np.ones_like(found.plausible),
+        standard_errors=unknown,
+        others=evidence.arms.size - found.arms.size,
+    )
