@@ -255,15 +255,15 @@ def _index(
         P = whole_number(periods, "periods", least=1)
         ends = np.cumsum(evidence.rounds, axis=1)
         middle = ends - evidence.rounds / 2
-        slot = np.minimum((middle * P / np.maximum(ends[:, -1:], 1)).astype(np.int64), P - 1)
+        share = np.minimum((middle * P / np.maximum(ends[:, -1:], 1)).astype(np.int64), P - 1)
         # Pieces may be longer than a share: leave out empty ones, and say where the others end.
-        filled = np.unique(slot)
+        filled = np.unique(share)
         labels = tuple(f"{i / P:.0%} to {(i + 1) / P:.0%}" for i in filled)
         if n == 1:
-            cuts = np.array([ends[0, slot[0] == i].max() for i in filled]) / max(ends[0, -1], 1)
+            cuts = np.array([ends[0, share[0] == i].max() for i in filled]) / max(ends[0, -1], 1)
             starts = [0.0, *cuts[:-1]]
             labels = tuple(f"{a:.0%} to {b:.0%}" for a, b in zip(starts, cuts, strict=True))
-        return np.searchsorted(filled, slot), labels
+        return np.searchsorted(filled, share), labels
     if isinstance(periods, str):
         raise InvalidInputError.of(
             "periods", periods, f"a number of equal shares, or one label for each of the {J} pieces"

@@ -197,8 +197,8 @@ def _groups(evidence: Evidence, most: int, least: int) -> NDArray[np.int64]:
     count = np.minimum(most, np.maximum((evidence.rounds > 0).sum(axis=1, keepdims=True), 1))
     count = np.minimum(count, np.maximum(total // least, 1))
     middle = ends - (evidence.rounds + 1) // 2
-    slot = np.clip(middle * count // total, 0, count - 1)
-    opened = np.diff(slot, axis=1, prepend=slot[:, :1]) > 0
+    share = np.clip(middle * count // total, 0, count - 1)
+    opened = np.diff(share, axis=1, prepend=share[:, :1]) > 0
     return np.asarray(np.cumsum(opened, axis=1))
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
-from steadyarm.files import toml_of
 from steadyarm.inference import Counterfactuals
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
 from steadyarm.plot.charts.common import thinned
-from steadyarm.reports import method
 from steadyarm.reports.analysis import (
     MOST_ROWS,
     counterfactual_section,
@@ -31,17 +27,16 @@ from steadyarm.reports.analysis import (
 )
 from steadyarm.reports.document import (
     Block,
-    Code,
     Document,
     Facts,
     Heading,
-    Items,
     Lead,
     Note,
     Paragraph,
     Picture,
     Table,
 )
+from steadyarm.reports.method import Fingerprint, appendix, fingerprint_of, in_short, in_the_way
 from steadyarm.storages.records import to_datetime
 from steadyarm.wording import counted, factors_in, listed, number, p_value, percent, reach, when
 
@@ -84,105 +79,6 @@ def _shortened(found: Any, card: Scorecard) -> Any:
         return short[value] if named and isinstance(value, str) else value
 
     return changed(found, False)
-
-
-# The appendix of a report on a live test: method, assumptions, settings, and how to check it.
-
-
-LONGEST = 16_000  # characters of a description that is printed
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """SHA-256 of an exported log, and how many rows it has."""
-
-    sha256: str
-    rows: int
-
-
-def fingerprint_of(lines: Iterable[str]) -> Fingerprint:
-    r"""The fingerprint of a log, from the text of its CSV file, a part at a time.
-
-    Examples
-    --------
-    >>> fingerprint_of(["unit,arm\r\n", "v1,A\r\nv2,B\r\n"]).rows
-    2
-    """
-    digest, ends = hashlib.sha256(), 0
-    for text in lines:
-        digest.update(text.encode())
-        ends += text.count("\r\n")
-    return Fingerprint(digest.hexdigest(), ends - 1)
-
-
-def _appendix(
-    card: Scorecard, fingerprint: Fingerprint | None, replayed: Replay | None
-) -> Iterator[Block]:
-    """What somebody needs who wants to check the report."""
-    settings = card.settings
-    yield Heading("Appendix: method, assumptions, checks", appendix=True)
-    yield Heading("How variants were chosen", 3)
-    yield Items(method.policy_in_words(settings))
-    yield Heading("Which rewards count", 3)
-    yield Items(method.rewards_in_words(settings))
-    yield Heading("Estimates and intervals", 3)
-    if card.verdict is None:
-        yield Paragraph(f"There are none yet: {card.obstacle}")
-    else:
-        yield Items(
-            (method.estimates_in_words(settings.policy), *method.intervals_in_words(card.verdict))
-        )
-    yield Heading("Settings", 3)
-    text = toml_of({"name": card.name, **description_of(settings)}).strip()
-    if len(text) > LONGEST:
-        yield Paragraph(
-            f"They take {counted(len(text), 'character')} and are not printed; the file that an "
-            "export writes beside the log has them."
-        )
-    else:
-        yield Paragraph(
-            "With this file steadyarm experiment create makes the same test again. "
-            f"SteadyArm {__version__}; times are in UTC."
-        )
-        yield Code(text, "toml")
-    yield from _fingerprint(card, fingerprint)
-    yield from _replay(card, replayed)
-
-
-def _fingerprint(card: Scorecard, found: Fingerprint | None) -> Iterator[Block]:
-    yield Heading("The log's fingerprint", 3)
-    if found is None:
-        yield Paragraph("It was left out of this report. These commands give it:")
-    else:
-        ends = (
-            "It stays the same as long as no further reward is recorded."
-            if card.ended
-            else "The test has not ended, so it changes with every further visit and reward."
-        )
-        yield Paragraph(
-            f"SHA-256 of the log as a CSV file, {counted(found.rows, 'row')}. Anybody with access "
-            f"to the storage can check it with the commands below. {ends}"
-        )
-        yield Code(found.sha256, "text")
-    file = f"{card.name}.csv"
-    yield Code(f"steadyarm experiment export {card.name} {file}\nsha256sum {file}")
-
-
-def _replay(card: Scorecard, found: Replay | None) -> Iterator[Block]:
-    yield Heading("The replay check", 3)
-    if found is None:
-        yield Paragraph("It was left out of this report. This command makes it:")
-    else:
-        what = (
-            f"{counted(found.assignments, 'assignment')}, {counted(found.rewards, 'reward')} and "
-            f"{counted(found.segments, 'segment')} were computed anew from the log"
-        )
-        if found.agrees:
-            yield Note(f"{what}; all agree to the bit.", "ok")
-        else:
-            yield Note(f"{what}, and they do not agree with what is stored:", "fail")
-            yield Items(found.differences)
-    yield Code(f"steadyarm experiment replay {card.name}")
 
 
 HEALTH = {
@@ -242,7 +138,7 @@ def document_of(
             *_corrections(card),
             *_counterfactuals(other, card),
         ]
-    blocks += _appendix(card, fingerprint, replayed)
+    blocks += appendix(card, fingerprint, replayed)
     foot = f"Written by SteadyArm {__version__} from what was stored at {when(card.seen)}."
     if not card.settled and (fingerprint or replayed or isinstance(other, Counterfactuals)):
         foot += MEANWHILE
@@ -250,10 +146,10 @@ def document_of(
 
 
 def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:
-    handed, budget = card.status.total_assigned, card.status.budget
+    assigned, budget = card.status.total_assigned, card.status.budget
     facts = [
         ("State", _state(card)),
-        ("Visits", f"{handed:,} of {budget:,} ({percent(handed / budget)})"),
+        ("Visits", f"{assigned:,} of {budget:,} ({percent(assigned / budget)})"),
         ("Variants", f"{card.size:,}"),
         ("Created", when(card.status.created)),
     ]
@@ -261,7 +157,7 @@ def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:
         facts += [("First visit", when(card.started)), ("Last visit", when(card.last))]
     if card.expected_end is not None and not card.ended:
         facts.append(("Expected end", when(card.expected_end)))
-    return (*facts, ("Policy", method.in_short(card.settings.policy)))
+    return (*facts, ("Policy", in_short(card.settings.policy)))
 
 
 def _state(card: Scorecard) -> str:
@@ -277,7 +173,7 @@ def _drift(card: Scorecard) -> Iterator[Block]:
     elif card.settings.policy.unbiased:
         yield Paragraph("There is nothing to compare yet.")
     else:
-        why = method.in_the_way(card.settings.policy)
+        why = in_the_way(card.settings.policy)
         yield Paragraph(f"{why}, so drift cannot be seen in what it measured.")
 
 
@@ -327,7 +223,7 @@ def _counterfactuals(other: Counterfactuals | str, card: Scorecard) -> Iterator[
     elif policy.unbiased:
         yield Paragraph(other)
     else:
-        why = method.in_the_way(policy)
+        why = in_the_way(policy)
         yield Paragraph(f"{why}, so its rewards cannot be read in other ways without bias.")
 
 
@@ -393,9 +289,7 @@ def course_section(card: Scorecard) -> Iterator[Block]:
     yield Heading("Estimates over time")
     if card.course is None:
         policy = card.settings.policy
-        why = (
-            f"{method.in_the_way(policy)}, so there are no estimates over time that can be trusted."
-        )
+        why = f"{in_the_way(policy)}, so there are no estimates over time that can be trusted."
         yield Paragraph("There are no rewards yet." if policy.unbiased else why)
         return
     yield Picture(charts.estimates(card.course))

@@ -1,14 +1,24 @@
-"""What a policy does and what intervals rest on, in plain words."""
+"""The appendix of a report on a live test: method, assumptions, and how to check it, in words."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from steadyarm import __version__
+from steadyarm.files import toml_of
+from steadyarm.live.lifecycle import description_of
+from steadyarm.live.replay import Replay
+from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.settings import UNITS, Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
-from steadyarm.wording import number, percent
+from steadyarm.reports.document import Block, Code, Heading, Items, Note, Paragraph
+from steadyarm.wording import counted, number, percent
 
+LONGEST = 16_000  # characters of a description that is printed
 WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
 # Each policy in a few words, and in a paragraph.
 POLICIES = {
@@ -107,6 +117,97 @@ MISSING = {
     "is right if rewards get lost whatever they are.",
     "fail": "There is no verdict while a reward is missing.",
 }
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """SHA-256 of an exported log, and how many rows it has."""
+
+    sha256: str
+    rows: int
+
+
+def fingerprint_of(lines: Iterable[str]) -> Fingerprint:
+    r"""The fingerprint of a log, from the text of its CSV file, a part at a time.
+
+    Examples
+    --------
+    >>> fingerprint_of(["unit,arm\r\n", "v1,A\r\nv2,B\r\n"]).rows
+    2
+    """
+    digest, ends = hashlib.sha256(), 0
+    for text in lines:
+        digest.update(text.encode())
+        ends += text.count("\r\n")
+    return Fingerprint(digest.hexdigest(), ends - 1)
+
+
+def appendix(
+    card: Scorecard, fingerprint: Fingerprint | None, replayed: Replay | None
+) -> Iterator[Block]:
+    """What somebody needs who wants to check the report."""
+    settings = card.settings
+    yield Heading("Appendix: method, assumptions, checks", appendix=True)
+    yield Heading("How variants were chosen", 3)
+    yield Items(policy_in_words(settings))
+    yield Heading("Which rewards count", 3)
+    yield Items(rewards_in_words(settings))
+    yield Heading("Estimates and intervals", 3)
+    if card.verdict is None:
+        yield Paragraph(f"There are none yet: {card.obstacle}")
+    else:
+        yield Items((estimates_in_words(settings.policy), *intervals_in_words(card.verdict)))
+    yield Heading("Settings", 3)
+    text = toml_of({"name": card.name, **description_of(settings)}).strip()
+    if len(text) > LONGEST:
+        yield Paragraph(
+            f"They take {counted(len(text), 'character')} and are not printed; the file that an "
+            "export writes beside the log has them."
+        )
+    else:
+        yield Paragraph(
+            "With this file steadyarm experiment create makes the same test again. "
+            f"SteadyArm {__version__}; times are in UTC."
+        )
+        yield Code(text, "toml")
+    yield from _fingerprint(card, fingerprint)
+    yield from _replay(card, replayed)
+
+
+def _fingerprint(card: Scorecard, found: Fingerprint | None) -> Iterator[Block]:
+    yield Heading("The log's fingerprint", 3)
+    if found is None:
+        yield Paragraph("It was left out of this report. These commands give it:")
+    else:
+        ends = (
+            "It stays the same as long as no further reward is recorded."
+            if card.ended
+            else "The test has not ended, so it changes with every further visit and reward."
+        )
+        yield Paragraph(
+            f"SHA-256 of the log as a CSV file, {counted(found.rows, 'row')}. Anybody with access "
+            f"to the storage can check it with the commands below. {ends}"
+        )
+        yield Code(found.sha256, "text")
+    file = f"{card.name}.csv"
+    yield Code(f"steadyarm experiment export {card.name} {file}\nsha256sum {file}")
+
+
+def _replay(card: Scorecard, found: Replay | None) -> Iterator[Block]:
+    yield Heading("The replay check", 3)
+    if found is None:
+        yield Paragraph("It was left out of this report. This command makes it:")
+    else:
+        what = (
+            f"{counted(found.assignments, 'assignment')}, {counted(found.rewards, 'reward')} and "
+            f"{counted(found.segments, 'segment')} were computed anew from the log"
+        )
+        if found.agrees:
+            yield Note(f"{what}; all agree to the bit.", "ok")
+        else:
+            yield Note(f"{what}, and they do not agree with what is stored:", "fail")
+            yield Items(found.differences)
+    yield Code(f"steadyarm experiment replay {card.name}")
 
 
 def in_short(policy: Policy[Any]) -> str:

@@ -180,9 +180,8 @@ def colours(picked: Iterable[int]) -> dict[int, int]:
     free = set(range(MOST))
     found = {}
     for k in sorted(picked):
-        slot = next(s % MOST for s in range(k, k + MOST) if s % MOST in free)
-        free.discard(slot)
-        found[k] = slot
+        found[k] = next(color % MOST for color in range(k, k + MOST) if color % MOST in free)
+        free.discard(found[k])
     return found
 
 

@@ -77,8 +77,8 @@ def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(rounds) <= COLUMNS:
         return np.arange(len(rounds))
     before = np.cumsum(rounds) - rounds
-    slot = (before * COLUMNS) // max(int(rounds.sum()), 1)
-    return np.flatnonzero(np.diff(slot, prepend=-1))
+    column = (before * COLUMNS) // max(int(rounds.sum()), 1)
+    return np.flatnonzero(np.diff(column, prepend=-1))
 
 
 def _given(shares: Shares) -> Floats:
