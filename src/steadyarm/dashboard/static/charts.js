@@ -13,8 +13,12 @@
     const [Plotly, answer] = await Promise.all([ // the browser keeps the chart, and asks if it has changed
       window.loadPlotly(), fetch(address, {headers: {Accept: "application/json"}, cache: "no-cache"})]);
     if (answer.status >= 500) throw new Error(`status ${answer.status}`);
+    if (!answer.ok) return true; // nothing to draw now
     const tag = answer.headers.get("ETag");
-    if (!answer.ok || tag === tags.get(place)) return true; // nothing to draw now, or nothing new
+    if (tag === tags.get(place)) { // the same figure, in another size perhaps
+      await Plotly.relayout(place, {autosize: true});
+      return true;
+    }
     const figure = await answer.json();
     if (!place.classList.contains("js-plotly-plot")) place.replaceChildren();
     const config = {displaylogo: false, displayModeBar: false, staticPlot: false,
