@@ -469,12 +469,12 @@ def test_the_verdict_says_when_drift_was_tested() -> None:
     half = drift_report(first_pieces(evidence, int((ends < 1700).sum())), budget=3000)
     assert half.looks == (0.25, 0.5)
     assert (
-        "Drift was tested at 25% and 50% of the planned visits, all looks together at 5% error; "
-        "the next test is at 75%." in half.verdict
+        "Drift was tested at 25% and 50% of the planned visits, with 5% error over all of these "
+        "tests; the next test is at 75%." in half.verdict
     )
     whole = drift_report(evidence, budget=3000)
     assert whole.looks == (0.25, 0.5, 0.75, 1.0)
-    assert whole.verdict.endswith("of the planned visits, all looks together at 5% error.")
+    assert whole.verdict.endswith("of the planned visits, with 5% error over all of these tests.")
     short = drift_report(first_pieces(evidence, int((ends < 2800).sum())), budget=3000, ended=True)
     assert short.looks == (0.25, 0.5, 0.75, 1.0)
     assert drift_report(evidence).looks is None

@@ -72,8 +72,8 @@ def test_a_look_says_how_far_it_reaches() -> None:
         assert verdict.anytime
         assert verdict.judged == verdict.rewards + verdict.missing
         assert verdict.until is not None
-        assert f"Judged: the first {verdict.judged:,} visits, up to" in headline
-        assert f"{verdict.waiting:,} newer ones are not judged yet" in headline
+        assert f"Based on the first {verdict.judged:,} visits, up to" in headline
+        assert f"{verdict.waiting:,} newer ones are not included yet" in headline
         assert f"and {verdict.pending:,} of them still wait for rewards." in headline
     ends = [verdict.until for verdict in verdicts if verdict.until is not None]
     assert ends == sorted(ends)

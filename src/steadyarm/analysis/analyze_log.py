@@ -68,7 +68,7 @@ def analyze(
     thorough : search for unsorted and duplicate rows; by default up to five million rows. The order
         of row groups of Parquet files is always checked
     anytime : intervals that hold at every look, for a test that was watched and might have been
-        stopped at any time; else they hold for one look at an end that was fixed in advance
+        stopped at any time; else they hold for one analysis at an end that was fixed in advance
     budget : rows that were planned for the whole test; needed with `anytime`
     units : compute variances by unit if units have several rows. Units are in the column unit, or
         in one called user_id, visitor_id, customer_id or the like; False takes all rows as

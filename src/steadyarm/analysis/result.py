@@ -84,7 +84,7 @@ class Analysis:
     evidence : the scores behind it, for further analyses
     notes : how the log was read, one sentence each
     units : how often units are in the log, if some have several rows; variances are by unit then
-    anytime : whether intervals hold at every look, or for one look at an end fixed in advance
+    anytime : whether intervals hold at every analysis, or for one at an end fixed in advance
     """
 
     log: str
@@ -270,9 +270,9 @@ def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str
         notes.append("All rows are taken as independent, whatever their unit.")
     if asked.budget is None:
         notes.append(
-            "Intervals are for one look: they hold if the end of the test was fixed in advance. If "
-            "it was watched and might have been stopped early, use anytime (--anytime --budget "
-            "ROWS)."
+            "Intervals are for one analysis: they hold if the end of the test was fixed in "
+            "advance. If it was watched and might have been stopped early, use anytime (--anytime "
+            "--budget ROWS)."
         )
     else:
         notes.append(
@@ -313,7 +313,7 @@ def no_reward(asked: Asked) -> InvalidInputError:
 
 
 def _intervals(asked: Asked, evidence: Evidence) -> Intervals:
-    """For one look at the end, or for all looks; what they assume says whether it is by unit."""
+    """For one analysis at the end, or for all; what they assume says whether it is by unit."""
     units = asked.units
     if asked.budget is None:
         found = fixed_budget(evidence, asked.level)

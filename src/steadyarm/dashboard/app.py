@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from steadyarm.dashboard import forms, pages, planner
+from steadyarm.dashboard import forms, pages
 from steadyarm.dashboard.access import Access, GuardedPage, Page, Viewer, problem_page
 from steadyarm.dashboard.pages import ACTIONS, EXPERIMENT, Action, Scorecards
 from steadyarm.dashboard.responses import (
@@ -52,12 +52,13 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
                 preparing.cancel()
 
     app.router.lifespan_context = lifespan
-    found = (  # the first that fits counts
+    found = (  # the first that fits is taken
         Page("GET", "/static/{file}", static, None, anonymous=True),
-        *sign_in_pages(access),
+        Page("GET", "/sign-in", sign_in_form, None),
+        Page("POST", "/sign-in", sign_in, None),
+        Page("POST", "/sign-out", sign_out, None),
         *pages.PAGES,
         *forms.PAGES,
-        *planner.PAGES,
         *(page for action in ACTIONS for page in action_pages(action)),
     )
     app.router.routes.extend(GuardedPage(access, page) for page in found)
@@ -65,7 +66,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
 
 
 async def _refused(error: Exception, scope: Scope) -> Response:
-    """Answer where no route fits: people with a page, programs as the service alone does."""
+    """Respond where no route fits: to people with a page, to programs as the service alone does."""
     if scope["path"].startswith("/v1/") or "text/html" not in header_of(scope, b"accept"):
         return problem_response(error, scope)
     access: Access = scope["app"].state.access
@@ -76,43 +77,42 @@ async def _refused(error: Exception, scope: Scope) -> Response:
     return with_headers(problem_page(error, scope, viewer))
 
 
-def sign_in_pages(access: Access) -> tuple[Page, ...]:
-    """The pages that begin and end sessions."""
+# The pages that begin and end sessions
 
-    async def asked(service: Service, request: Request, viewer: Viewer) -> Response:
-        path = local_path(request.query_params.get("next", "/"))
-        if _is_needless(service, request, viewer):
-            return see_other(path)
-        return render("sign_in.html", viewer, path=path, error=None)
 
-    async def sign_in(service: Service, request: Request, viewer: Viewer) -> Response:
-        form = request.state.form
-        path = local_path(form.get("next", ["/"])[-1])
-        if _is_needless(service, request, viewer):
-            return see_other(path)
-        token, response = form.get("token", [""])[-1].strip(), see_other(path)
-        if not token:
-            return render("sign_in.html", viewer, 403, path=path, error=EMPTY)
-        try:
-            found = service.guard.find(token, request.scope)
-            await access.sign_in(response, request.scope, found)
-        except (RefusedError, InvalidInputError) as error:
-            if isinstance(error, RefusedError) and error.kind != "unauthorized":
-                raise
-            return render("sign_in.html", viewer, 403, path=path, error=WRONG)
-        request.scope["token"] = found.name  # for the access log
-        return response
+async def sign_in_form(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Ask for a token."""
+    path = local_path(request.query_params.get("next", "/"))
+    if _is_needless(service, request, viewer):
+        return see_other(path)
+    return render("sign_in.html", viewer, path=path, error=None)
 
-    async def sign_out(service: Service, request: Request, viewer: Viewer) -> Response:
-        response = see_other("/sign-in")
-        await access.sign_out(response, request.scope)
-        return response
 
-    return (
-        Page("GET", "/sign-in", asked, None),
-        Page("POST", "/sign-in", sign_in, None),
-        Page("POST", "/sign-out", sign_out, None),
-    )
+async def sign_in(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Begin a session with the token of the form."""
+    form, access = request.state.form, request.app.state.access
+    path = local_path(form.get("next", ["/"])[-1])
+    if _is_needless(service, request, viewer):
+        return see_other(path)
+    token, response = form.get("token", [""])[-1].strip(), see_other(path)
+    if not token:
+        return render("sign_in.html", viewer, 403, path=path, error=EMPTY)
+    try:
+        found = service.guard.find(token, request.scope)
+        await access.sign_in(response, request.scope, found)
+    except (RefusedError, InvalidInputError) as error:
+        if isinstance(error, RefusedError) and error.kind != "unauthorized":
+            raise
+        return render("sign_in.html", viewer, 403, path=path, error=WRONG)
+    request.scope["token"] = found.name  # for the access log
+    return response
+
+
+async def sign_out(service: Service, request: Request, viewer: Viewer) -> Response:
+    """End the session."""
+    response = see_other("/sign-in")
+    await request.app.state.access.sign_out(response, request.scope)
+    return response
 
 
 def _is_needless(service: Service, request: Request, viewer: Viewer) -> bool:

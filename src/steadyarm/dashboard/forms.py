@@ -1,18 +1,20 @@
-"""The page for a new experiment: its form, the preview of the same as a file, and its creation.
+"""The page for a new experiment: its form, the same test as a file, its creation, and the planner.
 
-The rules of an experiment stand in its settings. This module only reads numbers and lists from what
-people type, hands them over as a description, and shows errors of the settings at their fields.
+The rules of an experiment stand in its settings. This module reads numbers and lists from what
+people type, makes a description of them, and shows errors of the settings at their fields. The
+planner beside the form says how many visitors the test needs; it is simulated in a few seconds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import zip_longest
-from math import prod
-from typing import Any
+from math import ceil, prod
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,10 +27,17 @@ from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.settings import Settings
+from steadyarm.planning import Line, Plan, Question, plan
+from steadyarm.planning.answer import ALIKE
+from steadyarm.planning.candidates import AB_TEST, SEEN, candidate_from_settings
+from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
+from steadyarm.plot.charts import plan as chart_of
+from steadyarm.plot.plotly import spec_of
 from steadyarm.service.handlers import create_experiment
 from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
 from steadyarm.wire.requests import NewExperiment, checked
+from steadyarm.wording import counted
 
 # The fields: labels, first values and choices, each with a sentence for those who have to choose.
 
@@ -120,7 +129,11 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "start": {"now": "Start at once", "draft": "Keep it as a draft and start it later"},
 }
-PLACES = {"reward_range": "range_high", "reward_window": "window"}  # fields of settings
+PLACES = {  # fields of the form, by those of settings and questions
+    "reward_range": "range_high",
+    "reward_window": "window",
+    "effects.smallest_gap": "plan_gap",
+}
 MOST_VARIANTS = 2000  # as the service has it
 LEAST_ROWS = 4  # of parts, for those without JavaScript
 TRIED = 300  # variants up to which the settings are made while somebody types
@@ -372,6 +385,138 @@ def _quoted(text: str) -> str:
     return f"“{text}”" if len(text) <= SHOWN else f"“{text[:SHOWN]}…”"
 
 
+# The planner: as much as can be simulated while somebody waits.
+
+MOST_PLANNED = 200  # variants
+TRIALS = (400, 200)  # simulated tests behind each error; as many as there is time for
+SOON, LATE = 1.0, 6.0  # seconds of a processor: the aim, and the limit
+SIMPLE = "G-BAI"  # simulated in place of a policy that takes too long
+PLANNING = asyncio.Lock()  # one plan at a time in a process
+
+
+class PlanRequest(NamedTuple):
+    """What the fields of form and planner ask together, for `steadyarm.planning.plan`.
+
+    Attributes
+    ----------
+    settings : of the question; complete if nothing is wrong
+    policy : that the form chose, by its name in lower case
+    errors : what is wrong, by field
+    """
+
+    settings: Mapping[str, Any]
+    policy: str
+    errors: Mapping[str, str]
+
+
+def read_question(given: Mapping[str, Sequence[str]]) -> PlanRequest:
+    """Read the question that the fields of form and planner ask together."""
+    typed = Fields(given, USUAL | PLANNED)
+    arms, count = read_arms(typed, given)
+    if typed.text("plan_reward") == "amount":
+        rewards = {"sd": typed.number("plan_sd", positive=True)}
+        gap = typed.number("plan_difference", positive=True)
+    else:
+        rate, gap = typed.percent("plan_rate"), typed.percent("plan_gap")
+        if rate is not None and typed.text("direction") == "minimize":
+            rate = 1 - rate  # fewer of something is more of its absence
+        rewards = {"rate": rate}
+    error = typed.percent("plan_error")
+    if error is not None and not 0.005 <= error <= 0.4:
+        typed.wrong("plan_error", "Expected a share from 0.5 to 40 %; usual are 5 or 10.")
+    if count > MOST_PLANNED:
+        typed.wrong(
+            "plan",
+            f"{count:,} variants take too long to simulate here, where at most {MOST_PLANNED:,} "
+            "are possible; use steadyarm plan on the command line.",
+        )
+    settings = {
+        "traffic_per_day": typed.whole("plan_traffic", 10**9),
+        "most_days": typed.whole("plan_days", 1000),
+        "error": error,
+        "arms": arms if isinstance(arms, dict) else {"one_hot": arms},
+        "effects": {"smallest_gap": gap},
+        "rewards": rewards,
+    }
+    return PlanRequest(settings, typed.text("policy"), typed.errors)
+
+
+def planned(asked: PlanRequest) -> dict[str, Any]:
+    """Make the plan; returns what the page shows of it."""
+    question, trials = _affordable(asked)
+    found, label = plan(question, trials, jobs=1), question.candidates[0].label
+    line = found.line(label)
+    chart = chart_of(found)
+    rows = [
+        [f"{budget:,}", *(f"{100 * one.asked.points[i].rate:.2g} %" for one in found.lines)]
+        for i, budget in enumerate(found.budgets)
+    ]
+    return {
+        "sentence": _sentence(asked, found, line),
+        "budget": line.asked.need.budget,
+        "days": line.asked.need.days,
+        "policy": label,
+        "summary": chart.summary,
+        "note": chart.note,
+        "figure": spec_of(chart),
+        "dark_figure": spec_of(chart, dark=True),
+        "table": {
+            "header": ["visitors", *(f"wrong with {one.label}" for one in found.lines)],
+            "rows": rows,
+        },
+    }
+
+
+def _affordable(asked: PlanRequest) -> tuple[Question, int]:
+    """The question and how many tests to simulate, so that the answer comes soon."""
+    robust = candidate_from_settings(asked.policy, 1.0).robust
+    least = max(LEAST_TRIALS, ceil(SEEN / asked.settings["error"]), TRIALS[-1])
+    for policies in ([asked.policy, *[AB_TEST] * robust], [asked.policy], [SIMPLE]):
+        question = Question.from_settings({**asked.settings, "policies": policies})
+        if seconds_for(question, least) <= LATE:
+            soon = (n for n in TRIALS if n >= least and seconds_for(question, n) <= SOON)
+            return question, next(soon, least)
+    raise InvalidInputError(
+        "this takes too long to simulate here; ask for a larger share of wrong verdicts, test "
+        "fewer variants, or use steadyarm plan on the command line."
+    )
+
+
+def _sentence(asked: PlanRequest, found: Plan, line: Line) -> str:
+    need = line.asked.need
+    if need.budget is None or need.days is None:
+        low, high = (100 * end for end in need.check.interval())
+        text = (
+            f"{counted(found.most_days, 'day is', 'days are')} not enough: after "
+            f"{need.check.budget:,} visitors {100 * need.check.rate:.2g} % of the verdicts would "
+            f"still be wrong ({low:.2g} to {high:.2g} %). Look for a larger difference, or allow "
+            "more days or more wrong verdicts."
+        )
+    else:
+        about = f" ({need.low:,} to {need.high:,})" if need.low and need.high else ""
+        text = (
+            f"About {need.budget:,} visitors{about} in {counted(need.days, 'day')} are enough: "
+            f"then about {100 * found.error:.3g} % of such tests name a wrong winner."
+        ) + _compared(found, need.budget)
+    if line.label == SIMPLE and asked.policy != SIMPLE.lower():
+        text += (
+            f" This is for a fixed split ({SIMPLE}): the chosen method takes too long to simulate "
+            "here with so many variants. steadyarm plan on the command line can do it."
+        )
+    return text
+
+
+def _compared(found: Plan, budget: int) -> str:
+    other = next((line for line in found.lines if line.label == AB_TEST), None)
+    if other is None:
+        return ""
+    needed = other.asked.need.budget
+    if needed is None:
+        return f" An ordinary A/B test would not be done in {counted(found.most_days, 'day')}."
+    alike = max(needed, budget) <= ALIKE * min(needed, budget)
+    return f" An ordinary A/B test needs {'about as many' if alike else f'{needed:,}'}."
+
+
 # The pages
 
 
@@ -438,8 +583,27 @@ def _label(key: str) -> str:
     return FIELDS[key][0] if key in FIELDS else ""
 
 
+async def plan_made(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Respond with the number of visitors that the test in the form needs."""
+    asked = read_question(request.state.form)
+    if asked.errors:
+        return json_response({"errors": asked.errors}, 422)
+    if PLANNING.locked():
+        busy = "Somebody else is planning just now; try again in a few seconds."
+        response = json_response({"errors": {"plan": busy}}, 429)
+        response.headers["Retry-After"] = "5"
+        return response
+    try:
+        async with PLANNING:
+            return json_response(await service.read(planned, asked))
+    except InvalidInputError as error:
+        place = PLACES.get(error.field or "", "plan")
+        return json_response({"errors": {place: sentence_of(error)}}, 422)
+
+
 PAGES = (
     Page("GET", "/new", shown, "admin"),
     Page("POST", "/new", created, "admin"),
     Page("POST", "/new/preview", previewed, "admin"),
+    Page("POST", "/new/plan", plan_made, "admin"),
 )

@@ -279,7 +279,7 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
         values = {"asked": asked, "state": state, "states": STATES}
         return page("overview.html", viewer, rows=shown, total=len(rows), **values)
 
-    return (await service.run_short(filled)).response(request.scope)
+    return await _made(service, request, filled)
 
 
 async def experiment(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -287,8 +287,7 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     kept = await _scorecard(request)
     everything = request.query_params.get("all") == "1"
     origin = str(request.base_url).rstrip("/")
-    content = await service.run_short(_experiment, kept, viewer, everything, origin)
-    return content.response(request.scope)
+    return await _made(service, request, _experiment, kept, viewer, everything, origin)
 
 
 def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Content:
@@ -326,11 +325,11 @@ async def chart_page(service: Service, request: Request, viewer: Viewer) -> Resp
         values = {"card": kept.card, "path": path, "section": section, "chart": chart}
         return page("chart.html", viewer, rows=rows, **values)
 
-    return (await service.run_short(filled)).response(request.scope)
+    return await _made(service, request, filled)
 
 
 async def chart_json(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Answer with one chart as Plotly draws it."""
+    """Respond with one chart as Plotly draws it."""
     kept, section, chart = await _chart(service, request)
     dark = request.query_params.get("dark") == "1"
     columns = 2 if request.query_params.get("wide") == "1" else 1
@@ -339,25 +338,24 @@ async def chart_json(service: Service, request: Request, viewer: Viewer) -> Resp
         spec = msgspec.json.encode(spec_of(chart, dark, columns))
         return Content.of(spec, "application/json")
 
-    content: Content = await service.run_short(kept.once, (section.name, dark, columns), drawn)
-    return content.response(request.scope)
+    return await _made(service, request, kept.once, (section.name, dark, columns), drawn)
 
 
 async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Answer with the numbers of one chart as a file."""
+    """Respond with the numbers of one chart as a file."""
     kept, _, chart = await _chart(service, request)
     text = await service.run_short(chart.table.csv)
     return attachment(text, "text/csv", kept.card.name, chart.name, "csv")
 
 
 async def log_csv(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Answer with all assignments and their rewards as a file."""
+    """Respond with all assignments and their rewards as a file."""
     query = checked(ExportQuery, dict(request.query_params), strict=False)
     return await handlers.export(service, request, query)
 
 
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Answer with the report as one file; for long tests it does not check the whole log."""
+    """Respond with the report as one file; for long tests it does not check the whole log."""
     from steadyarm.reports import experiment_report  # matplotlib takes a second to import
     from steadyarm.reports.document import page as written
 
@@ -369,6 +367,13 @@ async def report(service: Service, request: Request, viewer: Viewer) -> Response
             lambda: written(experiment_report(found, card, replay=short, fingerprint=short))
         )
     return attachment(text, "text/html", found.name, "html")
+
+
+async def _made(
+    service: Service, request: Request, make: Callable[..., Content], *given: Any
+) -> Response:
+    """Fill in a page, or draw a chart, beside the requests that come meanwhile."""
+    return (await service.run_short(make, *given)).response(request.scope)
 
 
 async def _scorecard(request: Request) -> Kept:

@@ -25,6 +25,7 @@ from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import to_datetime
+from steadyarm.wording import number
 
 if TYPE_CHECKING:
     from steadyarm.dashboard.access import Viewer
@@ -62,11 +63,7 @@ def amount(value: float, shares: bool = False) -> str:
     """
     if not math.isfinite(value):
         return UNKNOWN
-    if shares:
-        return f"{100 * value:.2f} %"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.3e}"
-    return f"{value:.4g}"
+    return f"{100 * value:.2f} %" if shares else number(value)
 
 
 def when(time: datetime | int | None) -> str:

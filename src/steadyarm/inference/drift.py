@@ -135,8 +135,8 @@ class DriftReport:
         further = [share for share, _ in MILESTONES[:-1] if share > max(self.looks)]
         due = "" if max(self.looks) == 1 else f"; the next test is at {[*further, 1.0][0]:.0%}"
         return (
-            f" Drift was tested at {at} of the planned visits, all looks together at "
-            f"{1 - self.level:.0%} error{due}."
+            f" Drift was tested at {at} of the planned visits, with {1 - self.level:.0%} error "
+            f"over all of these tests{due}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def drift_report(
     half, three quarters and (nearly) all of the planned rounds are in, each time on the pieces
     up to there in four equal shares. Between these milestones p-values stay as they are, and what
     was called moving once stays so. If nothing moves, anything is called moving in at most
-    1 - `level` of tests, however often one looks. The table by period is as of now.
+    1 - `level` of tests, however often the report is read. The table by period is as of now.
 
     Parameters
     ----------

@@ -123,7 +123,8 @@ def normal_factor(share: Floats, alpha: float) -> Floats:
 LEAST_LISTS = 8  # pieces to estimate skewness from their differences, if variances hide it
 FIRST_LOOK = 0.05  # share of the budget before which the asymptotic sequence says nothing
 ASYMPTOTIC = (
-    "Many rounds before the first look, none dominating; drawn as recorded; variance settles."
+    "Many rounds before the first analysis, none dominating; variants drawn as recorded; the "
+    "variance settles."
 )
 BOUNDED = {
     "rounds": "All rewards lie in reward_range; variants drawn independently as recorded.",

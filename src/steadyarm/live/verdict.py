@@ -82,7 +82,7 @@ class Verdict:
     missing : judged visits whose reward never came; they count as declared
     judged : visits that the verdict rests on: the first ones, up to the first whose rewards may
         still come
-    waiting : newer visits that are not judged yet
+    waiting : newer visits that are not included yet
     pending : of these, how many rewards may still come
     until : when the last judged visit was assigned; None for a test that has no clock
     unhealthy : why nothing must be decided from this test yet, in one or two sentences; empty if
@@ -272,7 +272,7 @@ class Verdict:
         upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
         newer = counted(self.waiting, "newer one is", "newer ones are")
         wait = f", and {self.pending:,} of them still wait for rewards" if self.pending else ""
-        return f"Judged: the first {self.judged:,} visits{upto}; {newer} not judged yet{wait}."
+        return f"Based on the first {self.judged:,} visits{upto}; {newer} not included yet{wait}."
 
 
 def evidence_of(

@@ -105,7 +105,7 @@ class Recommendation(Response):
     rewards : rewards that this rests on
     missing : judged visits whose reward never came; they count as declared
     judged : visits that this rests on: the first ones, up to those whose rewards may still come
-    waiting : newer visits that are not judged yet
+    waiting : newer visits that are not included yet
     pending : rewards of these that may still come
     until : when the last judged visit was assigned; null if none
     unhealthy : why nothing must be decided yet: the health checks that fail; empty if none
