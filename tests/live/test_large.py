@@ -100,7 +100,8 @@ def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
     moments = [state.moment for state in states if isinstance(state, FewState)]
     assert np.array_equal(moments[0], moments[1])
     said = [
-        results_of(live.settings, pair, live.now()) for live, pair in zip(found, pairs, strict=True)
+        results_of(live.settings, pair, (), live.now())
+        for live, pair in zip(found, pairs, strict=True)
     ]
     assert [piece.recorded for piece in said[0].pieces] == [
         piece.recorded for piece in said[1].pieces

@@ -374,7 +374,7 @@ def test_records_of_segments_are_judged_as_the_session_is(
     assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
     assert np.array_equal(mine.intervals, theirs.intervals)
     assert mine.arm == theirs.arm
-    assert judged.health() == session.health()
+    assert judged.health == session.health()
     assert str(judged.drift()) == str(session.drift())
     assert str(judged.counterfactuals()) == str(session.counterfactuals())
 

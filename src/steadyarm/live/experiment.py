@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -43,7 +42,7 @@ from steadyarm.live.assignments import (
     waited_for,
 )
 from steadyarm.live.replay import Replay, replay
-from steadyarm.live.results import LiveResults, LiveTest, health_of, results_of, status_of
+from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
 from steadyarm.live.settings import Settings, in_words, microseconds
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
@@ -397,19 +396,19 @@ class Experiment(LiveTest):
             sequence alone, for tests of any size if a reward_range was given.
         """
         bounds = self.settings.reward_range if anytime else None
-        verdict = self.results().recommend(level, anytime, bounds)
-        return replace(verdict, unhealthy=self.health().unhealthy)
+        return self.results().recommend(level, anytime, bounds)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""
-        snapshot = self.storage.snapshot(self.key, everything=True)
-        results = results_of(self.settings, snapshot, self.now())
-        return health_of(results, snapshot, self.storage.days(self.key))
+        return self._results().health
 
     def results(self) -> LiveResults:
         """All that the test says of itself; missing="fail" refuses missing rewards at the end."""
+        return self._results().check_complete()
+
+    def _results(self) -> LiveResults:
         snapshot = self.storage.snapshot(self.key, everything=True)
-        return results_of(self.settings, snapshot, self.now()).check_complete()
+        return results_of(self.settings, snapshot, self.storage.days(self.key), self.now())
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -81,6 +81,7 @@ class LiveResults:
     least, largest : of the rewards; None if not known, or before the first
     caution : what to mind about the state; empty if nothing
     excluded : visits that were excluded, which the pieces leave out
+    in_time : visits by segment and day, with those whose reward was not refused as too late
     """
 
     settings: Settings
@@ -92,6 +93,7 @@ class LiveResults:
     largest: float | None = None
     caution: str = ""
     excluded: int = 0
+    in_time: tuple[LoggedSegment, ...] = ()
 
     @cached_property
     def mature(self) -> tuple[SegmentLedger, ...]:
@@ -191,7 +193,7 @@ class LiveResults:
             waiting=self.assigned - visits,
             pending=sum(piece.waiting for piece in self.pieces if piece.index not in mature),
             until=None if last is None else to_datetime(last),
-            unhealthy=self.health().unhealthy if self.pieces else "",
+            unhealthy=self.health.unhealthy if self.pieces else "",
             caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
         )
 
@@ -287,8 +289,9 @@ class LiveResults:
             rewards[at] += self._sign * piece.stats.sums[0]
         return counterfactuals_of(evidence, plays, rewards, level=level, among=among)
 
+    @cached_property
     def health(self) -> HealthReport:
-        """Whether variants were assigned as planned, and whose rewards are missing.
+        """Whether variants were assigned as planned, and whose rewards are missing or late.
 
         Rewards that may still come are not missing yet: those of mature visits are counted.
         """
@@ -318,6 +321,8 @@ class LiveResults:
                 "come and count as zero, as declared; lost ones cannot be told from them.",
             )
             findings = [counted if f.name == counted.name else f for f in findings]
+        if self.in_time:
+            findings.append(late_finding(self.settings.arms.names, self.in_time))
         return replace(report, findings=tuple(findings))
 
     def _fit(self) -> list[Finding]:
@@ -382,11 +387,11 @@ class LiveTest(ABC):
         return self.results().counterfactuals(level)
 
     def health(self) -> HealthReport:
-        """Whether variants were assigned as planned, and whose rewards are missing.
+        """Whether variants were assigned as planned, and whose rewards are missing or late.
 
         Rewards that may still come are not missing yet.
         """
-        return self.results().health()
+        return self.results().health
 
 
 def level_on_the_way(level: float) -> float:
@@ -415,8 +420,10 @@ def _excluded(excluded: int, assigned: int) -> Finding:
 # Results of an experiment, from what is stored of it
 
 
-def results_of(settings: Settings, snapshot: Snapshot, now: int) -> LiveResults:
-    """The test as it stands."""
+def results_of(
+    settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int
+) -> LiveResults:
+    """The test as it stands; storages know of rewards that came too late by day."""
     ended, given_up = _standing(settings, snapshot, now)
     pieces = [
         _counted(settings, record, tally, given_up[record.index])
@@ -432,7 +439,19 @@ def results_of(settings: Settings, snapshot: Snapshot, now: int) -> LiveResults:
         _is_spent(settings, snapshot),
         caution=caution,
         excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
+        in_time=tuple(_in_time(snapshot, days)),
     )
+
+
+def _in_time(snapshot: Snapshot, days: Iterable[DaySums]) -> Iterator[LoggedSegment]:
+    records = {record.index: record for record, _ in snapshot.segments}
+    for part in days:
+        tally = part.tally.counted()
+        if part.segment in records and (visits := tally.total_assigned):
+            assigned = np.array([tally.assigned])
+            segment = records[part.segment].segment.lasting(visits)
+            kept = assigned - np.minimum(part.late, assigned)
+            yield LoggedSegment(segment, assigned, np.array([visits]), kept)
 
 
 def _counted(
@@ -465,24 +484,6 @@ def results_by_day(
         cut = replace(record, index=index, segment=record.segment.lasting(assigned))
         pieces.append(_counted(whole.settings, cut, part.tally, given_up=True))
     return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
-
-
-def health_of(results: LiveResults, snapshot: Snapshot, days: Iterable[DaySums]) -> HealthReport:
-    """The health of a live test, with what storages know of rewards that came too late."""
-    report = results.health()
-    records = {record.index: record for record, _ in snapshot.segments}
-    pieces = []
-    for part in days:
-        tally = part.tally.counted()
-        if part.segment in records and (visits := tally.total_assigned):
-            assigned = np.array([tally.assigned])
-            in_time = assigned - np.minimum(part.late, assigned)
-            segment = records[part.segment].segment.lasting(visits)
-            pieces.append(LoggedSegment(segment, assigned, np.array([visits]), in_time))
-    if not pieces:
-        return report
-    late = late_finding(results.settings.arms.names, pieces)
-    return replace(report, findings=(*report.findings, late))
 
 
 def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | None:

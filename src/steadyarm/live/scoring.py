@@ -22,7 +22,6 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.results import (
     LiveResults,
-    health_of,
     level_on_the_way,
     results_by_day,
     results_of,
@@ -234,7 +233,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     snapshot = storage.snapshot(experiment.key, everything=True)
     days = storage.days(experiment.key)
     status = status_of(settings, snapshot, storage.leases(experiment.key))
-    results, spans = results_of(settings, snapshot, now), _spans(snapshot)
+    results, spans = results_of(settings, snapshot, days, now), _spans(snapshot)
     started = min((start for start, _ in spans.values()), default=None)
     waiting = waiting_of(days) if days else None
     policy_ended = _has_chosen(settings, snapshot)
@@ -253,9 +252,6 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         drift = drift_by_day(*results_by_day(results, snapshot, days), level)
         by_day = drift is not None
         drift = _alarmed(drift, results, level)
-    health = health_of(results, snapshot, days) if results.pieces else None
-    if verdict is not None and health is not None:
-        verdict = replace(verdict, unhealthy=health.unhealthy)
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else to_datetime(open_until)
     stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in results.pieces)
@@ -284,7 +280,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         shares=shares_of(settings.arms.names, results.pieces, spans) if results.pieces else None,
         drift=drift,
         by_day=by_day,
-        health=health,
+        health=results.health if results.pieces else None,
         effects=effects,
         waiting=waiting,
         shown=shown,
