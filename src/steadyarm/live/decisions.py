@@ -99,7 +99,7 @@ def next_segment(settings: Settings, state: State, carrying: Segment | None, spa
         if going_on is None:
             raise RewardsPendingError(
                 f"{why_it_waits(policy)}; some are still missing. Report them, or use a policy "
-                "that need not wait, such as Steady()."
+                "that need not wait, such as Steady."
             )
         segment = going_on
     else:
@@ -198,7 +198,7 @@ def check_servable(settings: Settings, state: State) -> None:
         raise InvalidInputError(
             f"budget is {budget:,}, of which {policy.name} puts {together:,} assignments into one "
             f"random order, which is drawn as a whole and kept in memory; at most {most:,} can be. "
-            "Choose a smaller budget, or a policy with shorter blocks, such as Steady()."
+            "Choose a smaller budget, or a policy with shorter blocks, such as Steady."
         )
 
 

@@ -464,5 +464,5 @@ def _check_same(found: Experiment, settings: Settings, ignore_seed: bool) -> Non
     if different := [key for key in stored if stored[key] != wanted[key]]:
         raise ExperimentExistsError(
             f"an experiment {found.name!r} is there, but with another {', '.join(different)}; load "
-            "it as it is with load_experiment, or choose another name."
+            "it as it is, or choose another name."
         )

@@ -254,7 +254,7 @@ class LiveResults:
         if not policy.unbiased:
             raise InvalidInputError(
                 f"{policy.name} leaves variants out, so what it saw says nothing unbiased "
-                "about them; use a policy such as Steady()."
+                "about them; use a policy such as Steady."
             )
         if not pieces:
             raise RewardsPendingError(
