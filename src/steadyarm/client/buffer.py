@@ -1,5 +1,8 @@
 """RewardBuffer: rewards that could not be delivered, in a file that survives the process.
 
+`Delivery` sends them in a thread when the service is back.
+
+
 SQLite and not lines of text: what was delivered is taken out again, several processes share the
 file, and a crash in the middle of a write must leave it whole; all of that SQLite has already.
 Taking out needs some room on the disk for a moment. So that a buffer on a full disk can empty
@@ -13,14 +16,25 @@ import json
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from threading import Event, Lock, Thread
 from typing import Literal
 
+from steadyarm.client.transport import (
+    BATCH,
+    PATIENCE,
+    ServiceDownError,
+    Transport,
+    each_in,
+    forget_after_fork,
+    in_halves,
+)
 from steadyarm.errors import (
     InvalidInputError,
     RepeatedRewardError,
@@ -29,6 +43,7 @@ from steadyarm.errors import (
     StorageError,
 )
 from steadyarm.validation import whole_number
+from steadyarm.wire.responses import RewardStatus, RewardStatuses
 
 log = logging.getLogger("steadyarm.client")
 
@@ -321,3 +336,139 @@ def _line(kept: BufferedReward, error: SteadyArmError) -> str:
         },
         ensure_ascii=False,
     )
+
+
+SOONEST, LONGEST = 1.0, 30.0  # seconds between tries while the service is down
+
+
+def send_rewards(
+    transport: Transport, experiment: str, rewards: Sequence[RewardReport]
+) -> list[Outcome | SteadyArmError]:
+    """Whether each reward is "stored" or "repeated", or why it is refused; see `in_halves`."""
+
+    def send(part: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
+        found = transport.call(
+            RewardStatuses,
+            *("POST", "experiments", experiment, "rewards:batch"),
+            body={"rewards": [one.to_dict() for one in part]},
+            within=PATIENCE,
+            stamped=True,
+        )
+        each = each_in(found.rewards, RewardStatus, len(part))
+        return [one if isinstance(one, SteadyArmError) else one.status for one in each]
+
+    return in_halves(send, rewards)
+
+
+class Delivery:
+    """Empties a buffer into a service.
+
+    Attributes
+    ----------
+    rejected : rewards that the service refused for good, and that were moved aside
+    """
+
+    def __init__(self, transport: Transport, buffer: RewardBuffer) -> None:
+        self.buffer, self.rejected = buffer, 0
+        self._transport = transport
+        self.forget()
+        # Another process may have sent what waits; what this process buffers is never overlooked.
+        self.waiting = self.pending > 0
+        transport.recovered = self.wake
+        forget_after_fork(self)
+        self.wake()
+
+    @property
+    def pending(self) -> int:
+        """How many rewards wait."""
+        return self.buffer.count(self._transport.url)
+
+    def keep(
+        self, experiment: str, rewards: Sequence[RewardReport]
+    ) -> list[Outcome | SteadyArmError]:
+        """Buffer rewards and send them later; "kept" for each, or why it is not."""
+        outcomes = self.buffer.keep(self._transport.url, experiment, rewards)
+        self.waiting = True
+        self._start()
+        return outcomes
+
+    def holds(self, experiment: str, report: RewardReport) -> bool:
+        """Whether this reward waits already; RepeatedRewardError if another one does."""
+        return self.waiting and self.buffer.holds(self._transport.url, experiment, report)
+
+    def deliver(self) -> int:
+        """Send until nothing waits; the number sent. Raises if the service is down."""
+        sent = 0
+        with self.buffer.sending() as mine:
+            while mine and (batch := self.buffer.oldest(self._transport.url, BATCH)):
+                sent += len(batch)
+                self._deliver(batch)
+            if mine:
+                self.waiting = False
+                if self.pending:  # buffered meanwhile
+                    self.waiting = True
+        return sent
+
+    def _deliver(self, batch: list[BufferedReward]) -> None:
+        rewards = [one.report for one in batch]
+        results = send_rewards(self._transport, batch[0].experiment, rewards)
+        refused = [
+            (one, result)
+            for one, result in zip(batch, results, strict=True)
+            if isinstance(result, SteadyArmError)
+        ]
+        self.buffer.settle(batch, refused)
+        self.rejected += len(refused)
+        for one, result in refused:
+            log.warning("a buffered reward of %r was refused: %s", one.report.target, result)
+
+    def flush(self, within: float) -> None:
+        """Return when nothing waits any more; ServiceError if that takes longer."""
+        deadline = time.monotonic() + within
+        while self.pending:
+            self.deliver()
+            if time.monotonic() > deadline:
+                raise ServiceDownError(
+                    f"{self.pending} rewards still wait after {within:g} seconds; another process "
+                    "may be sending them."
+                )
+            if self.pending:
+                time.sleep(0.05)
+
+    def wake(self) -> None:
+        """Try now, in the thread."""
+        if self.waiting:
+            self._start()
+            self._awake.set()
+
+    def close(self) -> None:
+        """Stop the thread; what waits stays in the file, for the next process."""
+        self._stopped = True
+        self._awake.set()
+        if self._thread is not None:
+            self._thread.join(self._transport.timeout)  # it may hang on a service that hangs
+
+    def forget(self) -> None:
+        """Start without a thread, as the child of a fork has none."""
+        self._lock, self._awake, self._stopped = Lock(), Event(), False
+        self._thread: Thread | None = None
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stopped:
+                self._thread = Thread(target=self._run, name="steadyarm-rewards", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        pause = SOONEST
+        while not self._stopped:
+            self._awake.wait(pause)
+            self._awake.clear()
+            if self._stopped or not self.waiting:
+                continue
+            try:
+                self.deliver()
+                pause = SOONEST
+            except Exception as error:  # a thread has nobody to raise to; closing may cut it short
+                pause = min(2 * pause, LONGEST)
+                log.info("buffered rewards wait on: %s", error)

@@ -11,8 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from steadyarm.arms import ArmSet
-from steadyarm.client.buffer import RewardBuffer
-from steadyarm.client.delivery import Delivery
+from steadyarm.client.buffer import Delivery, RewardBuffer
 from steadyarm.client.remote import RemoteExperiment
 from steadyarm.client.transport import (
     PATIENCE,

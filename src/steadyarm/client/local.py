@@ -19,13 +19,14 @@ from threading import Event, Lock, Thread
 from time import monotonic_ns
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
-from steadyarm.client.delivery import BATCH, in_halves
 from steadyarm.client.transport import (
+    BATCH,
     DOWN,
     PATIENCE,
     RecentUnits,
     TooLargeError,
     forget_after_fork,
+    in_halves,
     understood,
 )
 from steadyarm.errors import (

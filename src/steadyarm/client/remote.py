@@ -6,21 +6,23 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steadyarm.client.buffer import Outcome, RewardReport
-from steadyarm.client.delivery import BATCH, RewardSender, in_halves, send_rewards
+from steadyarm.client.buffer import Outcome, RewardReport, send_rewards
 from steadyarm.client.transport import (
+    BATCH,
+    DOWN,
     PATIENCE,
     R,
     RecentUnits,
     TooLargeError,
     each_in,
+    in_halves,
     understood,
 )
 from steadyarm.errors import InvalidInputError, SteadyArmError
@@ -28,7 +30,8 @@ from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import At, LiveAssignment, Reported, Status
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry, Corrected
-from steadyarm.validation import check_choice
+from steadyarm.storages.records import LATEST, parse_assignment_id, to_micros
+from steadyarm.validation import check_choice, finite_number
 from steadyarm.wire.responses import (
     AssignmentAnswer,
     Assignments,
@@ -55,6 +58,9 @@ log = logging.getLogger("steadyarm.client")
 LISTED = 20  # variants; no more fit into a message
 EVERY = 60.0  # seconds between two lines in the log for the same kind of reason
 LONGEST = 300.0  # seconds in which a period with very many visits is excluded
+
+
+Send = Callable[[Sequence[RewardReport]], list[Outcome | SteadyArmError]]
 
 
 class Fallback:
@@ -143,7 +149,7 @@ class RemoteExperiment:
         self._path = ("experiments", name)
         self._settings: SettingsAnswer | None = None
         self._names: Sequence[str] = ()
-        self._sender = RewardSender(client, name)
+        self._tag: str | None = None  # with which ids of the experiment begin, once one was seen
 
     def __repr__(self) -> str:
         return f"RemoteExperiment({self.name!r}, {self.client.url})"
@@ -252,7 +258,7 @@ class RemoteExperiment:
 
     def assignment_in(self, found: AssignmentAnswer) -> LiveAssignment:
         """The assignment in a response."""
-        self._sender.tag = found.id.partition("-")[0]
+        self._tag = found.id.partition("-")[0]
         return found.to_assignment(self._names)
 
     def assignments_in(
@@ -279,7 +285,7 @@ class RemoteExperiment:
         at : when it happened, if not just now, as in `Experiment.tell`; the time is sent in any
             case, so that a reward which waits in the buffer counts by when it happened
         """
-        (outcome,) = self._sender.tell([(assignment, reward, at)], self._tell_one, self.outside)
+        (outcome,) = self._tell([(assignment, reward, at)], self._tell_one, self.outside)
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
@@ -292,14 +298,77 @@ class RemoteExperiment:
         given = list(rewards)
         parts = (given[i : i + BATCH] for i in range(0, len(given), BATCH))
         return [
-            outcome
-            for part in parts
-            for outcome in self._sender.tell(part, self._tell_part, self.outside)
+            outcome for part in parts for outcome in self._tell(part, self._tell_part, self.outside)
         ]
 
     def tell_checked(self, rewards: Sequence[Reported]) -> list[Outcome | SteadyArmError]:
         """Report rewards, at most a batch, that are known to be part of the test."""
-        return self._sender.tell(rewards, self._tell_part)
+        return self._tell(rewards, self._tell_part)
+
+    def _tell(
+        self, rewards: Sequence[Reported], send: Send, outside: Container[str] = ()
+    ) -> list[Outcome | SteadyArmError]:
+        """What becomes of each reward: it is sent, buffered or ignored; those sent go together.
+
+        outside : units whose rewards are not part of the test, because they saw a default arm
+        """
+        outcomes: list[Outcome | SteadyArmError | None] = []
+        sending: list[RewardReport] = []
+        for target, reward, *at in rewards:
+            try:
+                report = self._report(target, reward, at[0] if at else None)
+                outcomes.append(self._here(report, outside))
+            except SteadyArmError as error:
+                outcomes.append(error)
+            if outcomes[-1] is None:
+                sending.append(report)
+        sent = iter(self._send_or_keep(sending, send) if sending else ())
+        return [next(sent) if outcome is None else outcome for outcome in outcomes]
+
+    def _here(self, report: RewardReport, outside: Container[str]) -> Outcome | None:
+        """What becomes of a reward without the service; None if it must be sent."""
+        if not report.target or (report.kind == "unit" and report.target in outside):
+            self.client.count("ignored")
+            return "ignored"
+        delivery = self.client.delivery
+        return "kept" if delivery and delivery.holds(self.name, report) else None
+
+    def _send_or_keep(
+        self, rewards: Sequence[RewardReport], send: Send
+    ) -> list[Outcome | SteadyArmError]:
+        delivery = self.client.delivery
+        if delivery is None:
+            return send(rewards)
+        if self.client.transport.breaker.allows():
+            try:
+                return send(rewards)
+            except DOWN:
+                pass
+        return delivery.keep(self.name, rewards)
+
+    def _report(self, target: LiveAssignment | str, reward: float, at: At) -> RewardReport:
+        value = finite_number(reward, "the reward")
+        when = time.time()
+        if isinstance(at, timedelta):
+            when -= at.total_seconds()
+        elif at is not None:
+            when = to_micros(at, LATEST) / 1e6
+        if isinstance(target, LiveAssignment):
+            return RewardReport("assignment", target.id, value, when)
+        if not isinstance(target, str):
+            raise InvalidInputError(
+                f"the reward is of {target!r}; expected an assignment, its id, or a unit."
+            )
+        try:
+            target.encode()
+        except UnicodeEncodeError:  # neither the service nor the buffer can store it
+            raise InvalidInputError(
+                f"the reward is of {shortened(target)}, which is no proper text; expected one "
+                "without halves of characters."
+            ) from None
+        # The service, too, takes a "unit" in the form of this experiment's ids for an id.
+        known = self._tag is not None and parse_assignment_id(target, self._tag) is not None
+        return RewardReport("assignment" if known else "unit", target, value, when)
 
     def _tell_one(self, rewards: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
         (report,) = rewards

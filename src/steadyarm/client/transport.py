@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 REMEMBERED = 100_000  # units
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 R = TypeVar("R", bound=Response)
 
 # Forks: locks, sockets, threads and leased positions belong to one process.
@@ -179,6 +180,38 @@ def each_in(entries: list[Any], gives: type[R], count: int) -> list[R | SteadyAr
     return found
 
 
+def in_halves(
+    send: Callable[[Sequence[Item]], list[T]],
+    items: Sequence[Item],
+    raising: type[SteadyArmError] | tuple[type[SteadyArmError], ...] = (ServiceError, StorageError),
+) -> list[T | SteadyArmError]:
+    """Results of `send`, also if one item makes it refuse all of them, or they are too many.
+
+    raising : errors that say nothing about the items; others take the place of each
+
+    Examples
+    --------
+    >>> def send(items):
+    ...     if "bad" in items:
+    ...         raise InvalidInputError("one is bad.")
+    ...     return [item.upper() for item in items]
+    >>> in_halves(send, ["a", "b", "bad", "d"])
+    ['A', 'B', InvalidInputError('one is bad.'), 'D']
+    """
+    try:
+        return [*send(items)]
+    except (InvalidInputError, TooLargeError) as error:
+        if len(items) == 1:
+            return [error]
+        middle = len(items) // 2
+        first = in_halves(send, items[:middle], raising)
+        return first + in_halves(send, items[middle:], raising)
+    except raising:
+        raise
+    except SteadyArmError as error:
+        return [error] * len(items)
+
+
 def understood(read: Callable[..., T], *given: Any) -> T:
     """What is read in a response; ServiceError if no SteadyArm service could have sent it."""
     try:
@@ -285,6 +318,7 @@ class Breaker:
         self._lock = Lock()
 
 
+BATCH = 250  # entries of one request: well below what services accept, unless set up otherwise
 PATIENCE = 30.0  # seconds for what nobody's page waits for: batches, verdicts, exports
 FIRST_PAUSE = 0.05  # seconds; doubled with every further try
 BUSY = (429, 502, 503, 504)  # answers after which the same request may succeed
