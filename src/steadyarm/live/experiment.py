@@ -43,7 +43,7 @@ from steadyarm.live.assignments import (
 )
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
-from steadyarm.live.settings import Settings, in_words, microseconds
+from steadyarm.live.settings import Settings, duration_text, microseconds
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
@@ -59,6 +59,7 @@ from steadyarm.storages.records import (
     Outcome,
     Target,
     id_of,
+    in_words,
     parse_assignment_id,
     to_datetime,
     to_micros,
@@ -328,12 +329,10 @@ class Experiment(LiveTest):
         if window is not None and grace is not None and row is not None:
             at = event[2] if len(event) == 3 else now
             if at > row.created + microseconds(window):
-                return f"happened after its reward_window of {in_words(window)}"
+                return f"happened after its reward_window of {duration_text(window)}"
             if now > row.created + microseconds(window + grace):
-                return (
-                    f"arrived after its reward_window of {in_words(window)} and the reward_grace "
-                    f"of {in_words(grace)} after it"
-                )
+                limits = f"{duration_text(window)} and the reward_grace of {duration_text(grace)}"
+                return f"arrived after its reward_window of {limits}"
         return "arrived after the policy had learned from the visits around it"
 
     def _try_to_refresh(self) -> None:
@@ -524,7 +523,9 @@ class Experiment(LiveTest):
     def _move(self, to: ExperimentState, only: ExperimentState | None, by: str) -> None:
         state = self.state
         if only is not None and state not in (only, to):
-            raise WrongStateError(f"the experiment {self.name!r} is {state}; only {ONLY[only]}.")
+            raise WrongStateError(
+                f"the experiment {self.name!r} is {in_words(state)}; only {ONLY[only]}."
+            )
         self.release()
         self.storage.move(self.key, to, self.now(), by=by)
 

@@ -30,7 +30,7 @@ from steadyarm.live.settings import (
     Missing,
     Settings,
     Sticky,
-    in_words,
+    duration_text,
     microseconds,
     usual_grace,
 )
@@ -289,7 +289,7 @@ def description_of(settings: Settings) -> dict[str, Any]:
         lasting = {"reward_window": window}
         if grace != usual_grace(window):
             lasting["reward_grace"] = grace
-        found |= {key: t if t % 1 else in_words(t) for key, t in lasting.items()}
+        found |= {key: t if t % 1 else duration_text(t) for key, t in lasting.items()}
     if settings.control:
         found["control"] = dict(settings.control)
     if settings.min_share:

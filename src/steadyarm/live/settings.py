@@ -293,12 +293,12 @@ def microseconds(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A duration in the largest unit of which it is a whole number, but no weeks.
 
     Examples
     --------
-    >>> in_words(7 * 86400), in_words(5400), in_words(0.5)
+    >>> duration_text(7 * 86400), duration_text(5400), duration_text(0.5)
     ('7d', '90m', '0.5s')
     """
     for unit, length in reversed(UNITS.items()):

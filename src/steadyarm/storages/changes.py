@@ -19,7 +19,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.storages.records import ExperimentState, LogRow, Target, place_of
+from steadyarm.storages.records import ExperimentState, LogRow, Target, in_words, place_of
 from steadyarm.validation import check_choice, finite_number, whole_number
 
 Kind = Literal["void", "correct", "exclude", "include", "erase"]
@@ -59,10 +59,10 @@ MOVED: dict[tuple[ExperimentState, ExperimentState], str] = {
 def moved(name: str, state: ExperimentState, to: ExperimentState) -> str:
     """The name of a move in the audit log; WrongStateError if it is not allowed."""
     if (state, to) not in MOVED:
-        before = " or ".join(begin for begin, end in MOVED if end == to) or "new"
+        before = " or ".join(in_words(begin) for begin, end in MOVED if end == to) or "new"
         raise WrongStateError(
-            f"the experiment {name!r} is {state} and cannot become {to}; only one that is {before} "
-            "can."
+            f"the experiment {name!r} is {in_words(state)} and cannot become {in_words(to)}; only "
+            f"one that is {before} can."
         )
     return MOVED[state, to]
 

@@ -157,10 +157,17 @@ def room_ahead(left: int) -> int:
     return left // 8
 
 
+def in_words(state: ExperimentState) -> str:
+    """What an experiment is: "a draft", "running" and so on."""
+    return "a draft" if state == "draft" else state
+
+
 def check_running(state: ExperimentState) -> None:
     """Refuse new assignments of an experiment that is not running."""
     if state != "running":
-        raise WrongStateError(f"the experiment is {state}; only a running one assigns variants.")
+        raise WrongStateError(
+            f"the experiment is {in_words(state)}; only a running one assigns variants."
+        )
 
 
 def check_not_archived(state: ExperimentState) -> None:
