@@ -212,10 +212,10 @@ def in_halves(
         return [error] * len(items)
 
 
-def understood(read: Callable[..., T], *given: Any) -> T:
+def understood(read: Callable[[], T]) -> T:
     """What is read in a response; ServiceError if no SteadyArm service could have sent it."""
     try:
-        return read(*given)
+        return read()
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise _unreadable(error) from None
 

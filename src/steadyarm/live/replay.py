@@ -24,7 +24,7 @@ from steadyarm.live.settings import Settings
 from steadyarm.policies import State
 from steadyarm.segments import Draws, Segment
 from steadyarm.storages.base import Storage
-from steadyarm.storages.changes import Correction, as_handed
+from steadyarm.storages.changes import Correction, as_observed
 from steadyarm.storages.records import (
     ExperimentRecord,
     LogRow,
@@ -176,7 +176,7 @@ def _count(
             with suppress(InvalidInputError):  # of an arm that is not played: listed above
                 sums[index].add(row)
                 if index in seen:
-                    seen[index].add(as_handed(row, lately.get(row.number, ())))
+                    seen[index].add(as_observed(row, lately.get(row.number, ())))
     return (
         {index: running.tally() for index, running in sums.items()},
         {index: running.tally() for index, running in seen.items()},

@@ -320,7 +320,7 @@ def check_found(change: Change, touched: int, known: bool) -> None:
     raise InvalidInputError("no assignment of that period counts; there is nothing to exclude.")
 
 
-def as_handed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
+def as_observed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     """An assignment as it stood when the policy observed its segment.
 
     corrections : of this assignment, in their order
@@ -328,7 +328,7 @@ def as_handed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     Examples
     --------
     >>> now = LogRow(0, "u", 1, 0.5, created=3, reward=None, rewarded=None)
-    >>> as_handed(now, [Correction(9, 0, "void", 1.0, None, closed=True)]).reward
+    >>> as_observed(now, [Correction(9, 0, "void", 1.0, None, closed=True)]).reward
     1.0
     """
     for each in reversed(list(corrections)):

@@ -188,10 +188,10 @@ class SettingsAnswer(Response):
     def of(cls, settings: Settings) -> Self:
         """The settings without the coordinates of the variants, which follow from the features."""
         arms = settings.arms
-        told: dict[str, Any] = {"count": arms.size, "feature_names": arms.feature_names}
+        known: dict[str, Any] = {"count": arms.size, "feature_names": arms.feature_names}
         if not arms.large or arms.recipe is not None:
-            told = {key: value for key, value in arms.to_dict().items() if key != "span"}
-        return msgspec.convert(json_ready(settings.to_dict(told)), cls)
+            known = {key: value for key, value in arms.to_dict().items() if key != "span"}
+        return msgspec.convert(json_ready(settings.to_dict(known)), cls)
 
     @property
     def names(self) -> Sequence[str]:
@@ -253,20 +253,18 @@ class ExperimentAnswer(Response):
     def of(cls, experiment: Experiment, **more: Any) -> Self:
         """An experiment as it is now."""
         status, names = experiment.status(), experiment.arms.names
-        shown: Sequence[int] = range(len(status.assigned))
+        arms = range(experiment.arms.size) if status.arms is None else status.arms
+        rows = list(zip(arms, status.assigned, status.rewarded, strict=True))
         if status.arms is not None:
-            often = sorted(shown, key=lambda i: (-status.assigned[i], status.arms[i]))  # type: ignore[index]  # not None
-            shown = often[:MOST_SHOWN]
-        arms = shown if status.arms is None else [status.arms[i] for i in shown]
-        named = [names[arm] for arm in arms]
+            rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_SHOWN]
         return cls(
             name=status.name,
             state=status.state,
             created=status.created,
             settings=SettingsAnswer.of(experiment.settings),
-            assigned=dict(zip(named, (status.assigned[i] for i in shown), strict=True)),
-            rewarded=dict(zip(named, (status.rewarded[i] for i in shown), strict=True)),
-            indices=None if status.arms is None else dict(zip(named, arms, strict=True)),
+            assigned={names[arm]: assigned for arm, assigned, _ in rows},
+            rewarded={names[arm]: rewarded for arm, _, rewarded in rows},
+            indices=None if status.arms is None else {names[arm]: arm for arm, _, _ in rows},
             totals=Totals(
                 variants=experiment.arms.size,
                 handed_out=sum(count > 0 for count in status.assigned),

@@ -15,7 +15,7 @@ from steadyarm.storages.changes import (
     SessionRecord,
     TokenRecord,
     Trace,
-    as_handed,
+    as_observed,
 )
 from steadyarm.storages.records import Decision, ExperimentState, check_of, place_of
 from steadyarm.testing.storages.bench import (
@@ -330,7 +330,7 @@ def check_corrected_after_closing(storage: Bench) -> None:
     made = storage.corrections(key)
     assert [c.closed for c in made] == [False, *[True] * 6, False], "closed is not recorded"
     then = [
-        as_handed(row, [c for c in made if c.number == row.number])
+        as_observed(row, [c for c in made if c.number == row.number])
         for row in storage.whole_log(key)
         if place_of(row.number)[0] == 0
     ]
