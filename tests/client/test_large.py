@@ -13,6 +13,7 @@ from msgspec.json import decode, encode
 
 import steadyarm as sa
 from steadyarm.client import Client
+from steadyarm.live.lifecycle import settings_from_description
 from steadyarm.wire.responses import (
     AssignmentAnswer,
     ExperimentAnswer,
@@ -96,14 +97,8 @@ def test_large_sets_are_sent_as_their_recipe(bridge: tuple[Bridge, Client]) -> N
         bridge[1].create("page", arms, budget=10, missing="drop")
         _, body = bridge[0].asked[-1]
         assert len(json.dumps(body)) < 1_000
-        made = sa.create_experiment("x", _arms(body["arms"]), Few(), 10, "memory", missing="drop")
-        assert made.arms == arms
-
-
-def _arms(described: Any) -> sa.ArmSet:
-    from steadyarm.environments.families import arms_from_settings
-
-    return arms_from_settings(described)
+        described = {"arms": body["arms"], "budget": 10, "missing": "drop"}
+        assert settings_from_description(described).arms == arms
 
 
 def test_leases_are_read_and_played(live: sa.Experiment) -> None:

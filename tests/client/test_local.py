@@ -257,7 +257,7 @@ def test_units_are_checked_as_the_service_does(client: Client, name: str) -> Non
 def test_a_bad_reward_does_not_stop_the_others(client: Client, name: str, stored: Stored) -> None:
     shop = client.create(name, ["A", "B"], budget=100, missing="drop")
     with shop.local(positions=50) as local:
-        with pytest.raises(sa.InvalidInputError, match="expected what ask"):
+        with pytest.raises(sa.InvalidInputError, match="expected an assignment"):
             local.tell(["u"], 1.0)  # type: ignore[arg-type]  # meant to be wrong
         local.tell("x" * 600, 1.0)
         local.tell("\ud800", 1.0)
