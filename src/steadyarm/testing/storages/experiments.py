@@ -108,15 +108,6 @@ def check_taken_name(storage: Bench) -> None:
     assert len(storage.summaries()) == 1, "a refused create left something"
 
 
-def check_list_in_order(storage: Bench) -> None:
-    """All experiments are listed, in the order of their creation."""
-    names = ["m", "z", "a", "k", "B"]
-    made = [storage.new_experiment(name) for name in names]
-    storage.move(made[1].key, "paused")
-    for listed in (storage.summaries(), storage.again().summaries()):
-        assert [e.name for e in listed] == names, "experiments are not in order of creation"
-
-
 def check_moves(storage: Bench) -> None:
     """Of all pairs of states, those in MOVED are allowed, and staying is."""
     for begin in STATES:
