@@ -257,14 +257,15 @@ class ExperimentAnswer(Response):
         rows = list(zip(arms, status.assigned, status.rewarded, strict=True))
         if status.arms is not None:
             rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_SHOWN]
+        shown = {names[row[0]]: row for row in rows}  # a large set makes each name when asked
         return cls(
             name=status.name,
             state=status.state,
             created=status.created,
             settings=SettingsAnswer.of(experiment.settings),
-            assigned={names[arm]: assigned for arm, assigned, _ in rows},
-            rewarded={names[arm]: rewarded for arm, _, rewarded in rows},
-            indices=None if status.arms is None else {names[arm]: arm for arm, _, _ in rows},
+            assigned={name: assigned for name, (_, assigned, _) in shown.items()},
+            rewarded={name: rewarded for name, (_, _, rewarded) in shown.items()},
+            indices=None if status.arms is None else {name: row[0] for name, row in shown.items()},
             totals=Totals(
                 variants=experiment.arms.size,
                 handed_out=sum(count > 0 for count in status.assigned),
