@@ -41,6 +41,7 @@ PLACES = {
     "how_right_is_the_planner": Place(RIGHT, ("plan.md",)),
     "how_well_does_it_survive": Place(RIGHT, ("reliability.md",)),
     "how_long_does_it_last": Place(RIGHT, ("reliability.md",)),
+    "how_quick_is_the_start": Place(FAST, ("start.md",)),
     "how_long_is_the_first_run": Place(FAST, ("start.md",)),
     "how_fast_is_a_trial": Place(FAST, ("reproduce.md", "steady.md")),
     "how_fast_is_a_design": Place(FAST, ("designs.md",)),
