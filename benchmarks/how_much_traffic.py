@@ -1,14 +1,18 @@
 """How much traffic does the service take, beside the floor of its stack?
 
-In one run, on SQLite and on PostgreSQL, with durable commits: requests per second and their times
-for /healthz (which does nothing: the floor), single assignments, single rewards, batches of 100;
-and the time of a local assignment, which needs no request. One worker, 64 connections.
+In one run, on SQLite and on PostgreSQL, with durable commits and 64 connections: requests per
+second and their times for /healthz (which does nothing: the floor), single assignments, single
+rewards, batches of 100; the times of single ones at half of that load; and the time of a local
+assignment, which needs no request. The processor time of the service's processes for each request
+says what it costs where other programs keep the machine busy; the time in which the disk keeps a
+page says what a commit has to wait for.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +20,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 import steadyarm as sa
 from benchmarks.traffic.servers import Service, storages
@@ -27,11 +33,15 @@ VARIANTS = [f"variant {k}" for k in range(8)]
 
 @dataclass(frozen=True)
 class Measured:
-    """Requests per second, and seconds that half and all but a hundredth of them took."""
+    """Requests per second, and seconds that half and all but a hundredth of them took.
+
+    cpu : seconds of the service's processes for each request
+    """
 
     rate: float
     p50: float
     p99: float
+    cpu: float
 
 
 class Loaded:
@@ -41,35 +51,58 @@ class Loaded:
         self.service, self.folder = service, folder
 
     def measure(
-        self, method: str, path: str, bodies: list[Any]
+        self, method: str, path: str, bodies: list[Any], rate: float = 0.0
     ) -> tuple[Measured, list[dict[str, Any]]]:
-        """Send all bodies; gives the answers, too."""
+        """Send all bodies, at that rate or as fast as they are answered; gives the answers, too."""
         source, out = self.folder / "bodies", self.folder / "answers"
         source.write_text("\n".join("" if b is None else json.dumps(b) for b in bodies) + "\n")
-        port = str(self.service.port)
-        command = [sys.executable, str(LOAD), port, method, path, str(source), str(out)]
-        printed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+        given = str(self.service.port), method, path, str(source), str(out), str(rate)
+        used = self._cpu()
+        printed = subprocess.run(
+            [sys.executable, str(LOAD), *given], stdout=subprocess.PIPE, check=True
+        ).stdout
+        cpu = (self._cpu() - used) / len(bodies)
         answers = [json.loads(line) for line in out.read_bytes().splitlines()]
-        return Measured(**json.loads(printed)), answers
+        return Measured(**json.loads(printed), cpu=cpu), answers
+
+    def _cpu(self) -> float:
+        assert self.service.process is not None
+        first = psutil.Process(self.service.process.pid)
+        times = [one.cpu_times() for one in (first, *first.children(recursive=True))]
+        return float(sum(one.user + one.system for one in times))
 
 
 def measure(backend: str, requests: int, workers: int) -> None:
+    """Print a table."""
+    base = "/v1/experiments/shop"
     with (
         storages(backend) as (url, _),
         tempfile.TemporaryDirectory() as folder,
         Service(url, workers) as service,
-    ):
-        live = sa.create_experiment(
+        sa.create_experiment(
             "shop", VARIANTS, sa.Steady(), 10_000_000, url, seed=1, missing="drop"
-        )
-        loaded, base = Loaded(service, Path(folder)), "/v1/experiments/shop"
-        loaded.measure("GET", "/healthz", [None] * 2000)  # warm
-        floor, _ = loaded.measure("GET", "/healthz", [None] * requests)
-        units = [{"unit": f"u{i}"} for i in range(requests)]
-        single, given = loaded.measure("POST", f"{base}/assignments", units)
-        rewards = [{"assignment": a["id"], "reward": i % 2} for i, a in enumerate(given)]
-        told, _ = loaded.measure("POST", f"{base}/rewards", rewards)
-        again, _ = loaded.measure("GET", "/healthz", [None] * requests)
+        ),
+    ):
+        loaded = Loaded(service, Path(folder))
+
+        def healthz(count: int) -> Measured:
+            return loaded.measure("GET", "/healthz", [None] * count)[0]
+
+        def asked(prefix: str, rate: float = 0.0) -> tuple[Measured, list[dict[str, Any]]]:
+            units = [{"unit": f"{prefix}{i}"} for i in range(requests)]
+            return loaded.measure("POST", f"{base}/assignments", units, rate)
+
+        def told(given: list[dict[str, Any]], rate: float = 0.0) -> Measured:
+            rewards = [{"assignment": a["id"], "reward": i % 2} for i, a in enumerate(given)]
+            return loaded.measure("POST", f"{base}/rewards", rewards, rate)[0]
+
+        healthz(2000)  # warm
+        floor = healthz(requests)
+        single, given = asked("u")
+        reward = told(given)
+        again = healthz(requests)
+        calm, given = asked("c", single.rate / 2)
+        calm_reward = told(given, reward.rate / 2)
         rows = range(0, 5 * requests, BATCH)
         many = [{"units": [f"b{j}" for j in range(i, i + BATCH)]} for i in rows]
         batch, given = loaded.measure("POST", f"{base}/assignments:batch", many)
@@ -77,19 +110,43 @@ def measure(backend: str, requests: int, workers: int) -> None:
             {"rewards": [{"assignment": a["id"], "reward": 1.0} for a in page["assignments"]]}
             for page in given
         ]
-        tolds, _ = loaded.measure("POST", f"{base}/rewards:batch", back)
+        rewards, _ = loaded.measure("POST", f"{base}/rewards:batch", back)
         local = measure_local(service.port)
-        live.close()
-    base_rate = (floor.rate + again.rate) / 2
+        disk = measure_disk(Path(folder))
+    rate, cpu = (floor.rate + again.rate) / 2, (floor.cpu + again.cpu) / 2
     print(f"\n{backend}, {workers} worker{'s' * (workers > 1)}, {requests:,} requests each")
-    print(f"{'':<24}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'of the floor':>14}{'rows/s':>10}")
-    line("/healthz (the floor)", floor, base_rate)
-    line("/healthz (again)", again, base_rate)
-    line("one assignment", single, base_rate, 1)
-    line("one reward", told, base_rate, 1)
-    line(f"{BATCH} assignments", batch, base_rate, BATCH)
-    line(f"{BATCH} rewards", tolds, base_rate, BATCH)
-    print(f"local assignment: {local * 1e6:.1f} µs each")
+    print(
+        f"{'':<24}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'of the floor':>14}{'rows/s':>10}"
+        f"{'CPU µs':>9}{'floors':>8}"
+    )
+    for name, found, size in (
+        ("/healthz (the floor)", floor, 0),
+        ("/healthz (again)", again, 0),
+        ("one assignment", single, 1),
+        ("one reward", reward, 1),
+        ("assignment, half load", calm, 1),
+        ("reward, half load", calm_reward, 1),
+        (f"{BATCH} assignments", batch, BATCH),
+        (f"{BATCH} rewards", rewards, BATCH),
+    ):
+        print(
+            f"{name:<24}{found.rate:>11,.0f}{1000 * found.p50:>9.1f}{1000 * found.p99:>9.1f}"
+            f"{found.rate / rate:>14.2f}{f'{found.rate * size:,.0f}' if size else '':>10}"
+            f"{1e6 * found.cpu:>9.0f}{found.cpu / cpu:>8.1f}"
+        )
+    print(
+        f"local assignment: {local * 1e6:.1f} µs each; the disk keeps a page in {disk * 1e3:.1f} ms"
+    )
+
+
+def measure_disk(folder: Path, pages: int = 50) -> float:
+    """Seconds in which a page is written durably."""
+    with (folder / "page").open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        for _ in range(pages):
+            file.write(b"x" * 4096)
+            os.fsync(file.fileno())
+        return (time.perf_counter() - began) / pages
 
 
 def measure_local(port: int, asks: int = 9_000) -> float:
@@ -105,20 +162,12 @@ def measure_local(port: int, asks: int = 9_000) -> float:
         return (time.perf_counter() - began) / asks
 
 
-def line(name: str, found: Measured, floor: float, rows: int = 0) -> None:
-    share = f"{found.rate / floor:.2f}"
-    per_second = f"{found.rate * rows:,.0f}" if rows else ""
-    print(
-        f"{name:<24}{found.rate:>11,.0f}{1000 * found.p50:>9.1f}{1000 * found.p99:>9.1f}"
-        f"{share:>14}{per_second:>10}"
-    )
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=20_000, help="of each kind")
-    parser.add_argument("--workers", type=int, default=1, help="of the service")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1], help="of the service")
     parser.add_argument("--backend", choices=["sqlite", "postgresql"], help="default: both")
     args = parser.parse_args()
     for backend in [args.backend] if args.backend else ["sqlite", "postgresql"]:
-        measure(backend, args.requests, args.workers)
+        for workers in args.workers:
+            measure(backend, args.requests, workers)

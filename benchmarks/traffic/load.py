@@ -1,4 +1,7 @@
-"""Sends prepared requests over many connections as fast as they are answered, and times them.
+"""Sends prepared requests over many connections, and times them.
+
+They are sent as fast as they are answered or, if a rate is given, at that rate; then the time of a
+request counts from when it was due, so that a server that stalls cannot hide it.
 
 In a process of its own, on uvloop, with as little work per request as can be: what is measured is
 the server.
@@ -19,11 +22,14 @@ CONNECTIONS = 64
 
 
 async def _send(
-    port: int, requests: Iterator[bytes], times: list[float], answers: list[bytes]
+    port: int, requests: Iterator[tuple[float, bytes]], times: list[float], answers: list[bytes]
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for request in requests:
+    for due, request in requests:
         began = time.perf_counter()
+        if due > began:
+            await asyncio.sleep(due - began)
+        began = due or began
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
@@ -36,16 +42,21 @@ async def _send(
     await writer.wait_closed()
 
 
-def _requests(method: str, path: str, bodies: list[bytes]) -> Iterator[bytes]:
+def _requests(
+    method: str, path: str, bodies: list[bytes], rate: float
+) -> Iterator[tuple[float, bytes]]:
+    """When each request is due, 0 for at once, and its bytes."""
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    for body in bodies:
-        yield f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    began = time.perf_counter()
+    for i, body in enumerate(bodies):
+        due = began + i / rate if rate else 0.0
+        yield due, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def main(port: int, method: str, path: str, source: Path, out: Path) -> None:
+async def main(port: int, method: str, path: str, source: Path, out: Path, rate: float) -> None:
     """Send all bodies of a file, a line each; print the rate and the times, keep the answers."""
     bodies = source.read_bytes().splitlines()
-    requests = _requests(method, path, bodies)
+    requests = _requests(method, path, bodies, rate)
     times: list[float] = []
     answers: list[bytes] = []
     began = time.perf_counter()
@@ -60,5 +71,5 @@ async def main(port: int, method: str, path: str, source: Path, out: Path) -> No
 
 
 if __name__ == "__main__":
-    port, method, path, source, out = sys.argv[1:]
-    uvloop.run(main(int(port), method, path, Path(source), Path(out)))
+    port, method, path, source, out, rate = sys.argv[1:]
+    uvloop.run(main(int(port), method, path, Path(source), Path(out), float(rate)))

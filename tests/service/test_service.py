@@ -31,14 +31,33 @@ def test_items_that_arrive_during_a_batch_form_the_next() -> None:
 
     async def run() -> list[Any]:
         batcher = Batcher(work, sizes.append, most=6)
-        first = [batcher.put(i) for i in range(3)]
+        first = [batcher.put([i]) for i in range(3)]
         await asyncio.sleep(0.02)
-        answers = await asyncio.gather(*first, *(batcher.put(i) for i in range(3, 12)))
+        answers = await asyncio.gather(*first, *(batcher.put([i]) for i in range(3, 12)))
         await batcher.drained()
         return list(answers)
 
-    assert run_apart(run()) == [2 * i for i in range(12)]
+    assert run_apart(run()) == [[2 * i] for i in range(12)]
     assert sizes == [3, 6, 3]
+
+
+def test_items_of_a_request_stay_together() -> None:
+    batches: list[list[int]] = []
+
+    async def work(items: list[int]) -> list[int]:
+        await asyncio.sleep(0.01)
+        batches.append(items)
+        return [2 * item for item in items]
+
+    async def run() -> list[Any]:
+        batcher = Batcher(work, lambda size: None, most=6)
+        requests = [[0], [1, 2, 3, 4], [5, 6], [*range(7, 15)], [15]]
+        answers = await asyncio.gather(*map(batcher.put, requests))
+        await batcher.drained()
+        return list(answers)
+
+    assert [len(answers) for answers in run_apart(run())] == [1, 4, 2, 8, 1]
+    assert batches == [[0, 1, 2, 3, 4], [5, 6], [*range(7, 15)], [15]]
 
 
 def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None:
@@ -54,10 +73,10 @@ def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None
 
     async def run() -> list[Any]:
         batcher = Batcher(work, lambda size: None)
-        failed = await asyncio.gather(batcher.put(1), batcher.put(2))
-        cancelled = batcher.put(3)
+        failed = await asyncio.gather(batcher.put([1]), batcher.put([2]), return_exceptions=True)
+        cancelled = batcher.put([3])
         cancelled.cancel()
-        return [*failed, await batcher.put(4)]
+        return [*failed, *await batcher.put([4])]
 
     first, second, third = run_apart(run())
     assert isinstance(first, StorageError)
@@ -138,7 +157,7 @@ def test_leases_ahead_are_given_back_when_idle() -> None:
     with in_process(workers=2) as client:  # as one of two would
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        client.run(live.ask_all([f"u{i}" for i in range(10)]))
+        client.run(live.ask([f"u{i}" for i in range(10)]))
         assert client.get(BASE).json()["leased"] > 0
         for _ in range(60):
             if not client.get(BASE).json()["leased"]:
@@ -152,12 +171,12 @@ def test_leases_ahead_are_idle_when_nobody_new_comes() -> None:
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
         units = [f"u{i}" for i in range(10)]
-        client.run(live.ask_all(units))
+        client.run(live.ask(units))
         assert client.get(BASE).json()["leased"] > 0
         for _ in range(60):
             if not client.get(BASE).json()["leased"]:
                 break
-            client.run(live.ask_all(units))  # they come again and again, and need no positions
+            client.run(live.ask(units))  # they come again and again, and need no positions
             time.sleep(0.1)
         assert client.get(BASE).json()["leased"] == 0
 
@@ -168,7 +187,7 @@ def test_leases_that_a_batch_has_in_hand_are_given_back_later(
     with in_process(workers=2) as client:
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        client.run(live.ask_all([f"u{i}" for i in range(10)]))
+        client.run(live.ask([f"u{i}" for i in range(10)]))
         storage = live.experiment.storage
         assign = storage.assign
 
@@ -177,7 +196,7 @@ def test_leases_that_a_batch_has_in_hand_are_given_back_later(
             return assign(*given, **more)
 
         monkeypatch.setattr(storage, "assign", meanwhile)
-        client.run(live.ask_all(["u0"]))  # needs none of them
+        client.run(live.ask(["u0"]))  # needs none of them
         live.release()
         assert client.get(BASE).json()["leased"] == 0
 

@@ -22,6 +22,7 @@ from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
     StorageError,
+    WrongStateError,
 )
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import LogRow
@@ -222,6 +223,20 @@ def test_a_refused_call_is_not_tried_again(storage: SQLStorage) -> None:
     with pytest.raises(ExperimentExistsError):
         storage._database.write(work)
     assert len(calls) == 1
+
+
+def test_an_error_that_is_kept_keeps_no_old_state(url: str, storage: SQLStorage) -> None:
+    key = running_in(storage, 10)
+    held = storage.lease(key, 2, expires=10, now=0)
+    storage.move(key, "paused", 0)
+    with pytest.raises(WrongStateError) as kept:
+        storage.assign(key, ["u"], held, expires=1, now=0)
+    other = open_storage(url)
+    other.move(key, "running", 0)
+    assert storage.assign(key, ["u"], expires=1, now=0).assigned[0] is not None
+    assert [summary.state for summary in storage.summaries()] == ["running"]
+    assert kept.value.__traceback__ is not None  # with all that its frames refer to
+    other.close()
 
 
 # Rows of leases that ended

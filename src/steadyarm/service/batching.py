@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from math import inf
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -30,27 +31,29 @@ PAUSE = 3  # turns of the event loop between two batches; microseconds if there 
 
 
 class _Entry(Generic[Item, Answer]):
-    """One item, where its answer goes, and since when it waits to be looked up."""
+    """The items of a request, where their answers go, and since when they wait to be looked up."""
 
-    __slots__ = ("future", "item", "since")
+    __slots__ = ("future", "items", "since")
 
-    def __init__(self, item: Item, future: asyncio.Future[Answer | Exception], now: float) -> None:
-        self.item, self.future, self.since = item, future, now
+    def __init__(
+        self, items: Sequence[Item], future: asyncio.Future[list[Answer]], now: float
+    ) -> None:
+        self.items, self.future, self.since = items, future, now
 
 
 class Batcher(Generic[Item, Answer]):
     """Collects items of many requests and passes them to `work`, one batch at a time.
 
-    If nothing runs, an item starts at once, with all that arrived in the same turn of the event
-    loop. All methods are called in that loop.
+    If nothing runs, a request starts at once, with all that arrived in the same turn of the event
+    loop. The items of a request stay together. All methods are called in that loop.
 
     Parameters
     ----------
-    work : answers a batch, item by item; an error that it raises is the answer to all of them
-    done : called with the size of every batch
+    work : answers a batch, item by item; an error that it raises is the answer to all requests
+    done : called with the number of requests of every batch
     look_up : answers items without waiting for `work` if it can, and gives None for others; it is
         also given for how many seconds they have waited, at least LATE
-    most : items of one batch
+    most : items of one batch, unless a single request has more
     """
 
     def __init__(
@@ -67,10 +70,10 @@ class Batcher(Generic[Item, Answer]):
         self._busy = self._watched = False
         self._tasks = set[asyncio.Task[None]]()
 
-    def put(self, item: Item) -> asyncio.Future[Answer | Exception]:
-        """Add an item; the future gives its answer, errors included."""
-        future: asyncio.Future[Answer | Exception] = self._loop.create_future()
-        self._waiting.append(_Entry(item, future, self._loop.time()))
+    def put(self, items: Sequence[Item]) -> asyncio.Future[list[Answer]]:
+        """Add the items of a request; the future gives their answers."""
+        future: asyncio.Future[list[Answer]] = self._loop.create_future()
+        self._waiting.append(_Entry(items, future, self._loop.time()))
         if not self._busy:
             self._busy = True
             self._loop.call_soon(self._next)
@@ -84,7 +87,7 @@ class Batcher(Generic[Item, Answer]):
     def _next(self) -> None:
         # A request that timed out does not wait any more.
         waiting = [entry for entry in self._waiting if not entry.future.done()]
-        self._batch, self._waiting = waiting[: self._most], waiting[self._most :]
+        self._batch, self._waiting = self._first(waiting)
         if not self._batch:
             self._busy = False
             return
@@ -93,19 +96,36 @@ class Batcher(Generic[Item, Answer]):
             self._watched = True
             self._loop.call_later(LATE, self._watch)
 
+    def _first(
+        self, entries: list[_Entry[Item, Answer]]
+    ) -> tuple[list[_Entry[Item, Answer]], list[_Entry[Item, Answer]]]:
+        """The requests of the next batch, and the others."""
+        size = 0
+        for i, entry in enumerate(entries):
+            size += len(entry.items)
+            if i and size > self._most:
+                return entries[:i], entries[i:]
+        return entries, []
+
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)  # the loop itself would let it go
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, batch: list[_Entry[Item, Answer]]) -> None:
-        answers: Sequence[Answer | Exception]
         try:
-            answers = await self._work([entry.item for entry in batch])
-        except Exception as error:  # the answer of all; handlers know what to make of it
-            answers = [error] * len(batch)
+            answers = iter(await self._work([item for entry in batch for item in entry.items]))
+        except Exception as error:  # the answer to all; handlers know what to make of it
+            for entry in batch:
+                if not entry.future.done():
+                    entry.future.set_exception(error)
+        else:
+            for entry in batch:
+                mine = list(islice(answers, len(entry.items)))
+                # A request may have been cancelled, or answered by looking up.
+                if not entry.future.done():
+                    entry.future.set_result(mine)
         self._done(len(batch))
-        _answer(batch, answers)
         self._pass(PAUSE)
 
     def _pass(self, turns: int) -> None:
@@ -123,25 +143,23 @@ class Batcher(Generic[Item, Answer]):
         self._loop.call_later(LATE, self._watch)
         late = self._loop.time() - LATE
         found = [entry for entry in (*self._batch, *self._waiting) if entry.since <= late]
-        for first in range(0, len(found), self._most):
-            self._begin(self._find(found[first : first + self._most]))
+        while found:
+            some, found = self._first(found)
+            self._begin(self._find(some))
 
     async def _find(self, entries: list[_Entry[Item, Answer]]) -> None:
+        """Answer the requests of which all items are found."""
         assert self._look_up is not None
         waited = self._loop.time() - min(entry.since for entry in entries)
         for entry in entries:
             entry.since = inf
         with suppress(SteadyArmError):  # then they wait on
-            _answer(entries, await self._look_up([entry.item for entry in entries], waited))
-
-
-def _answer(
-    entries: Sequence[_Entry[Item, Answer]], answers: Sequence[Answer | Exception | None]
-) -> None:
-    for entry, answer in zip(entries, answers, strict=True):
-        # A request may have been cancelled, or answered by looking up.
-        if answer is not None and not entry.future.done():
-            entry.future.set_result(answer)
+            items = [item for entry in entries for item in entry.items]
+            answers = iter(await self._look_up(items, waited))
+            for entry in entries:
+                mine = [one for one in islice(answers, len(entry.items)) if one is not None]
+                if len(mine) == len(entry.items) and not entry.future.done():
+                    entry.future.set_result(mine)
 
 
 class Turns:

@@ -45,8 +45,8 @@ async def assign(
 ) -> tuple[int, responses.AssignmentAnswer]:
     """Assign a variant to a unit; 200 if it had one already."""
     live = await service.find(request.path_params["name"])
-    found = await live.ask(body.unit)
-    if isinstance(found, Exception):
+    (found,) = await live.ask([body.unit])
+    if isinstance(found, SteadyArmError):
         raise found
     if found.new:
         service.metrics.assignments.inc()
@@ -61,7 +61,7 @@ async def assign_many(
     check_size(len(units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
     places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
-    found = await live.ask_all([units[i] for i in places]) if places else []
+    found = await live.ask([units[i] for i in places]) if places else []
     known = dict(zip(places, found, strict=True))
     answers = [known[i] if i in known else _not_a_unit(unit) for i, unit in enumerate(units)]
     return _assignments(service, request, units, answers)
@@ -72,8 +72,8 @@ async def reward(
 ) -> tuple[int, responses.RewardStatus]:
     """Report the reward of an assignment; 200 if the same one was there already."""
     live = await service.find(request.path_params["name"])
-    outcome = await live.tell(_reported(body, body.sent))
-    if isinstance(outcome, Exception):
+    (outcome,) = await live.tell([_reported(body, body.sent)])
+    if isinstance(outcome, SteadyArmError):
         raise outcome
     if outcome == "stored":
         service.metrics.rewards.inc()
@@ -95,7 +95,7 @@ async def reward_many(
             outcomes.append(None)
         except InvalidInputError as error:
             outcomes.append(error)
-    stored = iter(await live.tell_all(good) if good else [])
+    stored = iter(await live.tell(good) if good else [])
     outcomes = [next(stored) if outcome is None else outcome for outcome in outcomes]
     service.metrics.rewards.inc(outcomes.count("stored"))
     request_id = request.scope["request_id"]

@@ -26,7 +26,7 @@ from steadyarm.live.assignments import PATIENCE, LiveAssignment, Reported, Soon,
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
-from steadyarm.service.batching import LATE, Batcher, Deadlines, Load, Turns
+from steadyarm.service.batching import Batcher, Deadlines, Load, Turns
 from steadyarm.service.monitoring import Metrics, Readiness, Warming
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
@@ -89,62 +89,38 @@ class Live:
         """Whether it is that experiment, and not another one of the same name."""
         return (self.experiment.key, self.experiment.tag) == (key, tag)
 
-    async def ask(self, unit: str | None) -> LiveAssignment | Exception:
-        """Assign a variant to one unit, in one transaction with other requests."""
+    async def ask(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+        """Assign variants to the units of a request, in one transaction with other requests."""
         load, name = self._service.load, self.experiment.name
-        load.add(name)
+        load.add(name, len(units))
         try:
-            found = await self._asks.put(unit)
-            if isinstance(found, Soon):
-                (found,) = await self._last_positions([unit], [found])
-            return found
+            return await self._last_positions(units, await self._asks.put(units))
         finally:
-            load.remove(name)
-
-    async def ask_all(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
-        """Assign variants to many units, in one transaction."""
-        with self._service.waiting(self.experiment.name, len(units)):
-            writing = asyncio.create_task(self._assign(units))
-            try:
-                if not (await asyncio.wait([writing], timeout=LATE))[0]:
-                    known = await self._find(units, LATE)
-                    if None not in known:
-                        return [one for one in known if one is not None]
-                return await self._last_positions(units, await writing)
-            finally:
-                writing.cancel()
+            load.remove(name, len(units))
 
     async def _last_positions(
-        self, units: Sequence[str | None], answers: Sequence[Asked]
+        self, units: Sequence[str | None], answers: list[Asked]
     ) -> list[LiveAssignment | SteadyArmError]:
         """The answers without any `Soon`: all that wait for a position try again together."""
-        found, until = list(answers), time.monotonic() + PATIENCE
-        while places := [i for i, answer in enumerate(found) if isinstance(answer, Soon)]:
+        until = time.monotonic() + PATIENCE
+        while places := [i for i, answer in enumerate(answers) if isinstance(answer, Soon)]:
             if time.monotonic() > until:
                 break
             await asyncio.sleep(RETRY - time.monotonic() % RETRY)
-            again = [self._asks.put(units[i]) for i in places]
-            for i, future in zip(places, again, strict=True):
-                answer = await future
-                if isinstance(answer, Exception) and not isinstance(answer, SteadyArmError):
-                    raise answer
-                found[i] = answer
-        return [answer.error if isinstance(answer, Soon) else answer for answer in found]
+            again = await self._asks.put([units[i] for i in places])
+            for i, answer in zip(places, again, strict=True):
+                answers[i] = answer
+        return [answer.error if isinstance(answer, Soon) else answer for answer in answers]
 
-    async def tell(self, reward: Reported) -> Told | Exception:
-        """Store one reward, in one transaction with other requests."""
+    async def tell(self, rewards: Sequence[Reported]) -> list[Told]:
+        """Store the rewards of a request, in one transaction with other requests."""
         load, name = self._service.load, self.experiment.name
-        load.add(name)
+        load.add(name, len(rewards))
         try:
-            return await self._tells.put(Arrived(reward, time.monotonic()))
-        finally:
-            load.remove(name)
-
-    async def tell_all(self, rewards: Sequence[Reported]) -> list[Told]:
-        """Store many rewards, in one transaction."""
-        with self._service.waiting(self.experiment.name, len(rewards)):
             now = time.monotonic()
-            return await self._tell([Arrived(reward, now) for reward in rewards])
+            return await self._tells.put([Arrived(reward, now) for reward in rewards])
+        finally:
+            load.remove(name, len(rewards))
 
     async def _tell(self, rewards: Sequence[Arrived]) -> list[Told]:
         experiment = self.experiment

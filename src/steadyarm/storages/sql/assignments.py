@@ -276,7 +276,7 @@ def keep(
         )
         for segment, start, length in places
     ]
-    ids = [cursor.fetchall()[0][0] for cursor in together(connection, *calls)]
+    ids = [row[0] for (row,) in together(connection, *calls)]
     return tuple(
         Lease(number, segment, start, start + length, expires)
         for number, (segment, start, length) in zip(ids, places, strict=True)
@@ -306,14 +306,14 @@ def _pieces(row: LeaseRow, spans: Iterable[Span]) -> list[Lease]:
 def _count(connection: Connection, key: int, wanted: int, ahead: int) -> list[Span]:
     """Take positions from the counter of the segment opened last."""
     while wanted > 0:
-        row = LAST(connection, {"key": key}).fetchone()
+        row = LAST(connection, {"key": key}).first
         if row is None or row[2] >= row[1]:
             break
         index, rounds, handed = row
         counted = min(rounds, handed + wanted)
         counted += min(ahead, room_ahead(rounds - counted))
         # Nothing is updated if another segment was opened while we waited for the lock.
-        if TAKE(connection, {"of": key, "last": index, "counted": counted}).rowcount:
+        if TAKE(connection, {"of": key, "last": index, "counted": counted}).written:
             return [(number_of(index, handed), number_of(index, counted))]
     return []
 
@@ -426,7 +426,7 @@ class Assignments(SQLBase):
                 for item in sorted(items, key=attrgetter("unit"))
             ],
         )
-        if inserted.rowcount < len(items):
+        if inserted.written < len(items):
             raise CollisionError  # another process has assigned one of the units
         at_the_end(connection, (COUNT, counts_at(key, self._database.shard, counts.items())))
         return items
@@ -452,7 +452,7 @@ class Assignments(SQLBase):
             connection, (STATE, {"key": key}), (MARK, {"key": key, "lease": lease})
         )
         check_not_archived(state_in(key, state))
-        segment, start, stop = marked.fetchone() or (0, 0, 0)
+        segment, start, stop = marked.first or (0, 0, 0)
         numbers = [number_of(segment, position) if stop else -1 for position, _, _ in used]
         targets: list[Target] = [*numbers, *(unit for _, unit, _ in used)]
         found = by_targets(connection, key, facts.sticky, targets)

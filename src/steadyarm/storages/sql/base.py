@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -36,7 +37,7 @@ from steadyarm.storages.records import (
     Target,
     is_of,
 )
-from steadyarm.storages.sql.engine import Database, Statement, Values, together
+from steadyarm.storages.sql.engine import Database, Rows, Statement, Values, together
 from steadyarm.storages.sql.schema import (
     Among,
     AnyRow,
@@ -109,7 +110,7 @@ class SQLBase(Storage):
     def _facts(self, connection: Connection, key: int) -> Facts:
         """Facts of an experiment; UnknownExperimentError if there is none."""
         if key not in self._known:
-            text, tag = known(key, CONFIG(connection, {"key": key}).fetchone())
+            text, tag = known(key, CONFIG(connection, {"key": key}).first)
             config = json.loads(text)
             self._known[key] = Facts(config["seed"], config.get("sticky") == "unit", tag)
         return self._known[key]
@@ -138,7 +139,7 @@ def experiment_of(row: AnyRow) -> ExperimentRecord:
 LISTS = ("weights", "reference", "arms")  # columns of a segment that hold JSON
 
 
-def segment_of(row: AnyRow) -> SegmentRecord:
+def segment_of(row: Sequence[Any]) -> SegmentRecord:
     """A whole row of `segments`; columns 7 to 13 are fields of the record, in their order."""
     stored = dict(zip(segments.c.keys(), row, strict=True))
     lists = {name: json.loads(stored[name]) for name in LISTS if stored[name] is not None}
@@ -184,9 +185,9 @@ def known(key: int, found: T | None) -> T:
     return found
 
 
-def state_in(key: int, cursor: Any) -> ExperimentState:
+def state_in(key: int, rows: Rows) -> ExperimentState:
     """The state of an experiment, as `STATE` reads it; it stays so until the transaction ends."""
-    state: ExperimentState = known(key, cursor.fetchone())[0]
+    state: ExperimentState = known(key, rows.first)[0]
     return state
 
 
@@ -214,13 +215,12 @@ def finding(key: int, sticky: bool, targets: Iterable[Target]) -> list[Call]:
 
 
 def found_in(
-    cursors: Iterable[Any], targets: Iterable[Target], sticky: bool
+    results: Iterable[Rows], targets: Iterable[Target], sticky: bool
 ) -> list[LogRow | None]:
     """The assignments of targets in what these statements found."""
     rows: dict[int | str, LogRow] = {}
-    for cursor in cursors:
-        for row in cursor:
-            rows[row[0]] = rows[row[1]] = LogRow(*row)
+    for row in chain.from_iterable(results):
+        rows[row[0]] = rows[row[1]] = LogRow(*row)
 
     def found(target: Target) -> LogRow | None:
         if isinstance(target, str):

@@ -11,7 +11,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from math import inf
 from pathlib import Path
@@ -85,6 +85,23 @@ class CollisionError(Exception):
 # Parameters by name, or a list of such rows for a statement that inserts many.
 Values = Mapping[str, Any] | list[dict[str, Any]]
 NAMED = sqlite.dialect(paramstyle="named")
+ROWS = 500  # of one insert in SQLite, which takes 32,766 parameters
+
+
+class Rows(list[tuple[Any, ...]]):
+    """What a statement returned.
+
+    Attributes
+    ----------
+    written : number of rows that it inserted or updated
+    """
+
+    written = 0
+
+    @property
+    def first(self) -> tuple[Any, ...] | None:
+        """The first row; None if there is none."""
+        return self[0] if self else None
 
 
 class Statement:
@@ -96,20 +113,27 @@ class Statement:
     Parameters
     ----------
     source : the statement
-    postgresql : the statement in PostgreSQL, where it is another one; if it is given many rows,
-        they are its parameter "rows"
+    postgresql : the statement in PostgreSQL, where it is another one; if it inserts many rows, they
+        are its parameter "rows"
+    columns : of the rows that it inserts
     """
 
-    def __init__(self, source: ClauseElement, postgresql: ClauseElement | None = None) -> None:
+    def __init__(
+        self,
+        source: ClauseElement,
+        postgresql: ClauseElement | None = None,
+        columns: Sequence[str] = (),
+    ) -> None:
         self._sources = {True: source, False: source if postgresql is None else postgresql}
         self._compiled: dict[bool, tuple[str, Mapping[str, Any]]] = {}  # with literal values
+        self._columns = columns
 
-    def __call__(self, connection: Connection, values: Values) -> Any:
-        """Execute it; the driver's cursor, which gives tuples and has a `rowcount`."""
+    def __call__(self, connection: Connection, values: Values) -> Rows:
+        """Execute it."""
         return together(connection, (self, values))[0]
 
     def execute(self, driver: Any, dialect: Dialect, values: Values) -> Any:
-        """Execute it with a connection of the driver."""
+        """Execute it with a connection of the driver, which gives its cursors."""
         lite = dialect.name == "sqlite"
         if lite not in self._compiled:
             compiled = self._sources[lite].compile(dialect=NAMED if lite else dialect)
@@ -117,10 +141,22 @@ class Statement:
         sql, literals = self._compiled[lite]
         if isinstance(values, list):
             if lite:
-                return driver.executemany(sql, values)
+                return self._insert(driver, sql, values)
             values = {"rows": values}
         lists = {n: json.dumps(v, ensure_ascii=False) for n, v in values.items() if type(v) is list}
-        return driver.execute(sql, {**literals, **values, **lists})
+        return [driver.execute(sql, {**literals, **values, **lists})]
+
+    def _insert(self, driver: Any, sql: str, rows: list[dict[str, Any]]) -> list[Any]:
+        """One statement for many rows: `executemany` lets other threads in after each of them."""
+        one = f"({', '.join(f':{name}' for name in self._columns)})"
+        other = f"({', '.join('?' for _ in self._columns)})"
+        return [
+            driver.execute(
+                sql.replace(one, ", ".join([other] * len(some))),
+                [row[name] for row in some for name in self._columns],
+            )
+            for some in (rows[i : i + ROWS] for i in range(0, len(rows), ROWS))
+        ]
 
 
 BEGIN, BEGIN_WRITING = Statement(text("BEGIN")), Statement(text("BEGIN IMMEDIATE"))
@@ -128,8 +164,8 @@ BEGIN, BEGIN_WRITING = Statement(text("BEGIN")), Statement(text("BEGIN IMMEDIATE
 
 def together(
     connection: Connection, *calls: tuple[Statement, Values], commit: bool = False
-) -> list[Any]:
-    """Execute statements, on PostgreSQL in one round trip; a cursor of the driver for each.
+) -> list[Rows]:
+    """Execute statements, on PostgreSQL in one round trip.
 
     commit : whether the transaction ends with them
     """
@@ -138,16 +174,27 @@ def together(
     piped = dialect.name == "postgresql" and len(calls) + commit > 1
     try:
         with driver.pipeline() if piped else nullcontext():
-            cursors = [statement.execute(driver, dialect, values) for statement, values in calls]
+            executed = [statement.execute(driver, dialect, values) for statement, values in calls]
+            if not piped:  # read at once: open cursors of SQLite keep the state that they began in
+                executed = [_read(cursors) for cursors in executed]
             if commit:
                 driver.commit()
-            return cursors
+        return [_read(cursors) for cursors in executed] if piped else executed
     except dialect.loaded_dbapi.Error as error:
         lost = dialect.is_disconnect(error, driver, None)
         if lost:  # then all connections are, mostly
             connection.invalidate(error)
             connection.engine.dispose(close=False)
         raise DBAPIError(None, None, error, connection_invalidated=lost) from None
+
+
+def _read(cursors: Iterable[Any]) -> Rows:
+    found = Rows()
+    for cursor in cursors:
+        if cursor.description:
+            found.extend(cursor.fetchall())
+        found.written += cursor.rowcount
+    return found
 
 
 def at_the_end(connection: Connection, *calls: tuple[Statement, Values]) -> None:
@@ -359,7 +406,12 @@ class Database:
             max_overflow=8,
             pool_timeout=LOCK,
             poolclass=QueuePool,
-            connect_args={"timeout": LOCK, "isolation_level": None, "check_same_thread": False},
+            connect_args={
+                "timeout": LOCK,
+                "isolation_level": None,
+                "check_same_thread": False,
+                "cached_statements": 512,  # an insert is another one for each number of rows
+            },
         )
 
         @event.listens_for(engine, "do_connect")

@@ -26,7 +26,7 @@ from steadyarm.storages.records import (
     waited_between,
 )
 from steadyarm.storages.sql.base import STATE, Call, SQLBase, finding, found_in, state_in, writes
-from steadyarm.storages.sql.engine import CollisionError, Statement, at_the_end, together
+from steadyarm.storages.sql.engine import CollisionError, Rows, Statement, at_the_end, together
 from steadyarm.storages.sql.schema import Among, inserting, rewards, segments, tallies
 
 Place = tuple[int, int, int]  # segment, arm and day
@@ -116,30 +116,30 @@ def add(
     key: int,
     shard: int,
     counts: Mapping[Place, ArmDay],
-    cursor: Any = None,
+    found: Rows | None = None,
 ) -> None:
     """Add rewards, waiting times, late rewards and exclusions to the sums of our shard.
 
-    cursor : of `reading_sums`, if that was executed already
+    found : by `reading_sums`, if that was executed already
     """
     if not counts:
         return
     reading = reading_sums(key, shard, counts)
-    there = _exact(cursor or together(connection, reading)[0])
+    there = _exact(together(connection, reading)[0] if found is None else found)
     missing = [(place, ArmDay(0)) for place in counts if place not in there]
     if missing:  # then there was nothing to lock
-        _, cursor = together(connection, (COUNT, counts_at(key, shard, missing)), reading)
-        there = _exact(cursor)
+        _, found = together(connection, (COUNT, counts_at(key, shard, missing)), reading)
+        there = _exact(found)
     for place, count in counts.items():
         count.sums += there[place][0]
         count.squares += there[place][1]
     at_the_end(connection, (COUNT_EXACTLY, counts_at(key, shard, counts.items())))
 
 
-def _exact(cursor: Any) -> dict[Place, tuple[Fraction, Fraction]]:
+def _exact(found: Rows) -> dict[Place, tuple[Fraction, Fraction]]:
     return {
         (segment, arm, day): (_fraction(sums), _fraction(squares))
-        for segment, arm, day, sums, squares in cursor
+        for segment, arm, day, sums, squares in found
     }
 
 
@@ -155,7 +155,7 @@ class Rewards(SQLBase):
         """Read with one statement, which needs no transaction."""
         self._known_facts(key)  # there is such an experiment
         statement = EXHAUSTED if exhausted else PROGRESS
-        rows = self._database.read_one(lambda c: statement(c, {"key": key}).fetchall())
+        rows = self._database.read_one(lambda c: statement(c, {"key": key}))
         return tuple(
             Progress(index, rounds, int(assigned or 0), int(done or 0), last)
             for index, rounds, assigned, done, last in rows
@@ -219,8 +219,8 @@ class Rewards(SQLBase):
         calls: list[Call] = [(INSERT, rows)] if rows else []
         if counts:
             calls.append(reading_sums(key, shard, counts))
-        cursors = together(connection, *calls)
-        if rows and cursors[0].rowcount < len(rows):
+        results = together(connection, *calls)
+        if rows and results[0].written < len(rows):
             raise CollisionError  # by now they are found
-        add(connection, key, shard, counts, cursors[-1] if counts else None)
+        add(connection, key, shard, counts, results[-1] if counts else None)
         return tuple(outcomes)

@@ -281,7 +281,7 @@ def inserting(table: Table, more: Callable[[Insert], Any] = lambda insert: inser
     rows = func.json_to_recordset(_json("rows")).table_valued(*names)
     chosen = select(*rows.render_derived(with_types=True).c)
     every = insert(table).from_select([c.name for c in table.c], chosen)
-    return Statement(more(insert(table)), more(every))
+    return Statement(more(insert(table)), more(every), table.c.keys())
 
 
 def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:
