@@ -329,13 +329,22 @@ def _combine(X: Floats, sums: Floats, v: Floats) -> None:
 
 
 @kernel
+def _differ(u: Floats, v: Floats) -> bool:
+    for k in range(u.size):
+        if u[k] != v[k]:
+            return True
+    return False
+
+
+@kernel
 def _ips_kernel(X: Floats, weights: Floats, sums: Floats, out: Floats) -> int:
     """Fill out (n, r); the first trial whose A is singular, or -1."""
     A = np.empty((X.shape[1], X.shape[1]))
     for i in range(out.shape[0]):
-        information(X, weights[i], A)
-        if not cholesky(A, 0.0):
-            return i
+        if i == 0 or _differ(weights[i], weights[i - 1]):  # else A is as before
+            information(X, weights[i], A)
+            if not cholesky(A, 0.0):
+                return i
         _combine(X, sums[i], out[i])
         cholesky_solve(A, out[i])
     return -1

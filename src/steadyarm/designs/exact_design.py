@@ -122,10 +122,12 @@ def exact_counts(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDA
     >>> counts.tolist(), good.tolist()
     ([[6, 3, 1]], [True])
     """
-    counts = np.empty(weights.shape)
-    good = np.zeros(len(weights), dtype=bool)
-    _exact_kernel(X, np.ascontiguousarray(weights), float(length), counts, good)
-    return counts.astype(np.int64), good
+    seen: dict[bytes, int] = {}  # many simulated trials have the same few designs
+    which = [seen.setdefault(design.tobytes(), len(seen)) for design in weights]
+    distinct = np.frombuffer(b"".join(seen)).reshape(len(seen), weights.shape[1])
+    counts, good = np.empty(distinct.shape), np.zeros(len(distinct), dtype=bool)
+    _exact_kernel(X, distinct, float(length), counts, good)
+    return counts.astype(np.int64)[which], good[which]
 
 
 @kernel

@@ -118,6 +118,6 @@ def _average_design(arms: ArmSet, phases: Mask, solver: Solver, rising: bool = F
     index[counted] = designs.index
     shares = counted * (np.arange(1.0, p + 1) if rising else 1.0)
     total = np.zeros((n, designs.weights.shape[1]))
-    for phase in range(p):
+    for phase in np.flatnonzero(counted.any(axis=0)):
         total += shares[:, phase, None] * designs.weights[index[:, phase]]
     return Allocation(total / shares.sum(axis=1)[:, None], designs.arms)

@@ -130,10 +130,10 @@ class Steady(IPSPolicy[SteadyState]):
         """(n, r, r) of the estimated parameter, from the spread of segments."""
         T = np.maximum(state.played, 1)[:, None, None]
         mean = state.theta[:, :, None]
-        scatter = state.spread - T * mean * mean.swapaxes(1, 2)
-        covariance: NDArray[np.float64] = (
-            scatter / np.maximum(state.pieces - 1, 1)[:, None, None] / T
-        )
+        covariance: NDArray[np.float64] = T * mean * mean.swapaxes(1, 2)
+        np.subtract(state.spread, covariance, out=covariance)  # in place: large arrays cost time
+        covariance /= np.maximum(state.pieces - 1, 1)[:, None, None]
+        covariance /= T
         return covariance
 
 
