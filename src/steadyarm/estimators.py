@@ -329,19 +329,14 @@ def _combine(X: Floats, sums: Floats, v: Floats) -> None:
 
 
 @kernel
-def _differ(u: Floats, v: Floats) -> bool:
-    for k in range(u.size):
-        if u[k] != v[k]:
-            return True
-    return False
-
-
-@kernel
 def _ips_kernel(X: Floats, weights: Floats, sums: Floats, out: Floats) -> int:
     """Fill out (n, r); the first trial whose A is singular, or -1."""
     A = np.empty((X.shape[1], X.shape[1]))
     for i in range(out.shape[0]):
-        if i == 0 or _differ(weights[i], weights[i - 1]):  # else A is as before
+        new = i == 0
+        for k in range(X.shape[0]):
+            new = new or weights[i, k] != weights[i - 1, k]
+        if new:  # else A is that of the trial before
             information(X, weights[i], A)
             if not cholesky(A, 0.0):
                 return i

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,15 +32,9 @@ class GaussianNoise:
     """Reward = mean + normal noise of standard deviation `sd`; the paper's experiments."""
 
     sd: float = 1.0
-    kind: ClassVar[int] = kernels.GAUSSIAN
 
     def __post_init__(self) -> None:
         not_negative(self.sd, "sd")
-
-    @property
-    def scale(self) -> float:
-        """The parameter of the compiled kernels."""
-        return self.sd
 
 
 @dataclass(frozen=True)
@@ -48,26 +42,22 @@ class BoundedNoise:
     """Reward = mean + noise uniform on [-bound, bound]; with bound 1 the paper's assumption."""
 
     bound: float = 1.0
-    kind: ClassVar[int] = kernels.BOUNDED
 
     def __post_init__(self) -> None:
         not_negative(self.bound, "bound")
-
-    @property
-    def scale(self) -> float:
-        """The parameter of the compiled kernels."""
-        return self.bound
 
 
 @dataclass(frozen=True)
 class BernoulliReward:
     """Reward 1 with probability equal to the mean, else 0: clicks and conversions."""
 
-    kind: ClassVar[int] = kernels.BERNOULLI
-    scale: ClassVar[float] = 1.0
-
 
 Noise = GaussianNoise | BoundedNoise | BernoulliReward
+KERNELS = {
+    GaussianNoise: kernels.GAUSSIAN,
+    BoundedNoise: kernels.BOUNDED,
+    BernoulliReward: kernels.BERNOULLI,
+}
 
 
 def check_noise(noise: Noise) -> None:
@@ -298,22 +288,22 @@ class Environment(World):
         noise, means = self.noise, self.table
         if segment.arms is not None:
             means = means[:, segment.arms]
+        exact = isinstance(noise, GaussianNoise) and not squares
         still = self.is_stationary and segment.order != "blocks"
         if squares or isinstance(noise, BoundedNoise) or not still:
-            exact = isinstance(noise, GaussianNoise) and not squares
-            kind = kernels.EXACT if exact else noise.kind
-            table = means, kind, noise.scale
+            kind, scale = KERNELS[type(noise)], getattr(noise, "sd", getattr(noise, "bound", 1.0))
+            table = means, kernels.EXACT if exact else kind, scale
             stats = played_by(kernels.play_table, segment, start, rng, squares, *table)
         else:
-            exact, counts = isinstance(noise, GaussianNoise), segment.counts
+            counts = segment.counts
             if segment.order == "iid":
                 counts = rng.multinomial(segment.rounds, segment.weights)
             sums = counts * means if exact else rng.binomial(counts, means).astype(np.float64)
             stats = SegmentStats(counts, sums)
-        if not exact:
-            return stats
-        spread = noise.scale * np.sqrt(stats.counts)
-        return replace(stats, sums=stats.sums + spread * normal(rng, spread.shape))
+        if isinstance(noise, GaussianNoise) and exact:
+            spread = noise.sd * np.sqrt(stats.counts)
+            return replace(stats, sums=stats.sums + spread * normal(rng, spread.shape))
+        return stats
 
 
 @dataclass(frozen=True, eq=False)
