@@ -212,7 +212,7 @@ def test_the_page_says_what_is_tested(shown: tuple[Browser, Scorecard]) -> None:
     page = Elements(browser.get("/experiments/layouts").text).text
     assert (
         "6 combinations, named in this order: headline (short and long), "
-        "image (cat, dog and none). A good reward is large."
+        "image (cat, dog and none). Larger rewards are better."
     ) in page
 
 

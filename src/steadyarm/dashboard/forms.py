@@ -119,8 +119,8 @@ CHOICES: dict[str, dict[str, str]] = {
     "missing": {
         "zero": "It counts as 0, because nothing happened. Right if you report only clicks and "
         "purchases",
-        "drop": "It was lost and counts as the average of the same variant. Right if rewards get "
-        "lost whatever they are",
+        "drop": "It was lost and counts as the average of the same variant. Right if rewards are "
+        "lost regardless of their value",
         "fail": "It must come: there is no verdict without it",
     },
     "sticky": {

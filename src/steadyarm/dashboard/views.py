@@ -107,7 +107,7 @@ SECTIONS: dict[str, Section] = {
         ),
         Section(
             "waiting",
-            "Rewards and how late they come",
+            "Rewards and their delay",
             "Visits and rewards by the day of the visit, and the mean time until the reward.",
             wide=True,
         ),

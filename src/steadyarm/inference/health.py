@@ -142,8 +142,8 @@ def missing_finding(found: CountTest, alike: str, unlike: str, missing: int, row
         found,
         (alike, unlike),
         missing > LOSS * rows,
-        "Wait for rewards that are only late. Means over those who answered are right only if "
-        "missing does not depend on the reward.",
+        "Wait for rewards that are only late. Means of the rewards that arrived are right only if "
+        "whether a reward is missing does not depend on its value.",
         f"Find why rewards of {found.culprit} are lost; if no reward means failure, count it as 0, "
         "else the comparison is between different people.",
     )

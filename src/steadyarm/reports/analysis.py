@@ -34,13 +34,13 @@ LONG = 16  # letters of a name from which on half as many fit
 def analysis_report(found: Analysis, command: str = "") -> Document:
     """The report on what `analyze` found; `command` is what was typed."""
     direction = found.evidence.direction
-    sign, good = (1, "large") if direction == "maximize" else (-1, "small")
+    sign, good = (1, "Larger") if direction == "maximize" else (-1, "Smaller")
     order = np.argsort(-sign * found.estimates, kind="stable").tolist()  # unknown ones come last
     # the drift report's short list may be another one
     drifting = charts.matched(order, found.intervals.arms.names, found.drift.names) or [0]
     blocks: list[Block] = [
         Lead(found.verdict),
-        Paragraph(f"{found.log}: {found.size}. A good reward is {good}."),
+        Paragraph(f"{found.log}: {found.size}. {good} rewards are better."),
         Heading("Estimates"),
         Picture(charts.leaderboard(verdict_on(found), found.arms.names, direction)),
         _estimates(found, order),

@@ -114,7 +114,7 @@ VARIANCES = {
 MISSING = {
     "zero": "A reward that never came counts as zero.",
     "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
-    "is right if rewards get lost whatever they are.",
+    "is right if rewards are lost regardless of their value.",
     "fail": "There is no verdict while a reward is missing.",
 }
 
@@ -265,7 +265,7 @@ def in_the_way(policy: Policy[Any]) -> str:
 
 def rewards_in_words(settings: Settings) -> tuple[str, ...]:
     """Which rewards count, and as what."""
-    good = "large" if settings.direction == "maximize" else "small"
+    good = "Larger" if settings.direction == "maximize" else "Smaller"
     window = "Rewards count whenever they come."
     if settings.reward_window is not None:
         grace = settings.reward_grace
@@ -284,7 +284,7 @@ def rewards_in_words(settings: Settings) -> tuple[str, ...]:
         else f"Rewards lie between {number(settings.reward_range[0])} and "
         f"{number(settings.reward_range[1])}; others are refused."
     )
-    return (f"A good reward is {good}.", window, MISSING[settings.missing], ends)
+    return (f"{good} rewards are better.", window, MISSING[settings.missing], ends)
 
 
 def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
