@@ -1,4 +1,4 @@
-"""Who may come in: tokens, and where requests come from.
+"""Authentication: tokens, and which requests need none.
 
 A token is 32 random bytes, of which only a hash is kept. A service whose storage has never had a
 token serves this machine without one, but only programs that connect directly: what came through a
@@ -32,7 +32,7 @@ RANKS: dict[Scope, int] = {"read": 1, "write": 2, "admin": 3}
 CREATE = "steadyarm token create --name NAME --scope admin"
 
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\\\[\]]+)(?::[0-9]*)?")
-LONGEST = 260  # bytes of a header's name, or of a host's with its port, that are looked at
+LONGEST = 260  # bytes that are read of a header's name, or of a host's with its port
 FREE = ("/healthz", "/readyz")  # load balancers ask for them by an address
 # What proxies, load balancers and content delivery networks add to requests that they pass on.
 FORWARDING = frozenset(
@@ -54,21 +54,21 @@ ADDRESSES = 4096  # of which failures are remembered
 
 
 def new_token(name: str, scope: Scope) -> tuple[str, TokenRecord]:
-    """A token to give away, and what is kept of it."""
+    """A new token, and the record of it that the storage keeps."""
     token = "sa_" + secrets.token_urlsafe(32)
     return token, TokenRecord(name, hash_of(token), scope, microseconds(time.time()))
 
 
 def hash_of(token: str) -> str:
-    """What is kept of a token: 256 random bits need neither salt nor a slow hash."""
+    """The hash that is stored: 256 random bits need neither salt nor a slow hash."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 class Guard:
-    """Lets requests pass, by the tokens that the storage had some seconds ago.
+    """Allows or refuses requests, by the tokens that the storage had a few seconds ago.
 
-    As long as the storage has never had a token, it lets pass what comes directly from this
-    machine; nothing at all if the service can be reached from elsewhere.
+    As long as the storage has never had a token, requests that come directly from this machine are
+    allowed; none at all if the service can be reached from elsewhere.
     """
 
     def __init__(self, storage: Storage, public: bool, allowed_hosts: Iterable[str] = ()) -> None:
@@ -79,7 +79,7 @@ class Guard:
         self._failures = Failures()
 
     def reload(self) -> None:
-        """Look at the tokens again; if the storage does not answer, the old ones stay."""
+        """Read the tokens again; if the storage does not answer, the old ones stay."""
         closed = self._storage.closed()
         self._tokens = {token.hash: token for token in self._storage.tokens()}
         # What was closed once stays closed here, even if somebody puts another database in place.
@@ -109,7 +109,7 @@ class Guard:
         return found.name
 
     def find(self, token: str, scope: Any) -> TokenRecord:
-        """What is kept of a token that came with a request; RefusedError if it is not known."""
+        """The record of a token that came with a request; RefusedError if it is not known."""
         # Found by hash: how long that takes says nothing about tokens, for hashes of guesses are
         # as good as random.
         found = self._tokens.get(hash_of(token.strip()))
@@ -139,7 +139,7 @@ class Guard:
             )
 
     def check_direct(self, scope: Any) -> None:
-        """As long as there has never been a token, let pass what comes from this machine."""
+        """Before the first token, refuse all requests but those that come directly from here."""
         if self._public:
             raise RefusedError(
                 "unauthorized",
@@ -155,7 +155,7 @@ class Guard:
             )
 
     def check_host(self, scope: Any) -> None:
-        """Refuse requests under a name that is not declared; undeclared, those from a proxy."""
+        """Refuse host names that are not allowed; if none are given, those behind a proxy."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         host = _host(hosts[0][:LONGEST]) if len(hosts) == 1 else ""
         if self._allowed:
@@ -179,8 +179,8 @@ class Guard:
 class Failures:
     """Counts tokens that were not known, by the address that they came from.
 
-    An address may have sent some within a minute, further ones must wait for its end. Of many
-    addresses the latest are remembered, so memory is bounded. Each worker counts for itself.
+    Beyond a limit in each minute, an address has to wait for the end of that minute. Only the
+    latest addresses are remembered, so memory is bounded. Each worker counts for itself.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -215,7 +215,7 @@ class Failures:
 
 
 def header_of(scope: Any, wanted: bytes) -> str:
-    """The first header of that name, in small letters; empty if there is none."""
+    """The first header of that name, which is in lower case; empty if there is none."""
     for name, value in scope["headers"]:
         if name == wanted:
             return str(value, "latin-1")

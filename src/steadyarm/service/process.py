@@ -45,15 +45,15 @@ from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.memory import MemoryStorage
 
-# Connections: which stay open, and for how long; uvicorn itself waits for ever for a request.
+# Connections: which stay open, and for how long.
 
 
 log = logging.getLogger("steadyarm.service")
 
 HEAD = 10.0  # seconds in which the head of a request has to come
 UNREAD = 60.0  # seconds in which somebody has to read on
-SWEEP = 1.0  # seconds between looks at them
-QUIET = 60.0  # seconds between two lines in the log about the same
+SWEEP = 1.0  # seconds between checks of all connections
+QUIET = 60.0  # seconds between two warnings in the log
 SPARE = 200  # descriptors for other things: the storage, logs, libraries
 
 FULL = (
@@ -63,12 +63,12 @@ FULL = (
 
 
 class Connection(HttpToolsProtocol):
-    """One connection, as uvicorn serves it; and since when it is silent.
+    """One connection, as uvicorn serves it, and since when it has been silent.
 
     Attributes
     ----------
     refused : whether there is no room for it: its first request is answered with 503
-    silent : since when the head of a request is waited for; None between two requests
+    silent : since when the head of a request has been awaited; None between two requests
     unread : since when nobody has read what was sent
     """
 
@@ -80,12 +80,12 @@ class Connection(HttpToolsProtocol):
 
     @property
     def answering(self) -> bool:
-        """Whether a request is being answered, or its body waited for."""
+        """Whether a request is being answered, or its body awaited."""
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered that has come as a whole."""
+        """Whether a request that has arrived whole is being answered."""
         return self.answering and (bool(self.pipeline) or not self.cycle.more_body)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -125,16 +125,16 @@ class Connection(HttpToolsProtocol):
 
 
 class Connections:
-    """All connections of a process; what uvicorn calls to make one.
+    """All connections of a process; uvicorn calls it to make one.
 
     most : that may be open
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._open: OrderedDict[Connection, None] = OrderedDict()  # used last, last
+        self._open: OrderedDict[Connection, None] = OrderedDict()  # the latest used comes last
         self._swept = False
-        self._told = 0.0
+        self._warned = 0.0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -144,14 +144,14 @@ class Connections:
         return Connection(self, **given)
 
     def add(self, one: Connection) -> None:
-        """It is open; another may have to go for it."""
+        """Keep a new connection; an idle one may be closed for it."""
         self._open[one] = None
         if not self._swept:
             self._swept = True
             one.loop.call_later(SWEEP, self._sweep, one.loop)
         if len(self._open) <= self.most:
             return
-        self._tell(one.loop.time())
+        self._warn(one.loop.time())
         idle = next((old for old in self._open if not old.busy and old is not one), None)
         if idle is None:
             one.refused = True
@@ -159,11 +159,11 @@ class Connections:
             self._end(idle)
 
     def remove(self, one: Connection) -> None:
-        """It is closed."""
+        """Forget a connection that is closed."""
         self._open.pop(one, None)
 
     def used(self, one: Connection) -> None:
-        """A request has begun or is whole."""
+        """Note that a request has begun, or has arrived whole."""
         if one in self._open:
             self._open.move_to_end(one)
 
@@ -186,9 +186,9 @@ class Connections:
             elif one.silent is not None and now - one.silent > HEAD and not one.answering:
                 yield one
 
-    def _tell(self, now: float) -> None:
-        if not self._told or now - self._told > QUIET:
-            self._told = now
+    def _warn(self, now: float) -> None:
+        if not self._warned or now - self._warned > QUIET:
+            self._warned = now
             log.warning(
                 "%d connections are open, as many as max_connections allows; those that for "
                 "longest have sent no whole request are closed for new ones",
@@ -197,7 +197,7 @@ class Connections:
 
 
 def raise_descriptors(wanted: int) -> int:
-    """Have as many descriptors as the system allows; how many connections fit into them."""
+    """Raise the limit of file descriptors; returns how many connections fit into it."""
     with suppress(ImportError, ValueError, OSError):  # not on every system
         import resource
 
@@ -224,7 +224,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Ended(KeyboardInterrupt):
-    """SIGTERM came; a kind of what Ctrl-C raises, for that is let through everywhere."""
+    """SIGTERM came; a KeyboardInterrupt, because no handler swallows these."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -236,12 +236,12 @@ def serve(settings: ServiceSettings, create: str = SERVICE) -> None:
 
     Parameters
     ----------
-    create : where the function is that makes the application of a storage and settings, such as
+    create : path of the function that makes the application from a storage and settings, such as
         "steadyarm.service.app:create_app"; imported late, and in every worker
     """
-    # Whoever ends a service with SIGTERM wants it to finish, not to fail.
+    # SIGTERM asks the service to finish its requests, not to fail.
     signal.signal(signal.SIGTERM, _end)
-    # In the background of a shell it is ignored at first, and would get lost until uvicorn listens.
+    # A shell lets processes in the background ignore SIGINT; it would be lost until uvicorn starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(_Ended):
         # All workers must know each other's cookies.
@@ -271,10 +271,10 @@ def _serve(settings: ServiceSettings, create: str) -> None:
 
 
 def app_from_environment(create: str = SERVICE, alive: _Pipe | None = None) -> Starlette:
-    """The application of one of many workers.
+    """Make the application in one of several workers.
 
-    alive : the end of a pipe whose other end only the supervisor has: it is closed when that ends,
-        however it does, and then the worker ends, too
+    alive : a pipe whose other end only the supervisor has; when the supervisor ends, however it
+        does, that end is closed, and the worker ends, too
     """
     if alive is not None:
         threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
@@ -323,18 +323,18 @@ def _serve_together(settings: ServiceSettings, listening: socket.socket, create:
 
 
 class _Workers(Multiprocess):
-    """Workers that, while they start, keep a signal for later; else they would show tracebacks."""
+    """Workers that hold signals back while they start, instead of showing tracebacks."""
 
     def init_processes(self) -> None:
         if os.name != "nt":
-            resource_tracker.ensure_running()  # it would let them through
+            resource_tracker.ensure_running()  # started later, it would unblock them
         with _held_back():  # workers inherit this
             super().init_processes()
 
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Signals that end it come after what is done here."""
+    """Hold back the signals that end the service."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -363,7 +363,7 @@ def _config(app: Starlette | Callable[[], Any], settings: ServiceSettings) -> uv
 
 
 def _spare_the_collector() -> None:
-    """Leave out what was imported, and look less often: else requests wait 0.1 s now and then."""
+    """Exclude what was imported and collect less often; else requests wait 0.1 s at times."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)
@@ -433,15 +433,15 @@ def _place(storage: Storage) -> str:
 
 class _JSONLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        entry = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
 
 
 def _set_up_log(form: LogFormat) -> None:

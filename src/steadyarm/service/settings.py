@@ -28,23 +28,23 @@ class ServiceSettings:
     host, port : where it listens; without tokens it answers on loopback hosts only
     storage : URL of the database with the experiments; None for what `open_storage` takes
     workers : processes
-    writers : threads of each that write; one is best where a writer is alone anyway (SQLite)
-    max_body : bytes of a request's body
-    max_batch : items of a batch
-    max_lease : positions of a lease
-    max_waiting : assignments and rewards that may wait to be written, in each process; half as
-        many of one experiment. More are refused, to be sent again
-    max_connections : that each process keeps open; then those go that were silent for longest
-    request_timeout : seconds in which a request is answered, or refused; results have 20 times as
-        long
+    writers : threads of each process that write; one is best for SQLite, which has one writer
+    max_body, max_batch, max_lease : most bytes of a request's body, items of a batch, positions of
+        a lease
+    max_waiting : assignments and rewards that may wait to be written in each process, at most half
+        of them of one experiment; more are refused, to be sent again
+    max_connections : connections that each process keeps open; beyond that it closes those that
+        have been silent for longest
+    request_timeout : seconds in which a request is answered or refused; results may take 20 times
+        as long
     log_format : of lines on standard output, "text" or "json"
     access_log : whether every request gets a line
     warm : whether it is ready only when numerical code is loaded, and then compiles what is new
     secret : signs the cookies of people who signed in; None for a new one at every start, after
         which they sign in again
-    allowed_hosts : names under which requests come, as in their Host header, without ports; others
-        are refused. Without any, all names count, but through a proxy only those of this machine
-    https : whether people come by https, through a proxy, so that cookies need not travel open
+    allowed_hosts : host names that requests may have in their Host header, without ports; others
+        are refused. If none is given all are allowed, through a proxy only those of this machine
+    https : whether a proxy serves the pages over https, so that cookies are sent over https only
     """
 
     host: str = "127.0.0.1"
@@ -104,11 +104,11 @@ class ServiceSettings:
 
     @property
     def leases_ahead(self) -> bool:
-        """Whether several write at once, so that each leases positions for its next batches."""
+        """Whether several threads write at once: each leases positions for its next batches."""
         return self.workers > 1 or self.writers > 1
 
     def to_environment(self) -> dict[str, str]:
-        """As variables, for the workers."""
+        """The settings as environment variables, for the workers."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             PREFIX + name.upper(): ",".join(value) if isinstance(value, tuple) else str(value)
@@ -118,7 +118,7 @@ class ServiceSettings:
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str], **given: Any) -> Self:
-        """What the variables say; what is given and not None counts more."""
+        """Read settings from variables; arguments that are not None take precedence."""
         values = {
             one.name: _value(PREFIX + one.name.upper(), text, one.default)
             for one in fields(cls)
