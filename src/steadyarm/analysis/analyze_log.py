@@ -117,7 +117,8 @@ def analyze(
         thorough = rows <= SMALL if thorough is None else thorough
         found = None
         if log.has("unit") and units:
-            frame = clusters.with_units(frame)
+            if frame.unit.type().is_string():  # empty text is no unit
+                frame = frame.mutate(unit=frame.unit.nullif(""))
             found = clusters.count_units(log, frame, rows, sample=not thorough)
         asked = Asked(
             log=log,
@@ -157,7 +158,9 @@ def _without_excluded(log: Log) -> tuple[Any, int]:
     """The rows that count, and how many others there are."""
     if not log.has("excluded"):
         return log.table, 0
-    out = sums.is_excluded(log.table["excluded"])
+    column = log.table["excluded"]  # something that says neither 0 nor no
+    said = column.cast("string").strip().lower()
+    out = column.notnull() & said.notin(["", "0", "0.0", "false", "no"])
     [found] = log.fetch(log.table.aggregate(out=out.sum()))
     return (log.table.filter(~out), int(found["out"])) if found["out"] else (log.table, 0)
 

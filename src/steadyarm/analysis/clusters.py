@@ -84,13 +84,6 @@ class Units:
         )
 
 
-def with_units(table: Any) -> Any:
-    """The table with null for units that are empty text."""
-    if not table.unit.type().is_string():
-        return table
-    return table.mutate(unit=table.unit.nullif(""))
-
-
 def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
     """How often units are in the log; None if each has one row.
 

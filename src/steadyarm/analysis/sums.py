@@ -150,12 +150,6 @@ def readable(log: Log, table: Any, zero: bool = False) -> Any:
     return table.mutate(**new)
 
 
-def is_excluded(column: Any) -> Any:
-    """Whether rows were excluded: something stands there that says neither 0 nor no."""
-    said = column.cast("string").strip().lower()
-    return column.notnull() & said.notin(["", "0", "0.0", "false", "no"])
-
-
 def as_number(log: Log, column: Any) -> Any:
     """A column of float64; null where there is no number."""
     import ibis
