@@ -147,14 +147,17 @@ def _waiting(test: Seen) -> Waiting:
         raise InvalidInputError(
             f"a {type(test).__name__} does not know when rewards came; give an Experiment."
         )
-    if test.waiting is None:
-        raise _nothing(test, "rewards to wait for")
-    return test.waiting
+    waiting: Waiting = _part(test, "waiting", "rewards to wait for")
+    return waiting
 
 
-def _nothing(card: Scorecard, what: str) -> InvalidInputError:
-    why = card.obstacle or f"{card.settings.policy.name} does not give them, or nothing came yet"
-    return InvalidInputError(f"test {card.name!r} has no {what} to draw: {why.rstrip('.')}.")
+def _part(card: Scorecard, name: str, what: str) -> Any:
+    """The part of that name of a scorecard; the error says why there is none."""
+    if (found := getattr(card, name)) is None:
+        policy = card.settings.policy.name
+        why = card.obstacle or f"{policy} does not give them, or nothing came yet"
+        raise InvalidInputError(f"test {card.name!r} has no {what} to draw: {why.rstrip('.')}.")
+    return found
 
 
 def _course(test: Seen) -> Course:
@@ -162,9 +165,8 @@ def _course(test: Seen) -> Course:
         return course_of(test.results(), test.budget)
     if isinstance(test, Analysis):
         return _course_of_log(test)
-    if test.course is None:
-        raise _nothing(test, "estimates over time")
-    return test.course
+    course: Course = _part(test, "course", "estimates over time")
+    return course
 
 
 def _course_of_log(found: Analysis) -> Course:
@@ -192,9 +194,8 @@ def _shares(test: Seen) -> Shares:
             "an Analysis keeps no counts of each segment; give an Experiment or a Session."
         )
     if isinstance(test, Scorecard):
-        if test.shares is None:
-            raise _nothing(test, "assignments")
-        return test.shares
+        shares: Shares = _part(test, "shares", "assignments")
+        return shares
     pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
         raise InvalidInputError("nothing was assigned yet; ask() first.")
@@ -202,23 +203,20 @@ def _shares(test: Seen) -> Shares:
 
 
 def _drift_report(test: Seen) -> DriftReport:
-    if isinstance(test, Session):
-        return test.drift()
-    if test.drift is None:
-        assert isinstance(test, Scorecard)
-        raise _nothing(test, "periods to compare")
-    return test.drift
+    if isinstance(test, Scorecard):
+        report: DriftReport = _part(test, "drift", "periods to compare")
+        return report
+    return test.drift() if isinstance(test, Session) else test.drift
 
 
 def _effects_of(test: Seen) -> Effects:
-    if isinstance(test, Scorecard):
-        if test.effects is not None:
-            return test.effects
-        if has_effects(test.settings.arms):
-            raise _nothing(test, "effects")
-    elif has_effects(test.arms):
+    arms = test.settings.arms if isinstance(test, Scorecard) else test.arms
+    if has_effects(arms):
+        if isinstance(test, Scorecard):
+            found: Effects = _part(test, "effects", "effects")
+            return found
         evidence = test.evidence() if isinstance(test, Session) else test.evidence
-        bundle = _verdict(test)[0].arm if bundles_in(test.arms) is not None else None
+        bundle = _verdict(test)[0].arm if bundles_in(arms) is not None else None
         return effects_of(evidence, arm=bundle)
     raise InvalidInputError(
         "the test is neither factorial nor of bundles; effects are of tests with ArmSet.factorial "
@@ -228,9 +226,7 @@ def _effects_of(test: Seen) -> Effects:
 
 def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
     if isinstance(test, Scorecard):
-        if test.verdict is None:
-            raise _nothing(test, "verdict")
-        return test.verdict, test.names, test.settings.direction
+        return _part(test, "verdict", "verdict"), test.names, test.settings.direction
     if isinstance(test, Session):
         return test.recommend(), test.arms.names, test.direction
     return verdict_on(test), test.arms.names, test.evidence.direction
