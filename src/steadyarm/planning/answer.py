@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from math import inf, log10
 from typing import Any
 
+from steadyarm.inference.evidence import json_ready
 from steadyarm.simulation import clopper_pearson
 from steadyarm.wording import counted
 
@@ -237,11 +238,7 @@ class Plan:
             },
             "budgets": list(self.budgets),
             "policies": [_write_line(line) for line in self.lines],
-            "theory": {
-                "oracle": self.theory.oracle,
-                "floor": None if self.theory.floor is None else list(self.theory.floor),
-                "bounds": {name: list(values) for name, values in self.theory.bounds.items()},
-            },
+            "theory": json_ready(self.theory),
             "trials": self.trials,
             "seed": self.seed,
         }
@@ -251,15 +248,12 @@ class Plan:
         """The plan that `to_dict` wrote."""
         same = ("question", "summary", "error", "most_days", "most_rounds", "trials", "seed")
         oracle, floor, bounds = (data["theory"][key] for key in ("oracle", "floor", "bounds"))
+        promised = {name: tuple(values) for name, values in bounds.items()}
         return cls(
             **{key: data[key] for key in same},
             budgets=tuple(data["budgets"]),
             lines=tuple(_read_line(line) for line in data["policies"]),
-            theory=Theory(
-                oracle,
-                None if floor is None else tuple(floor),
-                {name: tuple(values) for name, values in bounds.items()},
-            ),
+            theory=Theory(oracle, None if floor is None else tuple(floor), promised),
         )
 
     @property

@@ -2,7 +2,7 @@
 
 `test` is an experiment, its scorecard, a session or an analysis. Functions of the same names in
 `steadyarm.plot.matplotlib` return figures of matplotlib, to print. Neither library is imported
-before something is drawn. `steadyarm.plot.charts` finds what is drawn, as plain numbers.
+before it is needed. `steadyarm.plot.charts` finds what is drawn, as plain numbers.
 
 Examples
 --------

@@ -179,14 +179,7 @@ def _block(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    sides = [
-        ' class="r"'
-        if side == "r"
-        else ' class="short"'
-        if _short(row[i] for row in table.rows)
-        else ""
-        for i, side in enumerate(table.align)
-    ]
+    sides = [_side(side, [row[i] for row in table.rows]) for i, side in enumerate(table.align)]
     header = "".join(
         f'<th scope="col"{side}>{escape(cell)}</th>'
         for cell, side in zip(table.header, sides, strict=True)
@@ -211,9 +204,11 @@ def _cell(cell: str) -> str:
     return f"<strong>{escape(cell)}</strong>" if isinstance(cell, Strong) else escape(cell)
 
 
-def _short(cells: Iterable[str]) -> bool:
-    """Whether the texts of a column stay in one line."""
-    return max(map(len, cells), default=0) <= SHORT
+def _side(side: str, column: Sequence[str]) -> str:
+    """Numbers on the right; short texts in one line."""
+    if side == "r":
+        return ' class="r"'
+    return ' class="short"' if max(map(len, column), default=0) <= SHORT else ""
 
 
 def _picture(chart: Chart) -> str:

@@ -76,7 +76,7 @@ def _shortened(found: Any, card: Scorecard) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
             new = {f.name: changed(getattr(value, f.name), f.name in NAMES) for f in fields(value)}
             return replace(value, **new)
-        return short[value] if named and isinstance(value, str) else value
+        return short.get(value, value) if named and isinstance(value, str) else value
 
     return changed(found, False)
 
