@@ -7,15 +7,9 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import steadyarm as sa
-from steadyarm.cli.common import Progress, command, extra
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from steadyarm.cli.demo_world import Stored
+from steadyarm.cli.common import WIDTH, Progress, command, table
 
 NAME = "demo"  # of the experiment
 FACTORS = {
@@ -39,40 +33,48 @@ def demo(args: argparse.Namespace) -> None:
     late, twice and out of order; then repeats it with every policy of the paper and counts who is
     right.
     """
-    with extra("the demo needs", "plots,live"):
-        from rich.console import Console
-        from rich.progress import track
-
-        from steadyarm.cli import demo_world
+    from steadyarm.cli import demo_world
     from steadyarm.validation import whole_number
 
-    args.out.mkdir(parents=True, exist_ok=True)
+    pictures = sa.plot.matplotlib  # says which extra is missing, if it is
     whole_number(args.trials, "--trials", least=1)
     whole_number(args.seed, "--seed")
-    console = Console()
+    args.out.mkdir(parents=True, exist_ok=True)
     world = demo_world.weekly_world()
-    console.rule("SteadyArm: a two-week test in a world that moves")
-    console.print(
+    print("SteadyArm: a two-week test in a world that moves".center(WIDTH, "─"))
+    print(
         f"{world.arms.size} page layouts, {world.budget:,} visits, clicks as rewards. The test "
-        "starts\non a Saturday; at weekends other people come, with another taste.\n"
+        "starts\non a Saturday; at weekends other people come, with another taste."
     )
     with Progress() as bar:
         live = demo_world.run_stored(
             world, args.seed, args.out, lambda n: bar.show(n, world.budget, "Steady, live")
         )
     peace = demo_world.run_in_memory(sa.Peace(), world, args.seed)
-    _print_stored(console, live)
-    _print_verdict(console, world, live.verdict, peace)
-    results = [
-        sa.simulate(policy, world, trials=args.trials, seed=args.seed)
-        for policy in track(
-            demo_world.RIVALS, f"The same test {args.trials} times", console=console
+    print(
+        f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later\n"
+        f"one, most by minutes; {live.late:,} took hours, {live.repeated:,} came twice. None was\n"
+        f"lost or counted twice; from the log,\n{live.replay}"
+    )
+    _print_verdict(world, live.verdict, peace)
+    results = []
+    with Progress() as bar:
+        for done, policy in enumerate(demo_world.RIVALS):
+            bar.show(done, len(demo_world.RIVALS), f"the same test {args.trials} times")
+            results.append(sa.simulate(policy, world, trials=args.trials, seed=args.seed))
+    print(f"How often the best layout was found, in {results[0].trials} tests\n")
+    rows = [
+        (
+            result.policy,
+            f"{1 - result.error_rate:.1%}",
+            f"{result.error_rate:.1%}",
+            "{:.1%} to {:.1%}".format(*result.interval()),
         )
+        for result in results
     ]
-    _print_table(console, results)
+    print(table(("policy", "right", "wrong", "95 % interval of wrong"), rows, "<>>>"))
     chart = demo_world.chart_of(world, live.verdict, peace, results)
-    path = sa.plot.matplotlib.save(chart, args.out / "demo.png")
-    console.print(f"\nA picture of all this: [bold]{path}[/]")
+    print(f"\nA picture of all this: {pictures.save(chart, args.out / 'demo.png')}")
     _print_where(args.out)
 
 
@@ -84,15 +86,6 @@ def storage_url(folder: Path) -> str:
 def levels_of(name: str) -> str:
     """'long people orange shown' from 'headline=long, image=people, …'."""
     return " ".join(part.split("=")[1] for part in name.split(", "))
-
-
-def _print_stored(console: Console, live: Stored) -> None:
-    console.print(
-        f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later\n"
-        f"one, most by minutes; {live.late:,} took hours, {live.repeated:,} came twice. None was\n"
-        "lost or counted twice; from the log,"
-    )
-    console.print(str(live.replay), highlight=False, soft_wrap=True)
 
 
 def _print_where(folder: Path) -> None:
@@ -114,53 +107,30 @@ def command_here() -> str:
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def _print_verdict(
-    console: Console, world: sa.Environment, verdict: sa.Verdict, peace: sa.Verdict
-) -> None:
-    from rich.table import Table
-
+def _print_verdict(world: sa.Environment, verdict: sa.Verdict, peace: sa.Verdict) -> None:
     truth, arm, other = world.average, verdict.arm, peace.arm
-    console.print(
-        f"\nVerdict: show the layout [bold]{levels_of(verdict.name)}[/].", highlight=False
-    )
     right = "the best there is" if arm == world.best_arm else "not the best there is"
-    console.print(f"Over both weeks {truth[arm]:.1%} click on it, {right}.", highlight=False)
-    table = Table(title="Click rates over both weeks, the five best by estimate")
-    for factor in FACTORS:
-        table.add_column(factor)
-    for column in ("estimate", "95 %, all at once", "truth"):
-        table.add_column(column, justify="right")
-    for k in (-verdict.estimates).argsort()[:5]:
-        low, high = verdict.intervals[k]
-        levels = levels_of(world.arms.names[k]).split(" ")
-        figures = f"{verdict.estimates[k]:.1%}", f"{low:.1%} to {high:.1%}", f"{truth[k]:.1%}"
-        table.add_row(*levels, *figures, style="bold" if k == arm else None)
-    console.print(table)
-    if other == arm:
-        console.print("Peace, which assumes that nothing moves, chose the same this time.\n")
-        return
-    console.print("Peace, which assumes that nothing moves, saw the same visitors and chose")
-    console.print(
-        f"[bold]{levels_of(peace.name)}[/]: {truth[other]:.1%}, "
-        f"{1 - truth[other] / truth[arm]:.0%} fewer clicks.\n",
-        highlight=False,
+    print(
+        f"\nVerdict: show the layout {levels_of(verdict.name)}.\n"
+        f"Over both weeks {truth[arm]:.1%} click on it, {right}.\n\n"
+        "Click rates over both weeks, the five best by estimate\n"
     )
-
-
-def _print_table(console: Console, results: list[sa.Results]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"How often the best layout was found, in {results[0].trials} tests")
-    table.add_column("policy")
-    table.add_column("right", justify="right")
-    table.add_column("wrong", justify="right")
-    table.add_column("95 % interval of wrong", justify="right")
-    for result in results:
-        low, high = result.interval()
-        table.add_row(
-            result.policy,
-            f"{1 - result.error_rate:.1%}",
-            f"{result.error_rate:.1%}",
-            f"{low:.1%} to {high:.1%}",
+    rows = [
+        (
+            *levels_of(world.arms.names[k]).split(" "),
+            f"{verdict.estimates[k]:.1%}",
+            "{:.1%} to {:.1%}".format(*verdict.intervals[k]),
+            f"{truth[k]:.1%}",
         )
-    console.print(table)
+        for k in (-verdict.estimates).argsort()[:5]
+    ]
+    print(table((*FACTORS, "estimate", "95 %, all at once", "truth"), rows, "<<<<>>>"))
+    print("\nPeace, which assumes that nothing moves, ", end="")
+    if other == arm:
+        print("chose the same this time.\n")
+    else:
+        fewer = 1 - truth[other] / truth[arm]
+        print(
+            f"saw the same visitors and chose\n{levels_of(peace.name)}: {truth[other]:.1%}, "
+            f"{fewer:.0%} fewer clicks.\n"
+        )

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import SEED, Progress, command, extra, group
+from steadyarm.cli.common import SEED, Progress, command, group
 from steadyarm.errors import InvalidInputError
 from steadyarm.wording import counted
 
@@ -68,15 +67,11 @@ def reproduce(args: argparse.Namespace) -> None:
     points in it, and writes results.csv, pictures and a report. A run that was stopped goes on
     where it was.
     """
-    with extra("reproducing needs", "plots"):
-        from rich.console import Console
-
-        import_module("matplotlib")  # which draws at the end
     from steadyarm.paper.published import beyond_of, beyond_policies
     from steadyarm.paper.report import write_report
     from steadyarm.paper.run import key_of, write_results
 
-    console = Console()
+    _ = sa.plot.matplotlib  # draws at the end; says now which extra is missing, if it is
     named = [sa.paper.figure_named(name) for name in args.figures if not _is_beyond(name)]
     figures = list(dict.fromkeys(named))
     if not args.figures:
@@ -96,10 +91,10 @@ def reproduce(args: argparse.Namespace) -> None:
     settings = {"seed": args.seed, "engine": args.engine, "version": sa.__version__}
     typed = shlex.join(["steadyarm", *args.typed])
     summary = write_report(figures, results, args.out, typed, settings, seconds=took, beyond=beyond)
-    console.print(summary, highlight=False)
+    print(summary)
     if beyond is not None:
-        console.print(*beyond.lines(), sep="\n", highlight=False)
-    console.print(f"Report, pictures and results.csv are in [bold]{args.out}[/] ({took:.0f} s).")
+        print(*beyond.lines(), sep="\n")
+    print(f"Report, pictures and results.csv are in {args.out} ({took:.0f} s).")
 
 
 def _run(cells: list[Cell], engine: Engine, journal: Journal) -> list[CellResult]:
