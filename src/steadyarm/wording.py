@@ -111,6 +111,20 @@ def when(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
+def span(seconds: float) -> str:
+    """A duration in the largest unit of which it is a whole number.
+
+    Examples
+    --------
+    >>> span(172800), span(90 * 60), span(1.5), span(3600)
+    ('2 days', '90 minutes', '1.5 seconds', '1 hour')
+    """
+    units = (("day", 86400), ("hour", 3600), ("minute", 60))
+    unit, length = next((one for one in units if seconds % one[1] == 0), ("second", 1))
+    value = seconds / length
+    return f"{value:,g} {unit}{'s' * (value != 1)}"
+
+
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """The end of a sentence that lists the known words: the nearest of them, if one is near.
 

@@ -202,6 +202,13 @@ def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
         storage.close()
 
 
+@contextmanager
+def loaded(args: argparse.Namespace) -> Iterator[sa.Experiment]:
+    """Load the experiment that was named, and close its storage in the end."""
+    with opened(args) as storage:
+        yield sa.load_experiment(args.name, storage)
+
+
 def show(args: argparse.Namespace, facts: Any, text: object) -> None:
     """Print a result: facts as a line of JSON for programs, or the text for people."""
     print(json.dumps(facts, default=_plain) if args.format == "json" else text, flush=True)

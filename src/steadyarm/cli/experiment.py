@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from steadyarm.cli.common import (
     Option,
     command,
     group,
+    loaded,
     opened,
     read_time,
     read_toml,
@@ -147,8 +147,8 @@ def _list(args: argparse.Namespace) -> None:
 @command("experiment show", NAME)
 def _show(args: argparse.Namespace) -> None:
     """Show the state of a test."""
-    with opened(args) as storage:
-        _show_experiment(args, sa.load_experiment(args.name, storage))
+    with loaded(args) as experiment:
+        _show_experiment(args, experiment)
 
 
 def _show_experiment(
@@ -211,8 +211,7 @@ def _recommend(args: argparse.Namespace) -> None:
     from steadyarm.cli.experiment_show import verdict_text
     from steadyarm.wire.results import Recommendation
 
-    with opened(args) as storage:
-        experiment = sa.load_experiment(args.name, storage)
+    with loaded(args) as experiment:
         verdict = experiment.recommend(args.level, args.anytime)
     show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
 
@@ -220,22 +219,24 @@ def _recommend(args: argparse.Namespace) -> None:
 def _move(args: argparse.Namespace) -> None:
     from steadyarm.wire.responses import ExperimentAnswer
 
-    with opened(args) as storage:
-        experiment = sa.load_experiment(args.name, storage)
-        verb = args.command.split()[1]
-        getattr(experiment, verb)(typed_by())
-        show(args, ExperimentAnswer.of(experiment), f"{args.name} {MOVES[verb][1]}")
+    with loaded(args) as experiment:
+        getattr(experiment, _verb(args))(typed_by())
+        show(args, ExperimentAnswer.of(experiment), f"{args.name} {MOVES[_verb(args)][1]}")
 
 
-for _verb, (_text, _) in MOVES.items():
-    command(f"experiment {_verb}", NAME, text=_text)(_move)
+def _verb(args: argparse.Namespace) -> str:
+    return str(args.command).rpartition(" ")[2]
+
+
+for _name, (_text, _) in MOVES.items():
+    command(f"experiment {_name}", NAME, text=_text)(_move)
 
 
 @command("experiment export", NAME, ("file FILE", "FILE.csv or FILE.parquet"))
 def _export(args: argparse.Namespace) -> None:
     """Write the log and all that is needed to import it."""
-    with opened(args) as storage:
-        path = sa.load_experiment(args.name, storage).export(args.file)
+    with loaded(args) as experiment:
+        path = experiment.export(args.file)
     beside = path.with_name(path.name + ".experiment.json")
     text = f"The log is in {path}, settings and segments in {beside}; import needs both."
     show(args, {"file": str(path), "description": str(beside)}, text)
@@ -260,8 +261,8 @@ def _replay(args: argparse.Namespace) -> None:
     """Compute a test anew from its log; status 1 if anything differs."""
     from steadyarm.inference.evidence import json_ready
 
-    with opened(args) as storage:
-        found = sa.load_experiment(args.name, storage).replay()
+    with loaded(args) as experiment:
+        found = experiment.replay()
     show(args, {"agrees": found.agrees} | json_ready(found), found)
     if not found.agrees:
         raise SteadyArmError(f"the log of {args.name!r} does not lead to what is stored.")
@@ -270,8 +271,8 @@ def _replay(args: argparse.Namespace) -> None:
 @command("experiment health", NAME)
 def _health(args: argparse.Namespace) -> None:
     """Check whether variants were assigned as planned, and whose rewards are missing."""
-    with opened(args) as storage:
-        report = sa.load_experiment(args.name, storage).health()
+    with loaded(args) as experiment:
+        report = experiment.health()
     show(args, report.to_dict(), report)
 
 
@@ -285,8 +286,8 @@ def _drift(args: argparse.Namespace) -> None:
     """Report whether the world moved during the test."""
     from steadyarm.cli.experiment_show import drift_text
 
-    with opened(args) as storage:
-        report = sa.load_experiment(args.name, storage).drift(args.periods, args.level)
+    with loaded(args) as experiment:
+        report = experiment.drift(args.periods, args.level)
     show(args, report.to_dict(), drift_text(report))
 
 
@@ -296,7 +297,7 @@ def _drift(args: argparse.Namespace) -> None:
 @command("experiment void", NAME, TARGET, REASON)
 def _void(args: argparse.Namespace) -> None:
     """Remove a reward, so that the visit has none."""
-    _correct_with(args, lambda live, why: live.void(args.target, **why))
+    _change(args, args.target)
 
 
 @command(
@@ -308,7 +309,7 @@ def _void(args: argparse.Namespace) -> None:
 )
 def _correct(args: argparse.Namespace) -> None:
     """Replace a wrong reward by another."""
-    _correct_with(args, lambda live, why: live.correct(args.target, args.reward, **why))
+    _change(args, args.target, args.reward)
 
 
 @command(
@@ -335,9 +336,7 @@ def _exclude(args: argparse.Namespace) -> None:
         raise InvalidInputError("give either --unit, or --since and --until.")
     since = None if args.since is None else read_time(args.since, "--since")
     until = None if args.until is None else read_time(args.until, "--until")
-    _correct_with(
-        args, lambda live, why: live.exclude(unit=args.unit, since=since, until=until, **why)
-    )
+    _change(args, unit=args.unit, since=since, until=until)
 
 
 @command(
@@ -348,15 +347,14 @@ def _exclude(args: argparse.Namespace) -> None:
 )
 def _include(args: argparse.Namespace) -> None:
     """Count again what was excluded."""
-    _correct_with(args, lambda live, why: live.include(args.entry, **why))
+    _change(args, args.entry)
 
 
-def _correct_with(
-    args: argparse.Namespace, correct: Callable[[sa.Experiment, dict[str, str]], Corrected]
-) -> None:
-    with opened(args) as storage:
-        live = sa.load_experiment(args.name, storage)
-        _show_corrected(args, {args.name: correct(live, _why(args))})
+def _change(args: argparse.Namespace, *given: Any, **more: Any) -> None:
+    """Call what the experiment calls like the verb, and show what it changed."""
+    with loaded(args) as live:
+        change = getattr(live, _verb(args))
+        _show_corrected(args, {args.name: change(*given, **more, **_why(args))})
 
 
 @command(
@@ -446,8 +444,7 @@ def report(args: argparse.Namespace) -> None:
         raise InvalidInputError(
             f"the folder {path.parent} does not exist; make it, or write elsewhere with --out."
         )
-    with opened(args) as storage:
-        experiment = sa.load_experiment(args.name, storage)
+    with loaded(args) as experiment:
         document = sa.reports.experiment_report(experiment, replay=not args.no_replay)
     sa.reports.write_report(document, path, chosen)
     print(f"The report is in {path}.")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
-from steadyarm.live.settings import UNITS, Settings
+from steadyarm.live.settings import Settings
 from steadyarm.storages.records import Summary
-from steadyarm.wording import counted
+from steadyarm.wording import counted, number, percent, reach, span, when
 
 if TYPE_CHECKING:
     from steadyarm.inference import DriftReport
@@ -35,7 +34,7 @@ def list_text(records: Iterable[Summary]) -> str:
         (
             listed.name,
             listed.state,
-            _time(listed.created),
+            when(listed.created),
             listed.policy,
             f"{listed.arms}",
             f"{listed.budget:,}",
@@ -53,7 +52,7 @@ def experiment_text(experiment: sa.Experiment) -> str:
     excluded = f", {status.excluded:,} excluded" if status.excluded else ""
     leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
     lines = [
-        f"{status.name}: {status.state}, created {_time(status.created)}",
+        f"{status.name}: {status.state}, created {when(status.created)}",
         f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "
         f"reward; seed {settings.seed}",
         f"{assigned:,} of {status.budget:,} visits assigned ({100 * assigned // status.budget} %), "
@@ -107,15 +106,14 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     rows = [
         (
             name,
-            _number(verdict.estimates[k]),
-            _reach(*verdict.intervals[k]),
-            "" if k == verdict.row else _number(verdict.gaps[k]),
+            number(verdict.estimates[k]),
+            reach(*verdict.intervals[k]),
+            "" if k == verdict.row else number(verdict.gaps[k]),
             "*" if name in alive else "",
         )
         for k, name in zip(order, names, strict=True)
     ]
-    level = f"{verdict.level:.0%}".replace("%", " %")
-    head = ("variant", "estimate", f"{level}, all at once", "behind by", "")
+    head = ("variant", "estimate", f"{percent(verdict.level)}, all at once", "behind by", "")
     lines = [f"{verdict}\n", table(head, rows, "<>>><"), "* may be the best"]
     if verdict.size:
         lines.append(
@@ -148,7 +146,7 @@ def _periods(report: DriftReport, part: slice) -> str:
     ]
     for k, name in _shown(report):
         mark = " *" * (name == report.best)
-        cells.append((name + mark, *(_number(v) for v in report.estimates[part, k])))
+        cells.append((name + mark, *(number(v) for v in report.estimates[part, k])))
         cells.append(("", *(f"±{error:.2g}" for error in report.errors[part, k])))
     cells.append(("rounds", *(f"{rounds:,}" for rounds in report.rounds[part])))
     wide = [max(map(len, column)) for column in list(zip(*cells, strict=True))[1:]]
@@ -176,34 +174,16 @@ def _shown(report: DriftReport) -> list[tuple[int, str]]:
 
 
 def _rules(settings: Settings) -> str:
-    window = settings.reward_window
-    when = "whenever they come"
-    if window is not None:
-        grace = settings.reward_grace or 0.0
-        when = f"for {_span(window)}" + (f" (and may arrive {_span(grace)} later)" if grace else "")
+    counting = "whenever they come"
+    if settings.reward_window is not None:
+        counting = f"for {span(settings.reward_window)}"
+    if settings.reward_grace:
+        counting += f" (and may arrive {span(settings.reward_grace)} later)"
     sticky = "units keep their variant" if settings.sticky == "unit" else "every request is drawn"
-    return f"rewards count {when}, {MISSING[settings.missing]}; {sticky}"
+    return f"rewards count {counting}, {MISSING[settings.missing]}; {sticky}"
 
 
 def _reserved(settings: Settings, name: str) -> str:
     if name in settings.control:
         return f"control, always {settings.control[name]:g}"
     return f"at least {settings.min_share[name]:g}" if name in settings.min_share else ""
-
-
-def _span(seconds: float) -> str:
-    """172800 as "2 d"."""
-    unit = next((u for u in ("d", "h", "m") if seconds % UNITS[u] == 0), "s")
-    return f"{seconds / UNITS[unit]:g} {unit}"
-
-
-def _number(value: float) -> str:
-    return "unknown" if np.isnan(value) else f"{value:.4g}"
-
-
-def _reach(low: float, high: float) -> str:
-    return f"{low:.4g} to {high:.4g}" if np.isfinite(high - low) else "unknown"
-
-
-def _time(when: datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M:%S} UTC"

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-import steadyarm as sa
-from steadyarm.cli.common import opened, read_time, show, table
+from steadyarm.cli.common import loaded, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
 
 BATCH = 1000  # in one transaction
@@ -36,8 +35,7 @@ def ask(args: argparse.Namespace) -> None:
     if not units and not bulk:
         units = [None]
     alone = len(units) == 1 and not bulk
-    with opened(args) as storage:
-        experiment = sa.load_experiment(args.name, storage)
+    with loaded(args) as experiment:
         answers: list[Any] = (
             [experiment.ask(units[0])] if alone else _in_batches(units, experiment.ask_many)
         )
@@ -73,8 +71,7 @@ def tell(args: argparse.Namespace) -> None:
     bulk = args.rewards == ["-"]
     rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards, args.at), 0)
     alone = len(rewards) == 1 and not bulk
-    with opened(args) as storage:
-        experiment = sa.load_experiment(args.name, storage)
+    with loaded(args) as experiment:
         answers: list[Any] = _in_batches(rewards, experiment.tell_many)
     if alone and isinstance(answers[0], SteadyArmError):
         raise answers[0]

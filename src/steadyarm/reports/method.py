@@ -12,14 +12,13 @@ from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Scorecard
-from steadyarm.live.settings import UNITS, Settings
+from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
 from steadyarm.reports.document import Block, Code, Heading, Items, Note, Paragraph
-from steadyarm.wording import counted, number, percent
+from steadyarm.wording import counted, number, percent, span
 
 LONGEST = 16_000  # characters of a description that is printed
-WORDS = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
 # Each policy in a few words, and in a paragraph.
 POLICIES = {
     "Steady": (
@@ -309,16 +308,3 @@ def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
         f"distances from the leader, so those of variants may overlap. {looks}",
         f"{kind}{source}. What must be true: {verdict.assumption}",
     )
-
-
-def span(seconds: float) -> str:
-    """A time span in words.
-
-    Examples
-    --------
-    >>> span(172800), span(90 * 60), span(1.5), span(3600)
-    ('2 days', '90 minutes', '1.5 seconds', '1 hour')
-    """
-    unit = next((u for u in ("d", "h", "m") if seconds % UNITS[u] == 0), "s")
-    value = seconds / UNITS[unit]
-    return f"{value:,g} {WORDS[unit]}{'s' * (value != 1)}"
