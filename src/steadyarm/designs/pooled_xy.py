@@ -10,7 +10,7 @@ transform takes the place of a pass.
 from __future__ import annotations
 
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def pooled_xy(
     return Design(K, field.arms[used], weights[used], far.upper_bound, game.lower, status, round_)
 
 
-def _field(rows: Rows, A: Floats, among: Indices, base: Indices) -> Field:
+def _field(rows: Rows, A: Floats, among: Indices, base: Indices) -> PoolField | WalshField:
     """The arms in play at first, for a start with the information A (r, r) on the arms `base`."""
     walsh, (K, r) = walsh_of(rows), rows.shape
     if walsh is not None and np.abs(A - np.eye(r)).max() <= ROUNDING:
@@ -137,44 +137,6 @@ NEW = 4.0  # weight of an arm that joins the pool, times the mean weight
 MOST_NEW = 0.5  # weight of all arms that join together, at most
 
 
-class Field(Protocol):
-    """The arms in play and the arms compared, in coordinates where the start has A = I."""
-
-    total: int  # number of all arms, K
-    rounds_per_pass: int  # after which a pass adds arms, whatever the steps have reached
-    arms: Indices  # (n,) indices of the arms in play
-    compared: Rows  # the m arms to compare
-    noted: Indices  # arms that the last call of `largest` found worth adding, the best first
-
-    def forms(self, M: Floats) -> Floats:
-        """(n,) values x'Mx of the arms in play, in single precision or better."""
-        ...
-
-    def moment(self, lam: Floats, exact: bool) -> Floats:
-        """(r, r) sum of lam_x x x' over the arms in play; in single precision unless exact."""
-        ...
-
-    def squares(self, M: Floats, chosen: Indices) -> Floats:
-        """Values x'Mx of the compared arms at the positions chosen."""
-        ...
-
-    def radii(self, root: Floats, centre: Floats) -> Floats:
-        """(m,) at least the lengths of (x - centre) @ root for the arms compared."""
-        ...
-
-    def largest(self, M: Floats) -> float:
-        """At least the largest x'Mx over all arms, for a nonnegative M; notes arms to add."""
-        ...
-
-    def thinned(self, lam: Floats, spare: float) -> Floats:
-        """The weights without the smallest ones, which have at most `spare` in all."""
-        ...
-
-    def exchange(self, kept: NDArray[np.bool_], seed: int) -> int:
-        """Continue with the arms kept, and add those noted; returns how many were added."""
-        ...
-
-
 class _Proof(NamedTuple):
     hoped: float  # lower bound if no arm helps more than those in play
     inverse: Floats
@@ -194,14 +156,16 @@ class MultiplicativeWeights:
     pairs : (J, 2) pairs listed, as positions among the arms compared
     """
 
-    def __init__(self, field: Field, lam: Floats, base: Floats, share: float) -> None:
+    def __init__(
+        self, field: PoolField | WalshField, lam: Floats, base: Floats, share: float
+    ) -> None:
         """`base` (n,) are the weights whose A is the identity."""
         self.lam, self.base, self.share = lam, base, share
         self.lower, self.worst, self.pair = 0.0, np.inf, (0, 0)
         self._field, self._compared = field, field.compared
         self._rng = np.random.default_rng(0)
         self._centre = mean_row(self._compared)
-        self._longest: float | None = None
+        self._longest = field.largest(np.eye(len(self._centre)))
         self._best = _Proof(0.0, np.eye(0), np.empty((0, 0), dtype=np.float32), np.empty(0))
         self.pairs = self._first_pairs()
         self._Z = self._differences(self.pairs)
@@ -277,8 +241,6 @@ class MultiplicativeWeights:
         (tr √(√M W √M))² / (sum mu · max x'Mx), by Cauchy and Schwarz. M = I needs no weights, and
         is nearly optimal where most arms are compared; M = A⁻¹WA⁻¹ is so under good weights.
         """
-        if self._longest is None:
-            self._longest = self._field.largest(np.eye(len(self._centre)))
         roots = np.sqrt(np.maximum(eigh(gram(self._Z.astype(np.float64), self._mu))[0], 0.0))
         self.lower = max(self.lower, float(roots.sum()) ** 2 / (self._mu.sum() * self._longest))
         best = self._best
@@ -426,7 +388,18 @@ UNIT = 2.0**-52
 
 
 class PoolField:
-    """A pool of arms is in play, and passes over all arms note which others should join it."""
+    """A pool of arms is in play, and passes over all arms note which others should join it.
+
+    Everything is in coordinates where the design that the solver starts from has A = I.
+
+    Attributes
+    ----------
+    total : number of all arms, K
+    rounds_per_pass : after which a pass adds arms, whatever the steps have reached
+    arms : (n,) indices of the arms in play
+    compared : the m arms to compare
+    noted : arms that the last call of `largest` found worth adding, the best first
+    """
 
     rounds_per_pass = 2
 
@@ -442,24 +415,24 @@ class PoolField:
         self._singles = self._X.astype(np.float32)
 
     def forms(self, M: Floats) -> Floats:
-        """See `Field`; in single precision."""
+        """(n,) values x'Mx of the arms in play, in single precision."""
         return _forms(self._singles, M)
 
     def moment(self, lam: Floats, exact: bool) -> Floats:
-        """See `Field`."""
+        """(r, r) sum of lam_x x x' over the arms in play; in single precision unless exact."""
         return gram(self._X if exact else self._singles, lam)
 
     def squares(self, M: Floats, chosen: Indices) -> Floats:
-        """See `Field`."""
+        """Values x'Mx of the compared arms at the positions chosen."""
         X = self.compared.take(chosen)
         return np.asarray(row_dots(matmul(X, M), X))
 
     def radii(self, root: Floats, centre: Floats) -> Floats:
-        """See `Field`: one pass over the arms compared."""
+        """(m,) lengths of (x - centre) @ root for the arms compared: one pass over them."""
         return radii(self.compared, root, matmul(centre, root))
 
     def largest(self, M: Floats) -> float:
-        """See `Field`: one pass over all arms."""
+        """At least the largest x'Mx over all arms, M nonnegative: one pass; notes arms to add."""
         values, vectors = eigh(M)
         half = vectors * np.sqrt(np.maximum(values, 0.0))
         scores = leverages(self._all, matmul(self._to, half))
@@ -470,13 +443,14 @@ class PoolField:
         return float(scores.max()) * (1 + ROUNDING)
 
     def thinned(self, lam: Floats, spare: float) -> Floats:
-        """See `Field`."""
+        """The weights without the smallest ones, which have at most `spare` in all."""
         return _trimmed(lam, spare)
 
     def exchange(self, kept: NDArray[np.bool_], seed: int) -> int:
-        """See `Field`. Some of the new arms are the best noted, the others random ones of these.
+        """Continue with the arms kept, and add some of those noted; returns how many were added.
 
-        The best are often alike.
+        Some of the new arms are the best noted, the others random ones of these: the best are
+        often alike.
         """
         most = _more(self._to.shape[1])
         best, rest = np.split(self.noted[: NEXT_BEST * most], [most // FEW_BEST])
@@ -491,7 +465,10 @@ class PoolField:
 
 
 class WalshField:
-    """All arms of a two-level factorial set are in play: a transform takes the place of a pass."""
+    """All arms of a two-level factorial set are in play: a transform takes the place of a pass.
+
+    Attributes and methods are those of `PoolField`.
+    """
 
     rounds_per_pass = 1
 
@@ -503,19 +480,19 @@ class WalshField:
         self._walsh, self._among = walsh, among
 
     def forms(self, M: Floats) -> Floats:
-        """See `Field`."""
+        """(K,) values x'Mx of all arms."""
         return self._walsh.forms(M)
 
     def moment(self, lam: Floats, exact: bool) -> Floats:
-        """See `Field`."""
+        """(r, r) sum of lam_x x x' over all arms."""
         return self._walsh.moment(lam)
 
     def squares(self, M: Floats, chosen: Indices) -> Floats:
-        """See `Field`."""
+        """Values x'Mx of the compared arms at the positions chosen."""
         return self._walsh.forms(M)[self._among[chosen]]
 
     def radii(self, root: Floats, centre: Floats) -> Floats:
-        """See `Field`."""
+        """(m,) at least the lengths of (x - centre) @ root for the arms compared."""
         inverse = gram(root.T)
         middle = matmul(inverse, centre)
         square = self._walsh.forms(inverse, -2 * middle)[self._among]
@@ -523,11 +500,11 @@ class WalshField:
         return np.asarray(np.sqrt(np.maximum(square, 0.0) + self._rounding(inverse)))
 
     def largest(self, M: Floats) -> float:
-        """See `Field`."""
+        """At least the largest x'Mx over all arms."""
         return float(self._walsh.forms(M).max()) + self._rounding(M)
 
     def thinned(self, lam: Floats, spare: float) -> Floats:
-        """See `Field`; about `FEW_ARMS` stay: heavy ones, and light ones drawn by weight."""
+        """The weights on about `FEW_ARMS`: heavy ones, and light ones drawn by weight."""
         lam = _trimmed(lam, spare)
         if np.count_nonzero(lam) <= FEW_ARMS:
             return lam
