@@ -207,8 +207,8 @@ class MultiplicativeWeights:
         Keeps what gives the best lower bound so far.
         """
         inverse = self._inverse()
-        q, W = _forms(self._Z, inverse), gram(self._Z, self._mu)
-        g = self._field.forms(matmul(matmul(inverse, W), inverse))
+        V = matmul(self._Z, inverse.astype(np.float32))
+        q, g = row_dots(V, self._Z), self._field.forms(gram(V, self._mu))
         mean = matmul(self._mu, q)
         hoped = mean * mean / float(g.max())
         if hoped > self._best.hoped:
@@ -342,10 +342,8 @@ class MultiplicativeWeights:
             return np.column_stack(np.triu_indices(m, 1)).astype(np.int64)
         first = self._rng.integers(m, size=ALL_PAIRS)
         tries = self._rng.integers(m, size=(TRIES, ALL_PAIRS))
-        inverse = self._inverse()
-        apart = [
-            _forms(self._differences(np.column_stack([first, second])), inverse) for second in tries
-        ]
+        differences = [self._differences(np.column_stack([first, second])) for second in tries]
+        apart = [row_dots(D, D) for D in differences]
         second = tries[np.argmax(apart, axis=0), np.arange(ALL_PAIRS)]
         found = np.sort(np.column_stack([first, second]), axis=1)
         answer: Indices = np.unique(found[found[:, 0] < found[:, 1]], axis=0)
