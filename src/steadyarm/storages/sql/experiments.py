@@ -84,12 +84,6 @@ INSERT_ASSIGNMENTS, INSERT_REWARDS = inserting(assignments), inserting(rewards)
 CREATE = if_free(experiments, experiments.c.key)
 BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
 BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
-NAMES = select(experiments.c.name).order_by(experiments.c.name)
-MOVE = (
-    update(experiments)
-    .where(experiments.c.key == bindparam("of"))
-    .values(state=bindparam("to_state"))
-)
 
 _of = segments.c.key == bindparam("key")
 _others = segments.alias("others")
@@ -100,10 +94,7 @@ SEGMENTS = select(segments).where(_of).order_by(segments.c.index)
 OPEN_AND_LAST = SEGMENTS.where(
     or_(segments.c.closed.is_(None), segments.c.index == _last.scalar_subquery())
 )
-LAST = select(func.max(segments.c.index)).where(_of)
-LOCKED_SEGMENTS = SEGMENTS.where(
-    segments.c.index.in_(bindparam("indices", expanding=True))
-).with_for_update()
+LOCKED_SEGMENTS = Statement(SEGMENTS.where(Among(segments.c.index, "indices")).with_for_update())
 TALLIES = Statement(
     select(tallies).where(tallies.c.key == bindparam("key"), Among(tallies.c.segment, "indices"))
 )
@@ -112,23 +103,7 @@ DAYS = (
     .where(tallies.c.key == bindparam("key"))
     .order_by(tallies.c.segment, tallies.c.day)
 )
-_this = (segments.c.key == bindparam("of"), segments.c.index == bindparam("at"))
-CLOSE = (
-    update(segments)
-    .where(*_this)
-    .values(closed=bindparam("closed_as"), closed_at=bindparam("closed_when"))
-)
-CUT = update(segments).where(*_this).values(rounds=bindparam("last_round"), superseded=True)
 OPEN = insert(segments)
-DECIDED = (
-    update(experiments)
-    .where(experiments.c.key == bindparam("of"))
-    .values(
-        version=experiments.c.version + 1,
-        observed=experiments.c.observed + bindparam("more"),
-        policy_state=bindparam("new_state"),
-    )
-)
 LOG = (
     select(*logged(assignments, rewards))
     .select_from(assignments.outerjoin(rewards, same_assignment(assignments)))
@@ -203,7 +178,7 @@ class Experiments(SQLBase):
     def find(self, connection: Connection, name: str) -> ExperimentRecord:
         row = connection.execute(BY_NAME, {"name": name}).one_or_none()
         if row is None:
-            raise unknown_experiment(name, connection.execute(NAMES).scalars())
+            raise unknown_experiment(name, connection.execute(select(experiments.c.name)).scalars())
         return experiment_of(row)
 
     @reads
@@ -229,7 +204,8 @@ class Experiments(SQLBase):
         row = known(key, connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none())
         if row.state != to:
             action = moved(row.name, row.state, to)
-            connection.execute(MOVE, {"of": key, "to_state": to})
+            moving = update(experiments).where(experiments.c.key == key)
+            connection.execute(moving.values(state=to))
             note(connection, now, by, action, row.name)
         return replace(experiment_of(row), state=to)
 
@@ -263,7 +239,7 @@ class Experiments(SQLBase):
         row = known(key, connection.execute(LOCKED, {"key": key}).one_or_none())
         if row.version != version:
             return False
-        found = connection.execute(LAST, {"key": key}).scalar()
+        found = connection.execute(_last, {"key": key}).scalar()
         last = -1 if found is None else found
         if decision.supersede is not None and (last < 0 or decision.supersede != last):
             return False
@@ -272,7 +248,7 @@ class Experiments(SQLBase):
         closed = {index for index, _ in decision.closed}
         # The last segment is locked even if another is opened, to wait for who moves its counter.
         locked = {"key": key, "indices": sorted({last, *closed})}
-        records = {r.index: r for r in map(segment_of, connection.execute(LOCKED_SEGMENTS, locked))}
+        records = {r.index: r for r in map(segment_of, LOCKED_SEGMENTS(connection, locked))}
         if len(closed) < len(decision.closed) or not closed <= records.keys():
             return False
         sums = _tallies(connection, key, [records[index] for index in closed])
@@ -280,19 +256,25 @@ class Experiments(SQLBase):
             open_ = records[index].closed is None
             if not open_ or sums[index] != tally or tally.total_assigned != records[index].rounds:
                 return False
-        closing = [
-            {"of": key, "at": index, "closed_as": row.observed + i, "closed_when": now}
-            for i, (index, _) in enumerate(decision.closed, 1)
-        ]
-        if closing:
-            connection.execute(CLOSE, closing)
+        mine = update(segments).where(segments.c.key == key)
+        for i, (index, _) in enumerate(decision.closed, row.observed + 1):
+            this = mine.where(segments.c.index == index)
+            connection.execute(this.values(closed=i, closed_at=now))
         if decision.supersede is not None:
-            cut = decision.cut(records[last])
-            connection.execute(CUT, {"of": key, "at": last, "last_round": cut.rounds})
+            this = mine.where(segments.c.index == last)
+            rounds = decision.cut(records[last]).rounds
+            connection.execute(this.values(rounds=rounds, superseded=True))
         if decision.opened is not None:
             connection.execute(OPEN, segment_row(key, decision.opened))
-        state = dump(decision.policy_state)
-        connection.execute(DECIDED, {"of": key, "more": len(closing), "new_state": state})
+        connection.execute(
+            update(experiments)
+            .where(experiments.c.key == key)
+            .values(
+                version=version + 1,
+                observed=row.observed + len(decision.closed),
+                policy_state=dump(decision.policy_state),
+            )
+        )
         return True
 
     # Reading

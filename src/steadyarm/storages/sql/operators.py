@@ -27,9 +27,9 @@ from sqlalchemy import (
     insert,
     literal,
     null,
-    or_,
     select,
     text,
+    tuple_,
     update,
 )
 
@@ -84,13 +84,6 @@ NEXT = {
     "sqlite": text(f"SELECT 1 + max(seq) FROM sqlite_sequence WHERE name = '{audit.name}'"),
     "postgresql": text(f"SELECT nextval(pg_get_serial_sequence('{audit.name}', 'id'))"),
 }
-ENTRIES = (
-    select(audit)
-    .where(audit.c.id > bindparam("after"))
-    .order_by(audit.c.id)
-    .limit(bindparam("most"))
-)
-ENTRIES_OF = ENTRIES.where(audit.c.experiment == bindparam("of"))
 
 
 def note(
@@ -164,22 +157,6 @@ HOLD = (
 CLOSED_SEGMENTS = select(segments.c.index).where(
     segments.c.key == bindparam("key"), segments.c.closed.is_not(None)
 )
-PAGE = (
-    select(*(corrections.c[field.name] for field in fields(Correction)))
-    .where(
-        corrections.c.key == bindparam("key"),
-        or_(
-            corrections.c.entry > bindparam("entry"),
-            and_(
-                corrections.c.entry == bindparam("entry"),
-                corrections.c.number > bindparam("number"),
-            ),
-        ),
-    )
-    .order_by(corrections.c.entry, corrections.c.number)
-    .limit(bindparam("most"))
-)
-MARK = select(marks.c.note).where(marks.c.name == bindparam("mark"))
 TRACE = insert(corrections)
 
 _with_rewards = assignments.outerjoin(rewards, same_assignment(assignments))
@@ -364,7 +341,8 @@ def _mark(key: int) -> str:
 
 def corrected_segments(connection: Connection, key: int) -> tuple[int, ...]:
     """Indices of the segments that were corrected after they were closed."""
-    note_of = connection.execute(MARK, {"mark": _mark(key)}).scalar()
+    mark = select(marks.c.note).where(marks.c.name == _mark(key))
+    note_of = connection.execute(mark).scalar()
     return () if note_of is None else tuple(json.loads(note_of))
 
 
@@ -394,18 +372,6 @@ IS_CLOSED = select(marks.c.value).where(marks.c.name == CLOSED)
 
 ADD_TOKEN = if_free(tokens, tokens.c.name)
 TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.name)
-# All tokens are locked: if two callers remove the last two, the second sees one left.
-LOCKED_TOKENS = TOKENS.with_for_update()
-KEPT_TOKEN = select(tokens).where(tokens.c.hash == bindparam("of_hash")).with_for_update(read=True)
-REMOVE_TOKEN = delete(tokens).where(tokens.c.name == bindparam("of_name"))
-
-ADD_SESSION = insert(sessions)
-FIND_SESSION = select(sessions).where(
-    sessions.c.id == bindparam("of_id"), sessions.c.expires > bindparam("now")
-)
-REMOVE_SESSION = delete(sessions).where(sessions.c.id == bindparam("of_id"))
-REMOVE_SESSIONS = delete(sessions).where(sessions.c.token == bindparam("of_hash"))
-REMOVE_EXPIRED = delete(sessions).where(sessions.c.expires <= bindparam("now"))
 
 
 class Operators(SQLBase):
@@ -447,8 +413,14 @@ class Operators(SQLBase):
         self, connection: Connection, key: int, after: tuple[int, int] = (0, -1), most: int = 10_000
     ) -> list[Correction]:
         self._facts(connection, key)
-        values = {"key": key, "entry": after[0], "number": after[1], "most": most}
-        return [Correction(*row) for row in connection.execute(PAGE, values)]
+        place = tuple_(corrections.c.entry, corrections.c.number)
+        page = (
+            select(*(corrections.c[field.name] for field in fields(Correction)))
+            .where(corrections.c.key == key, place > tuple_(*map(literal, after)))
+            .order_by(*place)
+            .limit(most)
+        )
+        return [Correction(*row) for row in connection.execute(page)]
 
     def closed(self) -> bool:
         """Read the mark that the first token has left."""
@@ -471,29 +443,31 @@ class Operators(SQLBase):
     def remove_token(
         self, connection: Connection, name: str, *, now: int, by: str = "", lock_out: bool = False
     ) -> TokenRecord:
-        kept = [TokenRecord(*row) for row in connection.execute(LOCKED_TOKENS)]
+        # All are locked: if two callers remove the last two, the second sees one left.
+        kept = [TokenRecord(*row) for row in connection.execute(TOKENS.with_for_update())]
         token = removable(name, kept, lock_out)
-        connection.execute(REMOVE_TOKEN, {"of_name": name})
-        connection.execute(REMOVE_SESSIONS, {"of_hash": token.hash})
+        connection.execute(delete(tokens).where(tokens.c.name == name))
+        connection.execute(delete(sessions).where(sessions.c.token == token.hash))
         note(connection, now, by, "token.removed", detail={"name": name, "scope": token.scope})
         return token
 
     @writes
     def add_session(self, connection: Connection, session: SessionRecord) -> None:
-        if connection.execute(KEPT_TOKEN, {"of_hash": session.token}).first() is None:
+        token = select(tokens).where(tokens.c.hash == session.token).with_for_update(read=True)
+        if connection.execute(token).first() is None:
             raise token_removed()
-        connection.execute(REMOVE_EXPIRED, {"now": session.created})
-        connection.execute(ADD_SESSION, asdict(session))
+        connection.execute(delete(sessions).where(sessions.c.expires <= session.created))
+        connection.execute(insert(sessions), asdict(session))
 
     def find_session(self, id: str, now: int) -> SessionRecord | None:
         """Read one row, without a transaction."""
-        values = {"of_id": id, "now": now}
-        row = self._database.read_one(lambda c: c.execute(FIND_SESSION, values).one_or_none())
+        this = select(sessions).where(sessions.c.id == id, sessions.c.expires > now)
+        row = self._database.read_one(lambda c: c.execute(this).one_or_none())
         return None if row is None else SessionRecord(*row)
 
     @writes
     def remove_session(self, connection: Connection, id: str) -> None:
-        connection.execute(REMOVE_SESSION, {"of_id": id})
+        connection.execute(delete(sessions).where(sessions.c.id == id))
 
     @reads
     def audit(
@@ -503,6 +477,8 @@ class Operators(SQLBase):
         most: int = 10_000,
         experiment: str | None = None,
     ) -> list[AuditEntry]:
-        statement = ENTRIES if experiment is None else ENTRIES_OF
-        found = connection.execute(statement, {"after": after, "most": most, "of": experiment})
+        entries = select(audit).where(audit.c.id > after).order_by(audit.c.id).limit(most)
+        if experiment is not None:
+            entries = entries.where(audit.c.experiment == experiment)
+        found = connection.execute(entries)
         return [replace(AuditEntry(*row), detail=json.loads(row.detail)) for row in found]

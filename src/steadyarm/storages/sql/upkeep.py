@@ -51,6 +51,7 @@ from steadyarm.storages.sql.schema import (
     marks,
     metadata,
     rewards,
+    same_assignment,
     segments,
     sessions,
     tallies,
@@ -134,7 +135,7 @@ def prepare(database: Database, new: bool = True) -> None:
             f"--storage {database.shown}"
         )
     if state == "newer":
-        raise StorageVersionError(_too_new(database, revision))
+        raise _too_new(database.shown, revision)
 
 
 def upgrade_storage(url: str | None = None) -> tuple[str | None, str]:
@@ -147,7 +148,7 @@ def upgrade_storage(url: str | None = None) -> tuple[str | None, str]:
             _wait(connection)
             revision, state = _version(connection)
             if state == "newer":
-                raise StorageVersionError(_too_new(database, revision))
+                raise _too_new(database.shown, revision)
             migrate(connection, NEWEST)
             return revision
 
@@ -196,10 +197,10 @@ def _version(connection: Connection) -> tuple[str | None, State]:
     return None, "older" if any(name.startswith(PREFIX) for name in names) else "empty"
 
 
-def _too_new(database: Database, revision: str | None) -> str:
-    return (
-        f"the tables in {database.shown} are of version {revision}, this SteadyArm knows versions "
-        f"up to {NEWEST}; install a newer SteadyArm."
+def _too_new(where: str | Path, revision: str | None) -> StorageVersionError:
+    return StorageVersionError(
+        f"the tables in {where} are of version {revision}, this SteadyArm knows versions up to "
+        f"{NEWEST}; install a newer SteadyArm."
     )
 
 
@@ -228,9 +229,7 @@ def _strays(connection: Connection) -> Iterator[str]:
         unknown = ~exists().where(experiments.c.key == table.c.key)
         for key, count in _counted(connection, table, unknown):
             yield f"{_name(table)}: {count:,} rows of the experiment with key {key}, which is gone"
-    assigned = exists().where(
-        assignments.c.key == rewards.c.key, assignments.c.number == rewards.c.number
-    )
+    assigned = exists(assignments.c.key).where(same_assignment(assignments))
     for key, count in _counted(connection, rewards, ~assigned):
         yield f"rewards: {count:,} rows of the experiment with key {key} have no assignment"
     for table, segment in (
@@ -512,10 +511,7 @@ def _revision(file: Path, source: Path) -> str:
                 "wrote."
             ) from None
     if found not in REVISIONS:
-        raise StorageVersionError(
-            f"the tables in {source} are of version {found}, this SteadyArm knows versions up to "
-            f"{REVISIONS[-1]}; install a newer SteadyArm."
-        )
+        raise _too_new(source, found)
     return str(found)
 
 
