@@ -36,11 +36,11 @@ from steadyarm.storages.sql.upkeep import MIGRATIONS, NEWEST, migrate
 from steadyarm.testing.storages.bench import DAY, NOW, Bench, new_segment, same
 
 
-@pytest.fixture
 def bench(storage: Storage) -> Bench:
     return Bench(lambda: storage)
 
 
+@pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
     engine = create_engine(url)
     yield engine
