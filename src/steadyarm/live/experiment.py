@@ -325,12 +325,11 @@ class Experiment(LiveTest):
     def _why_too_late(self, event: Event, outcome: Outcome, now: int) -> str:
         """Which limit a refused reward has exceeded."""
         window, grace = self.settings.reward_window, self.settings.reward_grace
-        (row,) = self.storage.find_assignments(self.key, [outcome.number or 0])
-        if window is not None and grace is not None and row is not None:
+        if window is not None and grace is not None and outcome.created is not None:
             at = event[2] if len(event) == 3 else now
-            if at > row.created + microseconds(window):
+            if at > outcome.created + microseconds(window):
                 return f"happened after its reward_window of {duration_text(window)}"
-            if now > row.created + microseconds(window + grace):
+            if now > outcome.created + microseconds(window + grace):
                 limits = f"{duration_text(window)} and the reward_grace of {duration_text(grace)}"
                 return f"arrived after its reward_window of {limits}"
         return "arrived after the policy had learned from the visits around it"

@@ -404,11 +404,13 @@ class Outcome:
         policy has observed its segment already
     number : of the assignment, None if unknown
     previous : the value that was stored before, if any
+    created : when it was assigned, if the reward is late or its segment closed
     """
 
     status: Literal["stored", "repeated", "conflict", "unknown", "early", "late", "closed"]
     number: int | None = None
     previous: float | None = None
+    created: int | None = None
 
 
 @dataclass(frozen=True)
@@ -627,7 +629,7 @@ def rewarded(
     if at == "early":
         return Outcome(at, number), None
     if closed or at == "late":
-        return Outcome("closed" if closed else "late", number), None
+        return Outcome("closed" if closed else "late", number, created=row.created), None
     received = None if at == now else now
     return Outcome("stored", number), replace(row, reward=value, rewarded=at, received=received)
 

@@ -95,7 +95,7 @@ def check_window(storage: Bench) -> None:
     assert storage.reward(key, [("a", 1.0)], 50, NOW + 49) == (Outcome("stored", 0),)
     before = storage.everything(key)
     late = storage.reward(key, [("b", 1.0), ("a", 1.0), ("a", 2.0)], 50, NOW + 51)
-    assert late[0] == Outcome("late", 1), "a reward after its window was counted"
+    assert late[0] == Outcome("late", 1, created=NOW), "a reward after its window was counted"
     assert late[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not recognised"
     assert late[2] == Outcome("conflict", 0, 1.0), "a conflict is not recognised"
     assert storage.everything(key) == before, "a late reward changed something"
@@ -162,7 +162,7 @@ def check_closed_segments(storage: Bench) -> None:
     storage.open_segment(key, new_segment(2), closed=[0])
     before = storage.everything(key)
     got = storage.reward(key, [("b", 1.0), ("a", 1.0), (0, 2.0)], None, NOW)
-    assert got[0] == Outcome("closed", 1), "a reward of a closed segment was not refused"
+    assert got[0] == Outcome("closed", 1, created=NOW), "a reward of a closed segment is taken"
     assert got[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not recognised"
     assert got[2] == Outcome("conflict", 0, 1.0), "a conflict is not recognised"
     assert storage.everything(key) == before, "a closed segment changed"
