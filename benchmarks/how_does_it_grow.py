@@ -20,8 +20,14 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from benchmarks.traffic.servers import storages
-from steadyarm.live.decisions import decide, first_state, next_segment, state_after, stored_state
-from steadyarm.live.ledger import ledger_of
+from steadyarm.live.decisions import (
+    decide,
+    first_state,
+    ledger_of,
+    next_segment,
+    state_after,
+    stored_state,
+)
 from steadyarm.live.settings import Settings
 from steadyarm.segments import arms_between
 from steadyarm.storages import open_storage

@@ -124,7 +124,7 @@ def http_assignment(counter: Counter, folder: Path) -> set[str]:
     found: set[str] = set()
 
     async def run() -> None:
-        app = create_app(open_storage(url), ServiceSettings(storage=url))
+        app = create_app(open_storage(url), ServiceSettings(storage=url, warm=False))
         transport = httpx.ASGITransport(app)
         async with (
             _lifespan(app),

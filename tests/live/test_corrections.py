@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.decisions import first_state, state_after, stored_state
-from steadyarm.live.ledger import ledger_of
+from steadyarm.live.decisions import first_state, ledger_of, state_after, stored_state
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.memory import MemoryStorage

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
-from steadyarm.live.ledger import SegmentLedger
+from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.results import LiveResults
 from steadyarm.planning.candidates import EqualSplit
 from steadyarm.segments import Direction

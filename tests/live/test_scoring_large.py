@@ -13,8 +13,8 @@ from steadyarm.cli.experiment_show import drift_text, experiment_text, verdict_t
 from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_tested
 from steadyarm.inference import Evidence
 from steadyarm.live.assignments import LiveAssignment
+from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.effects import effects_of
-from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.scorecard import Scorecard, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of, shares_of
 from steadyarm.reports.document import text as markdown

@@ -14,12 +14,12 @@ from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.decisions import (
     first_state,
     is_over,
+    ledger_of,
     next_segment,
     progress_of,
     state_after,
     stored_state,
 )
-from steadyarm.live.ledger import ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.policies import State
 from steadyarm.segments import Draws, Segment

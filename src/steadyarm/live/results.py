@@ -32,14 +32,15 @@ from steadyarm.inference import (
 )
 from steadyarm.live.assignments import Status
 from steadyarm.live.decisions import (
+    SegmentLedger,
     as_seen,
     first_state,
     is_over,
+    ledger_of,
     progress_of,
     state_after,
     stored_state,
 )
-from steadyarm.live.ledger import SegmentLedger, ledger_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
 from steadyarm.policies import Policy, State

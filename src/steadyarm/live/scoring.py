@@ -16,10 +16,9 @@ from steadyarm.inference import DriftReport, drift_report
 from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.assignments import Status
-from steadyarm.live.decisions import stored_state
+from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.ledger import SegmentLedger
 from steadyarm.live.results import (
     LiveResults,
     level_on_the_way,

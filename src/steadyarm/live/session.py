@@ -23,8 +23,7 @@ from steadyarm.errors import (
     RewardsPendingError,
     UnknownAssignmentError,
 )
-from steadyarm.live.decisions import as_seen, transition, why_it_waits
-from steadyarm.live.ledger import SegmentLedger
+from steadyarm.live.decisions import SegmentLedger, as_seen, transition, why_it_waits
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import Settings, stored_policy
 from steadyarm.live.verdict import Verdict

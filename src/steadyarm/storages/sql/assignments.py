@@ -27,11 +27,14 @@ from steadyarm.storages.records import (
     room_ahead,
 )
 from steadyarm.storages.sql.base import (
+    COUNT,
     STATE,
     Call,
     Facts,
+    Place,
     SQLBase,
     by_targets,
+    counts_at,
     finding,
     found_in,
     reads,
@@ -40,7 +43,6 @@ from steadyarm.storages.sql.base import (
     writes,
 )
 from steadyarm.storages.sql.engine import CollisionError, Statement, at_the_end, together
-from steadyarm.storages.sql.rewards import COUNT, Place, counts_at
 from steadyarm.storages.sql.schema import (
     RELEASED,
     Among,

@@ -22,14 +22,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, bindparam, func, literal_column, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, bindparam, case, func, literal_column, select
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import UnknownExperimentError
 from steadyarm.segments import Draws, Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import (
+    ArmDay,
     ExperimentRecord,
     ExperimentState,
     LogRow,
@@ -43,9 +44,11 @@ from steadyarm.storages.sql.schema import (
     AnyRow,
     assignments,
     experiments,
+    inserting,
     lookup,
     marks,
     segments,
+    tallies,
 )
 
 T = TypeVar("T")
@@ -238,6 +241,47 @@ def by_targets(
 ) -> list[LogRow | None]:
     """The assignments of targets; by unit only if units are sticky."""
     return found_in(together(connection, *finding(key, sticky, targets)), targets, sticky)
+
+
+# Counts of segments, arms and days
+
+Place = tuple[int, int, int]  # segment, arm and day
+
+
+def _counting(sums: bool) -> Statement:
+    """Add the counts of rows to those in the table; sums and squares replace them, or stay."""
+
+    def more(insert: Insert) -> Insert:
+        new = insert.excluded
+        counts = ("assigned", "rewarded", "waited", "late", "excluded")
+        values = {name: tallies.c[name] + new[name] for name in counts}
+        newer = func.coalesce(new["last"], tallies.c.last)
+        values["last"] = case((tallies.c.last > new["last"], tallies.c.last), else_=newer)
+        if sums:
+            values |= {name: new[name] for name in ("sums", "squares")}
+        return insert.on_conflict_do_update(index_elements=tallies.primary_key, set_=values)
+
+    return inserting(tallies, more)
+
+
+COUNT, COUNT_EXACTLY = _counting(sums=False), _counting(sums=True)
+
+
+def counts_at(key: int, shard: int, counts: Iterable[tuple[Place, ArmDay]]) -> list[dict[str, Any]]:
+    """Rows of `tallies`, in the order in which they are locked."""
+    return [
+        {
+            **vars(count),
+            "key": key,
+            "segment": segment,
+            "arm": arm,
+            "shard": shard,
+            "day": day,
+            "sums": str(count.sums),
+            "squares": str(count.squares),
+        }
+        for (segment, arm, day), count in sorted(counts, key=lambda item: item[0])
+    ]
 
 
 # The clock

@@ -52,8 +52,10 @@ from steadyarm.storages.records import (
 )
 from steadyarm.storages.sql.assignments import keep, unused
 from steadyarm.storages.sql.base import (
+    COUNT_EXACTLY,
     SQLBase,
     by_targets,
+    counts_at,
     dump,
     experiment_of,
     known,
@@ -65,7 +67,6 @@ from steadyarm.storages.sql.base import (
 )
 from steadyarm.storages.sql.engine import Statement
 from steadyarm.storages.sql.operators import corrected_segments, note, reserve_many, restore_trace
-from steadyarm.storages.sql.rewards import COUNT_EXACTLY, counts_at
 from steadyarm.storages.sql.schema import (
     Among,
     assignments,

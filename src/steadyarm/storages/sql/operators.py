@@ -58,8 +58,8 @@ from steadyarm.storages.records import (
     pseudonym,
     waited_between,
 )
-from steadyarm.storages.sql.base import SQLBase, by_targets, dump, known, reads, writes
-from steadyarm.storages.sql.rewards import Place, add
+from steadyarm.storages.sql.base import Place, SQLBase, by_targets, dump, known, reads, writes
+from steadyarm.storages.sql.rewards import add
 from steadyarm.storages.sql.schema import (
     CLOSED,
     assignments,

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, select
+from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.dialects.postgresql import Insert
 
 from steadyarm.storages.records import (
@@ -25,11 +24,21 @@ from steadyarm.storages.records import (
     rewarded,
     waited_between,
 )
-from steadyarm.storages.sql.base import STATE, Call, SQLBase, finding, found_in, state_in, writes
+from steadyarm.storages.sql.base import (
+    COUNT,
+    COUNT_EXACTLY,
+    STATE,
+    Call,
+    Place,
+    SQLBase,
+    counts_at,
+    finding,
+    found_in,
+    state_in,
+    writes,
+)
 from steadyarm.storages.sql.engine import CollisionError, Rows, Statement, at_the_end, together
 from steadyarm.storages.sql.schema import Among, inserting, rewards, segments, tallies
-
-Place = tuple[int, int, int]  # segment, arm and day
 
 SUMS = Statement(
     select(tallies.c.segment, tallies.c.arm, tallies.c.day, tallies.c.sums, tallies.c.squares)
@@ -67,42 +76,6 @@ _progress = (
 PROGRESS = Statement(_progress)
 EXHAUSTED = Statement(_progress.where(segments.c.handed >= segments.c.rounds))
 INSERT = inserting(rewards, Insert.on_conflict_do_nothing)
-
-
-def _counting(sums: bool) -> Statement:
-    """Add the counts of rows to those in the table; sums and squares replace them, or stay."""
-
-    def more(insert: Insert) -> Insert:
-        new = insert.excluded
-        counts = ("assigned", "rewarded", "waited", "late", "excluded")
-        values = {name: tallies.c[name] + new[name] for name in counts}
-        newer = func.coalesce(new["last"], tallies.c.last)
-        values["last"] = case((tallies.c.last > new["last"], tallies.c.last), else_=newer)
-        if sums:
-            values |= {name: new[name] for name in ("sums", "squares")}
-        return insert.on_conflict_do_update(index_elements=tallies.primary_key, set_=values)
-
-    return inserting(tallies, more)
-
-
-COUNT, COUNT_EXACTLY = _counting(sums=False), _counting(sums=True)
-
-
-def counts_at(key: int, shard: int, counts: Iterable[tuple[Place, ArmDay]]) -> list[dict[str, Any]]:
-    """Rows of `tallies`, in the order in which they are locked."""
-    return [
-        {
-            **vars(count),
-            "key": key,
-            "segment": segment,
-            "arm": arm,
-            "shard": shard,
-            "day": day,
-            "sums": str(count.sums),
-            "squares": str(count.squares),
-        }
-        for (segment, arm, day), count in sorted(counts, key=lambda item: item[0])
-    ]
 
 
 def reading_sums(key: int, shard: int, places: Iterable[Place]) -> Call:
