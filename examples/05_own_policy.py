@@ -50,7 +50,7 @@ class TwoLeaders(IPSPolicy[IPSState]):
 
 for check in CHECKS:
     check(TwoLeaders())
-print(f"{TwoLeaders.name} passes all {len(CHECKS)} checks.")
+print(f"{TwoLeaders.name} passes every check.")
 
 # Eight variants; in the first third of the test people want other things than later.
 early, late = [0.2, 0.6, 0.5, 0.5, 0.4, 0.3, 0.2, 0.1], [0.7, 0.3, 0.4, 0.3, 0.3, 0.3, 0.2, 0.1]
