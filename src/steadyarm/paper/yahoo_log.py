@@ -90,9 +90,12 @@ FEATURES = 6
 ORDER = (2, 3, 4, 5, 6, 1)  # in which the log names its features
 CLICKS = {b"0": 0.0, b"1": 1.0}
 NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
-USUAL = rb" ".join(rb"%d:(\d\.\d+)" % j for j in ORDER)  # how nearly all features are written
+USUAL = rb" ".join(rb"%d:\d\.\d{6}" % j for j in ORDER)  # how nearly all features are written
 USUAL_FEATURES = re.compile(USUAL)
-USUAL_LINE = re.compile(rb"\d+ ([^ ]+) ([01]) \|user " + USUAL + rb" \|(.*)", re.DOTALL)
+USUAL_LINE = re.compile(rb"\d+ ([^ ]+) ([01]) \|user (" + USUAL + rb") \|(.*)", re.DOTALL)
+WIDTH = 11  # bytes of a usual feature and the space after it
+DIGITS = [WIDTH * j + place for j in range(FEATURES) for place in (2, 4, 5, 6, 7, 8, 9)]
+UNKNOWN = b"0" * (WIDTH * FEATURES - 1)
 
 
 def format_features(values: Sequence[float]) -> str:
@@ -132,28 +135,42 @@ def parse_lines(lines: Sequence[bytes]) -> tuple[Visits, list[tuple[int, str]]]:
     >>> malformed
     [(1, "the displayed article '9' is not in the pool")]
     """
-    found: list[float] = []
-    malformed = []
+    texts: list[bytes] = []
+    unusual: dict[int, tuple[float, ...]] = {}
+    articles: list[float] = []
+    clicks, malformed = [], []
     for position, line in enumerate(lines):
+        line = line.rstrip(b"\r ")
         try:
-            user, article, click = _visit(line.rstrip(b"\r "))
+            usual = USUAL_LINE.fullmatch(line)
+            article = None if usual is None else _pool(usual[4]).get(usual[1])
+            if usual is not None and article is not None:
+                text, click = usual[3], CLICKS[usual[2]]
+            else:
+                user, article, click = _visit(line)
+                text, unusual[len(texts)] = UNKNOWN, user
         except MalformedLineError as error:
             malformed.append((position, str(error)))
-        else:
-            found += user
-            found += article
-            found.append(click)
-    rows = np.array(found).reshape(-1, 2 * FEATURES + 1)
-    return Visits(rows[:, :FEATURES], rows[:, FEATURES:-1], rows[:, -1]), malformed
+            continue
+        texts.append(text)
+        articles += article
+        clicks.append(click)
+    users = _usual_features(texts)
+    for row, user in unusual.items():
+        users[row] = user
+    return Visits(users, np.array(articles).reshape(-1, FEATURES), np.array(clicks)), malformed
+
+
+def _usual_features(texts: Sequence[bytes]) -> NDArray[np.float64]:
+    """(n, 6) the features 1 to 6 that usual texts say."""
+    signs = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(-1, len(UNKNOWN))
+    digits = signs[:, DIGITS].reshape(-1, FEATURES, 7).astype(np.int64) - ord("0")
+    millionths = digits @ 10 ** np.arange(6, -1, -1)
+    return np.asarray(millionths[:, np.argsort(ORDER)] / 1e6)
 
 
 def _visit(line: bytes) -> tuple[tuple[float, ...], tuple[float, ...], float]:
-    """User, article and click, in one match for nearly all lines; else part by part, with care."""
-    if (usual := USUAL_LINE.fullmatch(line)) is not None:
-        name, click, two, three, four, five, six, one, text = usual.groups()
-        if (found := _pool(text).get(name)) is not None:
-            ordered = one, two, three, four, five, six
-            return tuple(map(float, ordered)), found, CLICKS[click]
+    """User, article and click of any line, part by part."""
     parts = line.split(b" |", 2)
     if len(parts) < 3:
         raise MalformedLineError(f"not visit, user and pool, divided by ' |': {_shown(line)}")
@@ -188,9 +205,8 @@ def _pool(text: bytes) -> dict[bytes, tuple[float, ...]]:
 
 
 def _features(text: bytes, whose: str) -> tuple[float, ...]:
-    if (usual := USUAL_FEATURES.fullmatch(text)) is not None:
-        *others, first = map(float, usual.groups())
-        return (first, *others)
+    if USUAL_FEATURES.fullmatch(text) is not None:
+        return tuple(_usual_features([text])[0].tolist())
     values: dict[bytes, float] = {}
     for entry in text.split(b" "):
         name, _, value = entry.partition(b":")
