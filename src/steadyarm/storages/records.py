@@ -630,8 +630,8 @@ def rewarded(
         return Outcome(at, number), None
     if closed or at == "late":
         return Outcome("closed" if closed else "late", number, created=row.created), None
-    received = None if at == now else now
-    return Outcome("stored", number), replace(row, reward=value, rewarded=at, received=received)
+    new = {"reward": value, "rewarded": at, "received": None if at == now else now}
+    return Outcome("stored", number), LogRow(**vars(row) | new)  # `replace` takes twice as long
 
 
 def waited_between(created: int, rewarded: int) -> int:
