@@ -88,21 +88,21 @@ def measure(backend: str, requests: int, workers: int) -> None:
         def healthz(count: int) -> Measured:
             return loaded.measure("GET", "/healthz", [None] * count)[0]
 
-        def asked(prefix: str, rate: float = 0.0) -> tuple[Measured, list[dict[str, Any]]]:
+        def assigned(prefix: str, rate: float = 0.0) -> tuple[Measured, list[dict[str, Any]]]:
             units = [{"unit": f"{prefix}{i}"} for i in range(requests)]
             return loaded.measure("POST", f"{base}/assignments", units, rate)
 
-        def told(given: list[dict[str, Any]], rate: float = 0.0) -> Measured:
+        def rewarded(given: list[dict[str, Any]], rate: float = 0.0) -> Measured:
             rewards = [{"assignment": a["id"], "reward": i % 2} for i, a in enumerate(given)]
             return loaded.measure("POST", f"{base}/rewards", rewards, rate)[0]
 
         healthz(2000)  # warm
         floor = healthz(requests)
-        single, given = asked("u")
-        reward = told(given)
+        single, given = assigned("u")
+        reward = rewarded(given)
         again = healthz(requests)
-        calm, given = asked("c", single.rate / 2)
-        calm_reward = told(given, reward.rate / 2)
+        calm, given = assigned("c", single.rate / 2)
+        calm_reward = rewarded(given, reward.rate / 2)
         rows = range(0, 5 * requests, BATCH)
         many = [{"units": [f"b{j}" for j in range(i, i + BATCH)]} for i in rows]
         batch, given = loaded.measure("POST", f"{base}/assignments:batch", many)

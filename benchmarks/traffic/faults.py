@@ -21,7 +21,7 @@ from steadyarm.storages.records import LogRow, parse_assignment_id, place_of
 __all__ = ["Aftermath", "Disturb", "Scene", "kills", "under_load"]
 
 SHOPPER = Path(__file__).with_name("shopper.py")
-SHOWN = 20  # faults that are told
+SHOWN = 20  # faults that are printed
 BUDGET = 200_000
 
 

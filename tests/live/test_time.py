@@ -109,8 +109,8 @@ def test_a_reward_does_not_become_late_by_waiting_in_the_service() -> None:
     minute = timedelta(minutes=1)
     for at, told in ((None, minute), (minute, 2 * minute), (17, 17)):
         arrived = Arrived(("u", 1.0, at), at=100.0)
-        assert arrived.told(160.0) == ("u", 1.0, told)
-    assert Arrived(("u", 1.0), at=100.0).told(100.5) == ("u", 1.0)
+        assert arrived.event(160.0) == ("u", 1.0, told)
+    assert Arrived(("u", 1.0), at=100.0).event(100.5) == ("u", 1.0)
 
 
 def test_the_time_of_an_sqlite_file_is_that_of_who_keeps_it(

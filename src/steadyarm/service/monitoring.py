@@ -64,7 +64,8 @@ class Metrics:
             "steadyarm_assignments", "New assignments.", registry=self.registry
         )
         self.rewards = Counter("steadyarm_rewards", "Rewards stored.", registry=self.registry)
-        self.asked, self.told = self._sizes.labels("assignments"), self._sizes.labels("rewards")
+        self.assignment_batches = self._sizes.labels("assignments")
+        self.reward_batches = self._sizes.labels("rewards")
         self.of_request = cache(self._of_request)
 
     def _of_request(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:

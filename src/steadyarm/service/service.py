@@ -36,7 +36,7 @@ log = logging.getLogger("steadyarm.service")
 
 T = TypeVar("T")
 Asked = LiveAssignment | SteadyArmError | Soon
-Told = Literal["stored", "repeated"] | SteadyArmError
+Stored = Literal["stored", "repeated"] | SteadyArmError
 
 
 # Threads; all of them together are no more than SQLite has connections.
@@ -60,7 +60,7 @@ class Arrived(NamedTuple):
     reward: Reported
     at: float
 
-    def told(self, now: float) -> Reported:
+    def event(self, now: float) -> Reported:
         """The reward, which happened before it began to wait."""
         target, value, *when = self.reward
         happened = when[0] if when else None
@@ -81,9 +81,9 @@ class Live:
         metrics = service.metrics
         sticky = experiment.settings.sticky == "unit"
         self._asks: Batcher[str | None, Asked] = Batcher(
-            self._assign, metrics.asked.observe, self._find if sticky else None
+            self._assign, metrics.assignment_batches.observe, self._find if sticky else None
         )
-        self._tells: Batcher[Arrived, Told] = Batcher(self._tell, metrics.told.observe)
+        self._tells: Batcher[Arrived, Stored] = Batcher(self._tell, metrics.reward_batches.observe)
 
     def is_of(self, key: int, tag: str) -> bool:
         """Whether it is that experiment, and not another one of the same name."""
@@ -112,7 +112,7 @@ class Live:
                 answers[i] = answer
         return [answer.error if isinstance(answer, Soon) else answer for answer in answers]
 
-    async def tell(self, rewards: Sequence[Reported]) -> list[Told]:
+    async def tell(self, rewards: Sequence[Reported]) -> list[Stored]:
         """Store the rewards of a request, in one transaction with other requests."""
         load, name = self._service.load, self.experiment.name
         load.add(name, len(rewards))
@@ -122,12 +122,12 @@ class Live:
         finally:
             load.remove(name, len(rewards))
 
-    async def _tell(self, rewards: Sequence[Arrived]) -> list[Told]:
+    async def _tell(self, rewards: Sequence[Arrived]) -> list[Stored]:
         experiment = self.experiment
 
-        def written() -> tuple[list[Told], bool]:
+        def written() -> tuple[list[Stored], bool]:
             now = time.monotonic()
-            found = experiment.tell_many((one.told(now) for one in rewards), refresh=False)
+            found = experiment.tell_many((one.event(now) for one in rewards), refresh=False)
             return found, "stored" in found and experiment.due
 
         answers, due = await self._service.write(experiment.name, written)
