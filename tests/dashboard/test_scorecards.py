@@ -57,8 +57,9 @@ def test_scorecards_are_made_once_however_many_watch(
 
 
 def test_scorecards_of_tests_that_run_are_there_before_anybody_asks(
-    test: sa.Experiment, made: list[str]
+    test: sa.Experiment, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pages, "PREPARES", 60.0)
     storage = open_storage("memory")
     for name in ("layouts", "stopped", "another"):
         stored(test, storage, name)

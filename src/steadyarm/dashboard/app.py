@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -40,18 +38,8 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
     app = service_app.create_app(storage, settings, _refused)
     service: Service = app.state.service
     access = app.state.access = Access(service)
-    scorecards = app.state.scorecards = Scorecards(service)
-    serving = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with serving(app):
-            preparing = asyncio.create_task(scorecards.prepare()) if service.settings.warm else None
-            yield
-            if preparing is not None:
-                preparing.cancel()
-
-    app.router.lifespan_context = lifespan
+    app.state.scorecards = Scorecards(service)
+    service.warming.steps.append(app.state.scorecards.prepare)
     found = (  # the first that fits is taken
         Page("GET", "/static/{file}", static, None, anonymous=True),
         Page("GET", "/sign-in", sign_in_form, None),

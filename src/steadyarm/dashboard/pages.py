@@ -23,6 +23,7 @@ from steadyarm.dashboard.responses import Content, attachment, experiment_path, 
 from steadyarm.dashboard.views import (
     CHARTS,
     MOST_ROWS,
+    Row,
     Section,
     leaderboard,
     overview_rows,
@@ -31,6 +32,7 @@ from steadyarm.dashboard.views import (
 )
 from steadyarm.errors import SteadyArmError, StorageError
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.plot.chart import Chart
@@ -50,7 +52,7 @@ OLD = 300.0  # seconds after which time alone makes a new one: paces and windows
 PATIENCE = 0.15  # seconds to wait for a new one before the old one is shown once more
 AGAIN = 60.0  # seconds before one that failed is tried again
 MOST = 500  # scorecards in memory
-PREPARED = 20  # of them made when the service starts
+PREPARES = 1.0  # seconds in which some of them are made when the service starts
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
 STATES = ("running", "paused", "draft", "stopped", "archived")
@@ -158,19 +160,23 @@ class Scorecards:
             with suppress(Exception):  # `_done` logs it
                 await self._renewed(name)
 
-    async def prepare(self) -> None:
-        """Make what the first pages need: files, templates, and scorecards of the tests that run.
+    def prepare(self) -> None:
+        """Make what the first pages need: files, templates, and scorecards of tests that run.
 
-        Whoever asks for one of them meanwhile waits for it, not for all of them.
+        It runs in a thread of its own before the service is ready, and takes about a second at
+        most, however many tests there are.
         """
-        await self._service.read(prepare)
+        prepare()
+        until, storage, rows = time.monotonic() + PREPARES, self._service.storage, list[Row]()
         with suppress(StorageError):  # probes of readiness report it
-            found = await self._service.read(self._service.storage.summaries)
-            rows = overview_rows((summary, None, False) for summary in found)
-            for row in rows[:PREPARED]:
-                with suppress(Exception):  # `_done` logs it
-                    kept = await self._renewed(row.summary.name)
-                    await self._service.read(kept.once, "sections", sections_of)
+            rows = overview_rows((summary, None, False) for summary in storage.summaries())
+        for row in rows[:MOST]:
+            if time.monotonic() > until:
+                break
+            name = row.summary.name
+            with suppress(SteadyArmError):  # its page reports it
+                kept = self._kept.setdefault(name, _kept(load_experiment(name, storage)))
+                kept.once("sections", sections_of)
 
     def _renewed(self, name: str) -> asyncio.Task[Kept]:
         if name not in self._running:

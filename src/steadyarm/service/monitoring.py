@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import Counter as Count
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import get_args
@@ -109,9 +109,11 @@ class Warming:
     second. Small tests are decided by interpreted code until the compiled code is there.
 
     wanted : False if it is done before it begins
+    steps : more to be done before the service is ready
     """
 
     def __init__(self, wanted: bool = True) -> None:
+        self.steps: list[Callable[[], object]] = []
         self._wanted, self._ready, self._over = wanted, threading.Event(), threading.Event()
         if not wanted:
             self._ready.set()
@@ -138,6 +140,8 @@ class Warming:
     def _run(self) -> None:
         try:
             self._play()
+            for step in self.steps:
+                step()
             self._ready.set()
             with compiling():
                 self._play()
