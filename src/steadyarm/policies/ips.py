@@ -35,6 +35,7 @@ from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import whole_number
 
 __all__ = [
+    "BLOCKS_PER_FIT",
     "EpochLength",
     "IPSPolicy",
     "IPSState",

@@ -35,7 +35,7 @@ from steadyarm.policies.elimination import halve
 from steadyarm.policies.ips import epoch_count
 from steadyarm.segments import Segment, SegmentStats
 
-__all__ = ["PhasedPolicy", "PhasedState"]
+__all__ = ["ODLinBAI", "Peace", "PhasedPolicy", "PhasedState", "SequentialHalving"]
 
 
 @dataclass(frozen=True)
