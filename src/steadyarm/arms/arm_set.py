@@ -2,7 +2,7 @@
 
 Every later part works on coordinates, the arms written in a basis of their own span, and speaks
 to the user in `features`, the columns the user gave. Few arms are stored as tables; of large sets
-`rows` gives the coordinates of those that are asked for.
+`rows` computes the coordinates of some on demand.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from steadyarm.linalg import matmul
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix
 
-MOST_IN_TABLE = 2**27  # 1 GB, that a table of arms may have which nobody gave
+MOST_IN_TABLE = 2**27  # 1 GB: the largest table of arms that is computed on demand
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -145,7 +145,7 @@ class ArmSet:
 
         The formula is Wilkinson's, as in R; formulaic reads it: ``a + b`` for effects, ``a:b``
         for their interaction, ``a * b`` for both, ``C(n)`` for numbers that are categories,
-        ``log(x)``, ``poly(x, 2)``. It may have any Python in it: take none from strangers.
+        ``log(x)``, ``poly(x, 2)``. It may contain any Python code: use only formulas you trust.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class ArmSet:
         return values_of(self.rows, np.asarray(theta, dtype=np.float64))
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Where blocks of arms start and stop, each of a handy size."""
+        """Where blocks of arms start and stop, each small enough to process at once."""
         return row_blocks(*self.rows.shape)
 
     def subset(self, arms: ArrayLike) -> ArmSet:

@@ -2,7 +2,7 @@
 
 Columns of two-level factors are Walsh functions of the index, so that values and quadratic forms
 of all arms come out of one fast transform. Bundles without pairs share all but one item with the
-bundle before. Other rows are gone over in blocks; `values_of` and `forms` choose.
+bundle before. Other rows are computed in blocks; `values_of` and `forms` choose.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _checked(indices: ArrayLike, count: int) -> Indices:
     given = np.asarray(indices, dtype=np.int64)
     if given.size and not (given.min() >= 0 and given.max() < count):
         raise InvalidInputError(
-            f"rows {given.min()} to {given.max()} were asked for; there are {count:,}, "
+            f"rows {given.min()} to {given.max()} were requested; there are {count:,}, "
             f"0 to {count - 1}."
         )
     return given

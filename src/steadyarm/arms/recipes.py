@@ -1,7 +1,7 @@
 """Factorial and bundle sets as recipes: names, features and rows of arms from their index.
 
 Small sets are built from the recipe in full; of large ones only the recipe is kept, and names are
-made when somebody asks for them.
+made on demand.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class LazyNames(Sequence[str]):
 
     @abstractmethod
     def find(self, name: str) -> int | None:
-        """The position of a name, without looking at all of them; None if there is none."""
+        """The position of a name, without a scan of all of them; None if there is none."""
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def _mixed(bits: Bits) -> Bits:
 
 @dataclass(frozen=True, eq=False)
 class MappedRows:
-    """Rows of another set times a matrix, made when they are asked for."""
+    """Rows of another set times a matrix, computed on demand."""
 
     base: Rows
     by: Floats
@@ -192,7 +192,7 @@ class MappedRows:
 
 @dataclass(frozen=True, eq=False)
 class SubsetRows:
-    """Rows at the indices `among`, in their order, made when they are asked for."""
+    """Rows at the indices `among`, in their order, computed on demand."""
 
     rows: Rows
     among: Indices

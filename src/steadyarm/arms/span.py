@@ -76,9 +76,9 @@ def span_of_features(given: DenseRows) -> Span:
 def span_of_rows(rows: Rows) -> Span:
     """The same for many arms, dense or sparse, whose coordinates are not stored.
 
-    Passes over the rows find the products of columns with each other. These are squares, so that
-    small singular values drown in rounding: what is taken for the null space is tried on the
-    arms, and where it is none the singular values are found without squares, which is slow.
+    Passes over the rows compute the products of columns with each other. Products square the
+    singular values, so that rounding hides small ones. The apparent null space is therefore
+    verified on the arms; where that fails, the slower way without squares computes them.
     """
     K, d = rows.shape
     size = _largest(rows)

@@ -43,8 +43,8 @@ _SENTENCES = {
     "for certain. A larger tol will be met sooner.",
     Status.STALLED: "Rounding stopped the solver; the gap tells how good the design is for "
     "certain. Features of very different scale or nearly dependent arms are the usual cause.",
-    Status.STEPS_DONE: "A fixed number of steps was asked for and made; no tolerance was asked "
-    "for. The gap tells how good the design is for certain.",
+    Status.STEPS_DONE: "The solver made the fixed number of steps that was requested, without a "
+    "tolerance. The gap tells how good the design is for certain.",
 }
 
 
@@ -57,7 +57,7 @@ class Design:
     size : number of arms, K
     support : (m,) rising indices of the arms with positive weight
     shares : (m,) their weights, which sum to one
-    value : the worst variance ‖y‖² in the inverse of A(weights), over the directions y asked for;
+    value : the worst variance ‖y‖² in the inverse of A(weights), over the given directions y;
         for XY designs of large sets it may be a bound above that
     lower_bound : no design has a value below this one
     status : why the solver stopped; ``status.sentence`` says it in words

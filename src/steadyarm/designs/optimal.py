@@ -54,7 +54,7 @@ THOROUGH = 100.0  # passes that the search for the worst pair may take where it 
 def g_optimal(
     arms: ArmSet | Rows, tol: float = 1e-6, *, among: ArrayLike | None = None, sparse: bool = False
 ) -> Design:
-    """Design that makes the worst-known arm known as well as possible.
+    """Design that minimises the largest variance of an arm's estimated value.
 
     Minimises max over x of ‖x‖² in the inverse of A(weights). The optimal value is the rank r of
     the arms, which is the lower bound given.
@@ -88,7 +88,7 @@ def g_optimal(
 def xy_optimal(
     arms: ArmSet, among: ArrayLike | None = None, tol: float = 1e-6, sparse: bool = False
 ) -> Design:
-    """Design that makes the worst-known difference between two arms known as well as possible.
+    """Design that minimises the largest variance of an estimated difference between two arms.
 
     Minimises max over x, x' in `among` of ‖x - x'‖² in the inverse of A(weights). The weights lie
     on all arms: to compare a few arms it can pay to play others.
@@ -120,7 +120,7 @@ def xy_optimal(
 def transductive(
     arms: ArmSet, directions: ArrayLike, tol: float = 1e-6, sparse: bool = False
 ) -> Design:
-    """Design that makes the worst-known of the given directions known as well as possible.
+    """Design that minimises the largest variance of an estimate in one of the given directions.
 
     Minimises max over y of ‖y‖² in the inverse of A(weights).
 

@@ -74,7 +74,7 @@ def policy_from_dict(data: Mapping[str, Any]) -> Policy[Any]:
 
 
 def policy_named(name: str) -> str:
-    """The policy's proper name from what somebody typed: p1-rage, P1RAGE, P1-RAGE."""
+    """The policy's proper name, given any spelling of it: p1-rage, P1RAGE, P1-RAGE."""
     wanted = name.replace("-", "").replace("_", "").lower()
     for proper in POLICIES:
         if proper.replace("-", "").lower() == wanted:

@@ -40,12 +40,12 @@ __all__ = ["ODLinBAI", "Peace", "PhasedPolicy", "PhasedState", "SequentialHalvin
 
 @dataclass(frozen=True)
 class PhasedState(State):
-    """Who is left, and what the last epoch said.
+    """The surviving arms, and the estimate from the last epoch.
 
     Attributes
     ----------
     epoch : (n,) epochs finished
-    survivors : (n, K) mask of the arms that are left
+    survivors : (n, K) mask of the surviving arms
     theta : (n, r) least-squares parameter of the last epoch; zero before the first
     counts : (n, K) plays of that epoch
     variance : (n,) of the noise, if nothing drifts; None if squares were not recorded
@@ -88,7 +88,7 @@ class PhasedPolicy(Policy[PhasedState]):
         return self.ties
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> PhasedState:
-        """Everybody is left, nothing is known."""
+        """All arms survive, and nothing is known."""
         return PhasedState(
             **start_values(arms, budget, trials, seed, self.tie_rule(arms, budget)),
             epoch=np.zeros(trials, dtype=np.int64),
@@ -129,7 +129,7 @@ class PhasedPolicy(Policy[PhasedState]):
         return replace(after, survivors=np.where(active[:, None], kept, state.survivors))
 
     def recommend(self, state: PhasedState) -> Recommendations:
-        """The survivor with the highest estimate; nan for arms the last epoch says nothing of."""
+        """The survivor with the highest estimate; nan for arms outside the last epoch."""
         X = state.arms.coordinates
         estimates = arm_values(X, state.theta)
         arm = best_arm(estimates, state.ties, state.survivors)
@@ -262,12 +262,12 @@ def _plays_per_round(arms: ArmSet, budget: int) -> float:
 
 @dataclass(frozen=True)
 class HalvingState(TallyState):
-    """Who is left; the sums are those of the last round alone.
+    """The surviving arms; the sums are those of the last round alone.
 
     Attributes
     ----------
     epoch : (n,) rounds of halving finished
-    survivors : (n, K) mask of the arms that are left
+    survivors : (n, K) mask of the surviving arms
     """
 
     epoch: NDArray[np.int64]
@@ -309,7 +309,7 @@ class SequentialHalving(Policy[HalvingState]):
     ties: Ties = "random"
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> HalvingState:
-        """Everybody is left, less the halves of rounds too short for a single play."""
+        """All arms survive, except those halved away by rounds too short for a single play."""
         state = HalvingState(
             **start_values(arms, budget, trials, seed, self.ties),
             **empty_tally(trials, arms.size),

@@ -48,7 +48,7 @@ class Steady(IPSPolicy[SteadyState]):
     are all alike while an allocation is in force, so that drift slower than a block adds nothing
     to the error. One share of the allocation, `robustness`, is always G-optimal; the other is
     what virtual elimination would sample, with cuts that start at the largest estimated gap and
-    end where gaps drown in noise. Rewards are compared with the estimate so far, which matters
+    end where noise hides the gaps. Rewards are compared with the estimate so far, which matters
     only where a block is cut short or rewards are missing. docs/steady.md has the argument.
 
     Parameters

@@ -346,8 +346,8 @@ class LinearThompson(ThompsonPolicy):
     """Play each arm with the posterior probability that it is best.
 
     Made to earn rewards while testing, for a world that stands still: as one arm leads, the others
-    are hardly played any more, and drift misleads it. It stands here because people test with it.
-    This is batched Thompson sampling: `ThompsonPolicy` says how, and what the fields are.
+    are hardly played any more, and drift misleads it. It is included because many tests use it.
+    This is batched Thompson sampling; `ThompsonPolicy` describes it and its fields.
 
     Examples
     --------
