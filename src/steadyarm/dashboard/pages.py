@@ -52,9 +52,11 @@ OLD = 300.0  # seconds after which time alone makes a new one: paces and windows
 PATIENCE = 0.15  # seconds to wait for a new one before the old one is shown once more
 AGAIN = 60.0  # seconds before one that failed is tried again
 MOST = 500  # scorecards in memory
+MOST_DERIVED = 100  # charts and pages made from one of them; each viewer has a page
 PREPARES = 1.0  # seconds in which some of them are made when the service starts
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
+FEW_ROWS = 20  # of the overview, which take less time than a thread for them
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 T = TypeVar("T")
@@ -76,7 +78,7 @@ class Kept:
     mark : of the experiment when the scorecard was made
     made : a time of the monotonic clock
     took : seconds
-    derived : charts, texts and figures that were made from the scorecard, by key
+    derived : charts, texts and pages that were made from the scorecard, by key
     """
 
     card: Scorecard
@@ -94,9 +96,12 @@ class Kept:
 
     def once(self, key: object, make: Callable[[Scorecard], T]) -> T:
         """Return what `make` makes of the scorecard, made once."""
-        if key not in self.derived:
-            self.derived[key] = make(self.card)
-        made: T = self.derived[key]
+        made: T | None = self.derived.get(key)
+        if made is None:
+            made = make(self.card)
+            if len(self.derived) >= MOST_DERIVED:
+                self.derived.clear()
+            self.derived[key] = made
         return made
 
 
@@ -285,6 +290,8 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
         values = {"asked": asked, "state": state, "states": STATES}
         return page("overview.html", viewer, rows=shown, total=len(rows), **values)
 
+    if len(shown) <= FEW_ROWS:
+        return filled().response(request.scope)
     return await _made(service, request, filled)
 
 
@@ -293,7 +300,11 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     kept = await _scorecard(request)
     everything = request.query_params.get("all") == "1"
     origin = str(request.base_url).rstrip("/")
-    return await _made(service, request, _experiment, kept, viewer, everything, origin)
+
+    def filled(card: Scorecard) -> Content:
+        return _experiment(kept, viewer, everything, origin)
+
+    return await _made(service, request, kept.once, (viewer, everything, origin), filled)
 
 
 def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Content:
