@@ -56,7 +56,6 @@ MOST_DERIVED = 100  # charts and pages made from one of them; each viewer has a 
 PREPARES = 1.0  # seconds in which some of them are made when the service starts
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
-FEW_ROWS = 20  # of the overview, which take less time than a thread for them
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 T = TypeVar("T")
@@ -290,8 +289,6 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
         values = {"asked": asked, "state": state, "states": STATES}
         return page("overview.html", viewer, rows=shown, total=len(rows), **values)
 
-    if len(shown) <= FEW_ROWS:
-        return filled().response(request.scope)
     return await _made(service, request, filled)
 
 
