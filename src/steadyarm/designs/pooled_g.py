@@ -37,12 +37,7 @@ class Pool(NamedTuple):
     lam: Floats
 
 
-def pooled_g(
-    rows: Rows,
-    tol: float = 1e-4,
-    start: tuple[Indices, Floats] | None = None,
-    most_rounds: int = 60,
-) -> Design:
+def pooled_g(rows: Rows, tol: float = 1e-4, most_rounds: int = 60) -> Design:
     """G-optimal design of all rows, in their span.
 
     The value is the largest variance x'A⁻¹x over all arms, from a pass over every one of them.
@@ -51,7 +46,6 @@ def pooled_g(
     ----------
     rows : the arms; their columns may be dependent
     tol : relative gap between the value and the rank to reach
-    start : sorted indices of arms and their weights, from which to begin; random arms by default
     most_rounds : passes after which to stop with the best design so far
 
     Examples
@@ -65,11 +59,8 @@ def pooled_g(
     K, columns = rows.shape
     to = span_of(rows)
     r = to.shape[1]
-    if start is None:
-        count = min(FIRST * columns, K)
-        first = np.sort(np.random.default_rng(0).choice(K, count, replace=False))
-        start = first, np.full(count, 1 / count)
-    pool = _first_pool(rows, to, *start)
+    first = np.random.default_rng(0).choice(K, min(FIRST * columns, K), replace=False)
+    pool = _first_pool(rows, to, np.sort(first))
     best = Design(K, pool.indices, pool.lam / r, np.inf, float(r), Status.STALLED, 0)
     aim, sweeps, stuck, status = FIRST_AIM, 0, 0, Status.STEP_LIMIT
     for _ in range(most_rounds):
@@ -96,8 +87,8 @@ def pooled_g(
     return Design(K, best.support, best.shares, best.value, float(r), status, sweeps)
 
 
-def _first_pool(rows: Rows, to: Floats, start: Indices, weights: Floats) -> Pool:
-    """The arms of a given design, completed if they do not span."""
+def _first_pool(rows: Rows, to: Floats, start: Indices) -> Pool:
+    """Equal weights on some arms, completed if they do not span."""
     r, arms = to.shape[1], start
     while True:
         order, far, Q = spanning(matmul(rows.take(arms), to))
@@ -106,7 +97,8 @@ def _first_pool(rows: Rows, to: Floats, start: Indices, weights: Floats) -> Pool
             break
         arms = np.union1d(arms, farthest_along(rows, matmul(to, Q[:, rank:])))
     pool = _pool(rows, to, arms)
-    pool.lam[np.searchsorted(arms, start)] = weights * (r / weights.sum())
+    equal = np.full(start.size, 1 / start.size)
+    pool.lam[np.searchsorted(arms, start)] = equal * (r / equal.sum())
     if eigh(gram(pool.X, pool.lam))[0][0] < FLAT**2:
         pool.lam[np.sort(order[:r])] += 0.05
     return pool
