@@ -59,12 +59,12 @@ def stayed(page: Page) -> bool:
 def send_traffic(
     api: httpx.Client, name: str, prefix: str, count: int, rewards: Mapping[str, float]
 ) -> None:
-    """Visitors who get variants and tell what these are worth to them."""
+    """Send visitors, and report the reward of each by the variant that it got."""
     path = f"/v1{address(name)}"
     units = [f"{prefix} {number}" for number in range(count)]
     answer = api.post(f"{path}/assignments:batch", json={"units": units}).raise_for_status()
-    told = [
+    reported = [
         {"assignment": one["id"], "reward": rewards[one["arm"]]}
         for one in answer.json()["assignments"]
     ]
-    api.post(f"{path}/rewards:batch", json={"rewards": told}).raise_for_status()
+    api.post(f"{path}/rewards:batch", json={"rewards": reported}).raise_for_status()

@@ -32,7 +32,7 @@ WIDE = """(width) => {
 FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 SETTLED = """() => [...document.querySelectorAll(".js-plotly-plot")].every((one) =>
   one.ariaBusy !== "true" && Math.abs(one._fullLayout.width - one.clientWidth) < 2)"""
-# Screen readers are not told what is drawn within a chart; without it they are done sooner.
+# What is drawn within a chart is hidden from screen readers; without it axe is done sooner.
 EMPTIED = """() => {
   for (const one of document.querySelectorAll(".js-plotly-plot")) one.replaceWith(one.cloneNode());
 }"""

@@ -23,7 +23,7 @@ from tests.live.worlds import Clock
 
 __all__ = ["WORLDS", "World", "create_worlds", "fill"]
 
-DAY, SLOT = 86_400.0, 7200.0
+DAY, PERIOD = 86_400.0, 7200.0
 Rate = Callable[[int, float], float]  # of a variant, by its index and the days since the start
 
 
@@ -33,9 +33,9 @@ class World:
 
     Attributes
     ----------
-    visits : variants handed out
+    visits : variants assigned
     rate : probability of a reward of 1, of a variant on a day
-    told : share of rewards that come, by variant; late: share of those that come too late
+    reported : share of rewards that come, by variant; late: share of those that come too late
     after : what is done in the end
     """
 
@@ -47,7 +47,7 @@ class World:
     rate: Rate = lambda arm, day: 0.1
     policy: sa.Policy[Any] = field(default_factory=sa.Steady)
     settings: dict[str, Any] = field(default_factory=dict)
-    told: Callable[[int], float] = lambda arm: 0.98
+    reported: Callable[[int], float] = lambda arm: 0.98
     late: float = 0.01
     after: tuple[Literal["pause", "stop", "archive"], ...] = ()
     start: bool = True
@@ -90,7 +90,7 @@ WORLDS: tuple[World, ...] = (
     World("headlines", HUNDREDS, 60_000, 6000, 5, lambda a, d: 0.02 + 0.12 * (a == 41)),
     World("not-started", _named("old", "new"), 5000, start=False),
     World("no-visitors-yet", _named("old", "new"), 5000),
-    World("one-reward", _named("old", "new"), 5000, 1, told=lambda arm: 1.0, late=0.0),
+    World("one-reward", _named("old", "new"), 5000, 1, reported=lambda arm: 1.0, late=0.0),
     World(
         "finished",
         _named("plain", "with photo", "with video"),
@@ -108,7 +108,7 @@ WORLDS: tuple[World, ...] = (
         4,
         lambda a, d: 0.1 + 0.05 * a,
         policy=sa.Peace(),
-        told=lambda arm: 1.0,
+        reported=lambda arm: 1.0,
     ),
     World(
         "broken-tracking",
@@ -118,7 +118,7 @@ WORLDS: tuple[World, ...] = (
         2,
         lambda a, d: 0.3,
         settings={"reward_window": "2h", "missing": "drop"},
-        told=lambda arm: 0.97 if arm == 0 else 0.4,
+        reported=lambda arm: 0.97 if arm == 0 else 0.4,
         after=("pause",),
     ),
     World("hostile-names", _named(*HOSTILE_NAMES), 8000, 2000, 3, lambda a, d: 0.1 + 0.04 * a),
@@ -166,34 +166,34 @@ def fill(world: World, storage: Storage, end: float, seed: int) -> None:
 
 
 def _visit(world: World, live: sa.Experiment, clock: Clock, rng: np.random.Generator) -> None:
-    """People come in slots of two hours, more by day than by night; rewards a slot later."""
-    start, slots = clock.now, max(1, round(world.days * DAY / SLOT) - 1)
-    rhythm = 1.2 + np.sin(2 * np.pi * np.arange(slots) * SLOT / DAY)
+    """People come in periods of two hours, more by day than by night; rewards a period later."""
+    start, periods = clock.now, max(1, round(world.days * DAY / PERIOD) - 1)
+    rhythm = 1.2 + np.sin(2 * np.pi * np.arange(periods) * PERIOD / DAY)
     ends = np.round(world.visits * np.cumsum(rhythm) / rhythm.sum()).astype(int)
     due: list[tuple[float, str, float]] = []
     visitor = 0
-    for slot, until in enumerate(ends):
-        while visitor < until:  # a policy that waits for rewards hands out less than a slot's
-            clock.now = start + slot * SLOT + 3600 * (visitor % 97) / 97
-            due = _tell(live, clock, due, everything=live.policy.waits)
+    for period, until in enumerate(ends):
+        while visitor < until:  # a policy that waits for rewards assigns less than a period's
+            clock.now = start + period * PERIOD + 3600 * (visitor % 97) / 97
+            due = _report(live, clock, due, everything=live.policy.waits)
             before, step = visitor, min(until - visitor, 300)
             for answer in live.ask_many([f"visitor {visitor + i}" for i in range(step)]):
                 if isinstance(answer, sa.SteadyArmError):
                     break
                 visitor += 1
-                reward = float(rng.random() < world.rate(answer.arm, slot * SLOT / DAY))
+                reward = float(rng.random() < world.rate(answer.arm, period * PERIOD / DAY))
                 delay = rng.exponential(1800.0) if rng.random() >= world.late else 2 * DAY
-                if rng.random() < world.told(answer.arm):
+                if rng.random() < world.reported(answer.arm):
                     due.append((clock.now + delay, answer.id, reward))
-            assert visitor > before or due, f"{world.name}: nothing is handed out, nothing is due"
-    clock.now = start + slots * SLOT
-    _tell(live, clock, due, everything="stop" in world.after or world.visits == 1)
+            assert visitor > before or due, f"{world.name}: nothing is assigned, nothing is due"
+    clock.now = start + periods * PERIOD
+    _report(live, clock, due, everything="stop" in world.after or world.visits == 1)
 
 
-def _tell(
+def _report(
     live: sa.Experiment, clock: Clock, due: list[tuple[float, str, float]], everything: bool
 ) -> list[tuple[float, str, float]]:
-    """Tell what is due; what is too late is refused, as it should be."""
+    """Report the rewards that are due; those that are too late are refused, as they should be."""
     now = [(id_, reward) for time, id_, reward in due if everything or time <= clock.now]
     if now:
         live.tell_many(now)
