@@ -117,6 +117,7 @@ def test_recommend(shop: Run) -> None:
     head = ["variant", "estimate", "95", "%,", "all", "at", "once", "behind", "by"]
     assert lines[2].split() == head
     assert [line.split()[0] for line in lines[3:6]] == ["short", "now", "long"]
+    assert lines[-1].startswith("Assumptions: ")
     verdict = facts(shop, "recommend", "shop", "--level", "0.9")
     assert (verdict["arm"], verdict["sure"], verdict["level"]) == ("short", True, 0.9)
     assert verdict["plausible"] == ["short"]

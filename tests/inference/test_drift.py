@@ -80,6 +80,15 @@ def test_estimates_of_periods_are_mean_scores() -> None:
     np.testing.assert_allclose(weighted, by_hand().estimates[0])
 
 
+def test_the_verdict_says_who_was_ahead_and_when() -> None:
+    report = replace(drift_report(by_hand(), periods=2), gap_p_value=0.001)
+    assert " A is best on average, but B was ahead in 0% to 50%. " in report.verdict
+    days = replace(report, periods=("2026-01-03", "2026-01-04"))
+    assert "but B was ahead on 2026-01-03. " in days.verdict
+    more = replace(days, names=("A", "B", "C"), leaders=("B", "C"))
+    assert "but B was ahead on 2026-01-03, C on 2026-01-04. " in more.verdict
+
+
 def test_small_rewards_may_be_the_good_ones() -> None:
     report = drift_report(by_hand("minimize"), periods=2)
     assert report.best == "B"
@@ -193,7 +202,7 @@ def test_the_verdict_says_harmless_or_not() -> None:
     turned = drift_report(evidence_of(sa.Steady(), moving([-0.8, 0.3, 0.3, 0.1, 0.1])))
     assert turned.gaps_move
     assert "most clearly for A" in turned.verdict
-    assert "A in 0% to 25%" in turned.verdict  # where it was ahead
+    assert "A was ahead in 0% to 25%" in turned.verdict  # where it was ahead
 
 
 def test_intervals_of_all_periods_and_arms_hold_at_once() -> None:

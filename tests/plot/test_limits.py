@@ -170,7 +170,7 @@ def test_a_single_visit_is_told_with_the_shares_it_was_drawn_with() -> None:
         planned=np.array([[0.6, 0.4]]),
     )
     summary = charts.allocation(one).summary
-    assert summary.startswith("1 visit so far. variant 1 has the largest share at last, 60 %")
+    assert summary.startswith("1 visit so far. variant 1 now has the largest share, 60 %")
 
 
 def test_those_ruled_out_are_in_the_race_and_without_any_there_is_none() -> None:

@@ -100,8 +100,12 @@ def test_the_words_agree_with_the_marks() -> None:
         ([20, 40], 2, "2 times."),
         (range(5, 60, 5), 8, "11 times; the last 8 are marked."),
         ([20, 21, 50], 2, "3 times; the last 2 are marked."),
-        ([20, 49, 50], 2, "3 times; they have 2 marks, one for those close together."),
-        (range(60), 8, "59 times; the latest have 8 marks, one for those close together."),
+        ([20, 49, 50], 2, "3 times; changes close together share a mark."),
+        (
+            range(60),
+            8,
+            "59 times; only the latest are marked, and changes close together share a mark.",
+        ),
     ],
 )
 @pytest.mark.parametrize("clock", [True, False])
@@ -120,10 +124,10 @@ def test_equal_shares_have_no_winner() -> None:
     assert "All variants have the same share all the time, 25 % each." in said
     even[0] = [0.4, 0.3, 0.2, 0.1]
     said = charts.allocation(replace(shares, planned=even)).summary
-    assert "All variants have the same share at last, 25 % each." in said
+    assert "All variants now have the same share, 25 % each." in said
     even[-1] = [0.4, 0.4, 0.1, 0.1]
     said = charts.allocation(replace(shares, planned=even)).summary
-    assert "2 variants have the largest share at last, 40 % each." in said
+    assert "2 variants now have the largest share, 40 % each." in said
 
 
 def waiting(told: list[int], hours: float) -> Waiting:

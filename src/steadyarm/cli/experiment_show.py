@@ -124,7 +124,7 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
         one, many = "reward of a judged visit is", "rewards of judged visits are"
         have = counted(verdict.missing, one, many)
         lines.append(f"\n{have} missing: {MISSING[settings.missing]}.")
-    return "\n".join((*lines, f"\nIntervals: {verdict.method}. {verdict.assumption}"))
+    return "\n".join((*lines, f"\nAssumptions: {verdict.assumption}"))
 
 
 def drift_text(report: DriftReport) -> str:

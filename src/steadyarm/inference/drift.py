@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -112,12 +113,13 @@ class DriftReport:
                 f"{self._when}"
             )
         moved = self.names[int(np.argmin(self.arm_p_values))]
-        others = [
-            f"{leader} in {label}"
+        ahead = [
+            (leader, _within(label))
             for leader, label in zip(self.leaders, self.periods, strict=True)
             if leader != self.best
         ]
-        swaps = f" {self.best} is best on average, but ahead was {strung(others, NAMED)}."
+        others = [f"{leader}{' was ahead' * (not j)} {at}" for j, (leader, at) in enumerate(ahead)]
+        swaps = f" {self.best} is best on average, but {strung(others, NAMED)}."
         return (
             f"The differences between variants changed over time (p = {self.gap_p_value:.2g}), "
             f"most clearly for {moved}.{swaps if others else ''} The result is about the average "
@@ -163,6 +165,24 @@ class DriftReport:
         weights = self.rounds / max(int(self.rounds.sum()), 1)
         order = np.argsort(weights @ self.gaps, kind="stable")
         return [int(k) for k in order[:PRINTED]]
+
+
+def _within(period: str) -> str:
+    """When it was, in a sentence.
+
+    Examples
+    --------
+    >>> [_within(label) for label in ("2026-01-03", "2026-01", "week of 2026-01-05")]
+    ['on 2026-01-03', 'in 2026-01', 'in the week of 2026-01-05']
+    >>> [_within(label) for label in ("0% to 50%", "from 2026-01-03", "2026-01-03 14:00")]
+    ['in 0% to 50%', 'in the period from 2026-01-03', 'in the hour from 2026-01-03 14:00']
+    """
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", period):
+        return f"on {period}"
+    if re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:00", period):
+        return f"in the hour from {period}"
+    article = "the " * period.startswith("week of ") + "the period " * period.startswith("from ")
+    return f"in {article}{period}"
 
 
 def drift_report(

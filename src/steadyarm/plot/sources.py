@@ -198,7 +198,7 @@ def _shares(test: Seen) -> Shares:
         return shares
     pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
-        raise InvalidInputError("nothing was assigned yet; ask() first.")
+        raise InvalidInputError("nothing was assigned yet; shares need at least one visit.")
     return shares_of(test.arms.names, pieces)
 
 

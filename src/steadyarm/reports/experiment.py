@@ -49,7 +49,7 @@ STANDINGS: dict[Standing, str] = {
     "maybe": "may be as good",
     "out": "ruled out",
     "dropped": "dropped",
-    "unknown": "unknown",
+    "unknown": "too early",
 }
 
 # Short names of variants throughout a report.
@@ -362,7 +362,7 @@ def _shares(card: Scorecard) -> Table:
         )
         for k in order
     )
-    header = ("variant", "visits", "share", "planned at first", "planned at last")
+    header = ("variant", "visits", "share", "planned at first", "planned now")
     table = cut_table("Visits by variant", header, "lrrrr", rows, total=len(card.names))
     if not large:
         return table

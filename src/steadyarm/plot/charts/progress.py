@@ -128,13 +128,13 @@ def _largest(shares: Shares, top: int, label: str) -> str:
     first, last = (percent(share) for share in shares.planned[[0, -1], top])
     tied = int(np.count_nonzero(planned[-1] == planned[-1].max()))
     if shares.rest and tied == shares.single:
-        return f"Many variants have the largest share at last, {last} each."
+        return f"Many variants now have the largest share, {last} each."
     if tied == 1:
-        return f"{shown(label, 60)} has the largest share at last, {last}, after {first} at first."
+        return f"{shown(label, 60)} now has the largest share, {last}, after {first} at first."
     if tied < K:
-        return f"{tied:,} variants have the largest share at last, {last} each."
-    when = "at last" if np.ptp(planned) else "all the time"
-    return f"All variants have the same share {when}, {last} each."
+        return f"{tied:,} variants now have the largest share, {last} each."
+    have = "now have the same share" if np.ptp(planned) else "have the same share all the time"
+    return f"All variants {have}, {last} each."
 
 
 def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...], starts: tuple[Any, ...]) -> str:
@@ -145,8 +145,8 @@ def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...], starts: tuple[A
     newest = [starts[int(j)] for j in np.flatnonzero(shares.turns)[-drawn:]]
     if newest == [mark.x for mark in marks]:
         return f"; the last {drawn} are marked" if drawn > 1 else "; the last is marked"
-    which = "the latest have" if drawn == MARKS else "they have"
-    return f"; {which} {counted(drawn, 'mark')}, one for those close together"
+    latest = "only the latest are marked, and " if drawn == MARKS else ""
+    return f"; {latest}changes close together share a mark"
 
 
 def _table(shares: Shares) -> Table:
@@ -234,10 +234,10 @@ def likely(course: Course) -> list[int]:
 
 
 def clock_axis(course: Course) -> tuple[tuple[Any, ...], Axis]:
-    """The times of the course, by the clock or by the visits judged until then."""
+    """The times of the course, by the clock or by the visits that the verdict rests on."""
     if course.times is not None:
         return course.times, Axis("time (UTC)", "time")
-    return tuple(float(count) for count in course.rounds), Axis("visits judged")
+    return tuple(float(count) for count in course.rounds), Axis("visits in the verdict")
 
 
 def _leader_marks(course: Course, x: tuple[Any, ...], labels: Sequence[str]) -> tuple[Mark, ...]:
@@ -320,12 +320,12 @@ def _race(course: Course) -> Panel:
     names = tuple(labels[k] for k in rows)
     length = course.rounds[np.minimum(stay[rows], J - 1)].astype(float)
     alive = stay[rows] == J
-    title = "How long each was in" + f" ({len(rows)} of {K:,})" * (len(rows) < K)
+    title = "How long each could be the best" + f" ({len(rows)} of {K:,})" * (len(rows) < K)
     series = split(
         Series("", names, length, kind="bars"),
         {"not ruled out": (alive, 0), "ruled out": (~alive, None)},
     )
-    return Panel(Axis("", "label"), Axis("visits judged"), series, title, sideways=True)
+    return Panel(Axis("", "label"), Axis("visits in the verdict"), series, title, sideways=True)
 
 
 def _plausible_summary(course: Course) -> str:
@@ -344,7 +344,7 @@ def _uncounted(course: Course) -> str:
         return ""
     if course.others is None:
         return f" Only the best {len(course.names):,} of {course.size:,} variants are counted here."
-    return f" How long each was in is shown for the best {len(course.names):,}."
+    return f" Bars are those of the best {len(course.names):,}."
 
 
 def _plausible_table(course: Course) -> Table:
