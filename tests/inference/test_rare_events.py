@@ -107,6 +107,30 @@ def test_an_arm_without_a_click_has_a_finite_interval() -> None:
         assert not less.winner[0]  # 2 / 2⁴ = 0.125
 
 
+@pytest.mark.parametrize("arms", [2, 5])
+def test_clicks_at_every_visit_prove_no_more_than_exact_limits(arms: int) -> None:
+    plays = np.full((1, arms), 150)
+    block = Segment(
+        np.full((1, arms), 1 / arms), np.array([150 * arms]), order="blocks", block=arms
+    )
+    stats = SegmentStats(plays, plays.astype(float), plays.astype(float))
+    names = sa.ArmSet.one_hot([str(k) for k in range(arms)])
+    found = fixed_budget(Evidence.from_segments(names, [(block, stats)]))
+    exact = (0.05 / (2 * arms)) ** (1 / 150)  # the rate at which so many clicks are so unlikely
+    assert (found.high == 1.0).all()
+    assert (found.low <= exact).all()
+    assert (found.low > 1 - 1.5 * (1 - exact)).all()
+    assert not found.winner.any()
+
+
+def test_rates_near_one_are_covered() -> None:
+    """Before: 76 %, because clicks at every visit of all arms gave limits next to one."""
+    world, trials = clicks([0.995, 0.995], 300), 1000
+    played_out = played(sa.Steady(), world, trials, seed=5)
+    found = fixed_budget(Evidence.from_segments(world.arms, played_out))
+    assert (right(found, world.average).sum(axis=1) >= binom.ppf(1e-4, trials, 0.95)).all()
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_few_clicks_of_many_arms_are_covered(policy: sa.Policy[Any]) -> None:
     """Before: 77 % of the gaps and 90 % of the values with Steady."""

@@ -314,10 +314,14 @@ def fixed_budget(
     X = evidence.arms.coordinates
     scatter = score_scatter(evidence)
     T = np.maximum(evidence.played, 1)[:, None]
-    events, freedom = _events(evidence, scatter), scatter.freedom
+    events, freedom, covariance = _events(evidence, scatter), scatter.freedom, scatter.total
     if events is not None:  # the variance of clicks follows from their rate
         freedom = np.where(events.clicks[:, 0], np.inf, freedom)
-    z, z_pair, z_best = critical_values(X, scatter.total, freedom, alpha, evidence.family)
+        covariance = covariance.copy()
+        diagonal = np.einsum("nkk->nk", covariance)
+        silent = events.clicks & (diagonal <= 0)  # every reward of the arm was the same
+        diagonal[silent] = ((T * events.silent_error) ** 2)[silent]
+    z, z_pair, z_best = critical_values(X, covariance, freedom, alpha, evidence.family)
     z_win = pairwise_value(freedom, alpha)[:, None]
     z_best = np.maximum(z_best, z_win)  # ruling out an arm and declaring a winner agree
     z_pair = np.maximum(z_pair, z_best.max(axis=1))
@@ -327,8 +331,7 @@ def fixed_budget(
     low, high = skewed_limits(estimates, error / T, skew / T, z[:, None])
     if events is not None:
         low, high = value_limits(events, estimates, error / T, z[:, None], low, high)
-        silent = events.clicks & np.isinf(error)
-        error = np.where(silent, T * events.unit**0.5 * np.minimum(events.unit, 0.25) ** 0.5, error)
+        error = np.where(events.clicks & np.isinf(error), T * events.silent_error, error)
 
     D, gaps = gap_directions(evidence, best)
     gap_error, gap_skew = error_and_skew(D, evidence, scatter)

@@ -78,6 +78,11 @@ class RareEvents:
     tail: Floats
     too_few: Booleans
 
+    @property
+    def silent_error(self) -> Floats:
+        """(n, K) the standard error of a rate that about one event could be the first of."""
+        return np.asarray(self.unit**0.5 * np.minimum(self.unit, 0.25) ** 0.5)
+
 
 @HUGE
 def rare_events(
