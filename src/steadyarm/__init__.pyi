@@ -58,6 +58,7 @@ from steadyarm.errors import (
     StorageVersionError,
     UnknownAssignmentError,
     UnknownExperimentError,
+    VisitsPendingError,
     WrongStateError,
 )
 from steadyarm.live.assignments import LiveAssignment, Status
@@ -161,6 +162,7 @@ __all__ = [
     "StorageVersionError",
     "UnknownAssignmentError",
     "UnknownExperimentError",
+    "VisitsPendingError",
     "WrongStateError",
 ]
 

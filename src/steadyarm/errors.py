@@ -69,6 +69,10 @@ class RewardsPendingError(SteadyArmError, RuntimeError):
     """The policy cannot decide before rewards that are still missing have been reported."""
 
 
+class VisitsPendingError(RewardsPendingError):
+    """Nothing can be judged before more visits have been assigned."""
+
+
 class UnknownAssignmentError(SteadyArmError, LookupError):
     """A reward was reported for an assignment that was never made."""
 

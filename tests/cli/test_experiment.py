@@ -50,11 +50,10 @@ def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
     for line in ABOUT.splitlines():
         words = line.split()
         if words[:2] == ["steadyarm", "experiment"] and words[2] != "create":
-            if words[2] == "export":
-                words[-1] = words[-1].replace("parquet", "csv")
             if words[2] == "recommend":
-                early = run("recommend", "checkout", status=1)
-                assert "a verdict needs the first 248 visits; 1 have been assigned" in early
+                for what in ("recommend", "drift"):
+                    early = run(what, "checkout", status=1)
+                    assert "a verdict needs the first 248 visits; 1 has been assigned" in early
                 continue
             run(*words[2:])
 

@@ -120,6 +120,18 @@ def test_results_are_told_once_there_are_rewards(shop: InProcess) -> None:
     assert (replay["agrees"], replay["assignments"]) == (True, 600)
 
 
+def test_a_verdict_before_enough_visits_asks_for_visits(shop: InProcess) -> None:
+    shop.post(f"{BASE}/assignments", {"unit": "visitor 1"})
+    shop.post(f"{BASE}/rewards", {"unit": "visitor 1", "reward": 1})
+    for path in ("recommendation", "drift"):
+        early = shop.get(f"{BASE}/{path}")
+        told = early.json()
+        assert (early.status_code, told["type"]) == (409, "urn:steadyarm:problem:visits-pending")
+        assert told["title"] == "Visits must come first"
+        assert told["detail"].endswith(" visits; 1 has been assigned.")
+        assert told["hint"].startswith("Assign more visits first")
+
+
 def test_exports_hold_every_assignment(shop: InProcess) -> None:
     import pyarrow.parquet
 

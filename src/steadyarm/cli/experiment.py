@@ -57,7 +57,7 @@ A whole test, from a file test.toml:
   steadyarm experiment show checkout
   steadyarm experiment recommend checkout     # once the first visits can be judged
   steadyarm experiment stop checkout
-  steadyarm experiment export checkout checkout.parquet
+  steadyarm experiment export checkout checkout.csv
   steadyarm experiment replay checkout
 
 Other settings: seed, direction, reward_range, sticky, min_share. All are explained in docs/live.md.

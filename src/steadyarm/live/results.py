@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from steadyarm.arms import ArmSet
-from steadyarm.errors import InvalidInputError, RewardsPendingError
+from steadyarm.errors import InvalidInputError, RewardsPendingError, VisitsPendingError
 from steadyarm.inference import (
     Counterfactuals,
     DriftReport,
@@ -233,9 +233,9 @@ class LiveResults:
             )
         first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
         if not first.waiting:
-            raise RewardsPendingError(
+            raise VisitsPendingError(
                 f"a verdict needs the first {first.rounds:,} visits; "
-                f"{first.used:,} have been assigned."
+                f"{first.used:,} {'has' if first.used == 1 else 'have'} been assigned."
             )
         begun = sum(piece.used for piece in self.pieces[: self.pieces.index(first)])
         which = f"the first {first.used:,}"
@@ -258,6 +258,7 @@ class LiveResults:
                 "about them; use a policy such as Steady."
             )
         if not pieces:
+            self._explain_emptiness()
             raise RewardsPendingError(
                 "no visit can be judged yet: none of the first ones has all of its rewards."
             )

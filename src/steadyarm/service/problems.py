@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "wrong-state": (409, "The experiment's state does not allow this"),
     "budget-spent": (409, "The budget is spent"),
     "rewards-pending": (409, "Rewards must come first"),
+    "visits-pending": (409, "Visits must come first"),
     "reward-conflict": (409, "The assignment has another reward"),
     "reward-too-late": (409, "The reward came too late"),
     "lease-expired": (409, "The lease has expired"),
@@ -55,6 +56,7 @@ HINTS = {
     "wrong-state": "Check its state; start, resume or create another experiment.",
     "budget-spent": "Read the recommendation, or create an experiment with a larger budget.",
     "rewards-pending": "Send the rewards of the assignments, then try again.",
+    "visits-pending": "Assign more visits first, send their rewards, then try again.",
     "reward-conflict": "The first reward counts; nothing is to be done if it is right.",
     "reward-too-late": "Send rewards within the experiment's reward_window and reward_grace; what "
     "waited on the way says with at when it happened.",

@@ -27,6 +27,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownAssignmentError,
     UnknownExperimentError,
+    VisitsPendingError,
     WrongStateError,
 )
 from steadyarm.inference.evidence import json_ready
@@ -46,6 +47,7 @@ PROBLEMS: dict[str, type[SteadyArmError]] = {
     "experiment-exists": ExperimentExistsError,
     "wrong-state": WrongStateError,
     "budget-spent": BudgetSpentError,
+    "visits-pending": VisitsPendingError,  # before the kind that it is one of
     "rewards-pending": RewardsPendingError,
     "reward-conflict": RepeatedRewardError,
     "reward-too-late": RewardTooLateError,
