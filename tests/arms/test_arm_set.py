@@ -93,7 +93,7 @@ def test_equal_content_makes_equal_arm_sets() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: sa.ArmSet.from_features([[1.0, 2.0]]), "there are 1 arms"),
+        (lambda: sa.ArmSet.from_features([[1.0, 2.0]]), "there is 1 arm"),
         (lambda: sa.ArmSet.from_features([1.0, 2.0]), r"1 axes \(shape \(2,\)\)"),
         (lambda: sa.ArmSet.from_features([[1.0], [2.0, 3.0]]), "not a table of numbers"),
         (lambda: sa.ArmSet.from_features([["x"], ["y"]]), "not a table of numbers"),
@@ -104,15 +104,15 @@ def test_equal_content_makes_equal_arm_sets() -> None:
         (lambda: sa.ArmSet.from_features([[1], [2], [1]]), r"arms 0 \('arm 0'\) and 2"),
         (lambda: sa.ArmSet.from_features([[0.0], [-0.0], [1.0]]), "arms 0 .* and 1 .*identical"),
         (lambda: sa.ArmSet.from_features([[1], [2]], names=["a"]), "1 arm names for 2 rows"),
-        (lambda: sa.ArmSet.from_features([[1], [2]], names=["a", "a"]), "'a' stands at 0 and"),
+        (lambda: sa.ArmSet.from_features([[1], [2]], names=["a", "a"]), "'a' is listed twice"),
         (lambda: sa.ArmSet.from_features([[1], [2]], names=["a", ""]), "one line and not empty"),
         (lambda: sa.ArmSet.one_hot(["a", "b\n"]), "in one line"),
         (lambda: sa.ArmSet.one_hot("AB"), "names is 'AB'; expected a list"),
-        (lambda: sa.ArmSet.one_hot(["A"]), "there are 1 arms"),
+        (lambda: sa.ArmSet.one_hot(["A"]), "there is 1 arm"),
         (lambda: sa.ArmSet.factorial({}), "no factors"),
         (lambda: sa.ArmSet.factorial({"a": ["x"]}), "factor 'a' has 1 level"),
         (lambda: sa.ArmSet.factorial({"a": "xy"}), "levels of factor 'a' is 'xy'"),
-        (lambda: sa.ArmSet.factorial({"a": ["x", "x"]}), "'x' stands at 0 and"),
+        (lambda: sa.ArmSet.factorial({"a": ["x", "x"]}), "'x' is listed twice"),
         (lambda: sa.ArmSet.factorial({"a": ["x", "y"]}, interactions=0), "interactions is 0"),
         (lambda: sa.ArmSet.factorial({"a": ["x", "y"]}, interactions=1.5), "interactions is 1.5"),  # type: ignore[arg-type]  # the point of the test
         (lambda: sa.ArmSet.factorial(["a"]), "expected a mapping"),  # type: ignore[arg-type]  # the point of the test

@@ -213,7 +213,7 @@ def test_bad_formulas_are_refused_with_a_reason(
         (pa.table([[1, 2], [3, 4]], ["x", "x"]), None, "unique column names"),
         ({"x": [1, 2]}, "code", "no column 'code' for the names; the columns are 'x'"),
         ({"x": [1, 2], "code": ["a", None]}, "code", "row 1 has no value in column 'code'"),
-        ({"x": [1, 2], "code": ["a", "a"]}, "code", "'a' stands at 0 and again at 1"),
+        ({"x": [1, 2], "code": ["a", "a"]}, "code", "'a' is listed twice"),
         ({"x": [1, 2]}, ["a"], "1 arm names for 2 rows"),
         ({"x": [1, 2]}, 3, "names is 3"),
     ],

@@ -158,7 +158,7 @@ def bad(row: int, column: int, value: float) -> sparse.csr_array[np.float64]:
         (bad(17, 3, np.nan), "row 17, column 3 is nan"),
         (bad(5999, 59, -np.inf), "row 5999, column 59 is -inf"),
         (sparse.csr_array((K, D)), "all features are zero"),
-        (sparse.csr_array((1, D)), "there are 1 arms"),
+        (sparse.csr_array((1, D)), "there is 1 arm"),
         (sparse.csr_array((K, 0)), "no features"),
         (sparse.coo_array(np.ones(3)), r"1 axes \(shape \(3,\)\)"),
         (coded().astype(np.complex128), "table of complex128"),

@@ -211,7 +211,7 @@ def test_missing_rewards_are_told_with_their_rule(run: Run) -> None:
     run("ask", "shop", "v1", "v2", "v3")
     run("tell", "shop", "v1", "1")
     shown = run("show", "shop")
-    assert "1 rewards recorded, 2 pending or missing" in shown
+    assert "1 reward recorded, 2 pending or missing" in shown
     assert "1 segment opened" in shown
     run("stop", "shop")
     assert "for their rewards" in run("recommend", "shop", status=1)  # their window is open

@@ -30,7 +30,7 @@ def test_one_visitor(run: Run) -> None:
     assert "'v2' is neither the id" in run("tell", "shop", "v2", "1", status=1)
     assert "the reward is 'yes'" in run("tell", "shop", "v1", "yes", status=1)
     assert "'v3' stands alone" in run("tell", "shop", "v1", "1", "v3", status=1)
-    assert "the unit is None" in run("ask", "shop", status=1)
+    assert "UNIT is missing; say who gets the variant" in run("ask", "shop", status=1)
 
 
 def test_several_and_refused_ones(run: Run) -> None:

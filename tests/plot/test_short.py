@@ -91,7 +91,7 @@ def test_the_words_agree_with_the_marks() -> None:
     assert often.summary.endswith("The leader changed 39 times; the last 6 are marked.")
     assert len(often.panels[0].marks) == 6
     once = charts.estimates(replace(course, leaders=np.arange(40) // 20))
-    assert once.summary.endswith("The leader changed 1 time.")
+    assert once.summary.endswith("The leader changed once.")
 
 
 @pytest.mark.parametrize(

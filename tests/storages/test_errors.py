@@ -51,8 +51,9 @@ def test_what_is_no_database(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="check that its folder exists"):
-        open_storage(f"sqlite:///{tmp_path / 'no' / 'storage.db'}")
+    for call in (open_storage, storage_status):
+        with pytest.raises(StorageError, match=f"the folder {tmp_path / 'no'} does not exist"):
+            call(f"sqlite:///{tmp_path / 'no' / 'storage.db'}")
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:

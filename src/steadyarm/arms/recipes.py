@@ -419,7 +419,7 @@ def check_names(names: tuple[str, ...], count: int, what: str, of: str) -> None:
     """As many distinct names as there are things to name, each of them readable."""
     if len(names) != count:
         raise InvalidInputError(f"there are {len(names)} {what} names for {count} {of}.")
-    seen: dict[str, int] = {}
+    seen: set[str] = set()
     for i, name in enumerate(names):
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise InvalidInputError(
@@ -427,11 +427,8 @@ def check_names(names: tuple[str, ...], count: int, what: str, of: str) -> None:
                 "one line and not empty."
             )
         if name in seen:
-            raise InvalidInputError(
-                f"the {what} name {name!r} stands at {seen[name]} and again at {i}; "
-                "names must differ."
-            )
-        seen[name] = i
+            raise InvalidInputError(f"the {what} name {name!r} is listed twice; names must differ.")
+        seen.add(name)
 
 
 def check_factors(

@@ -261,7 +261,9 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         )
     K, d = shape
     if K < 2:
-        raise InvalidInputError(f"there are {K} arms; a test needs at least 2.")
+        raise InvalidInputError(
+            f"there {'is 1 arm' if K else 'are no arms'}; a test needs at least 2."
+        )
     if d < 1:
         raise InvalidInputError("the arms have no features; give at least one column.")
 

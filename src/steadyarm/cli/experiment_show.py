@@ -56,7 +56,7 @@ def experiment_text(experiment: sa.Experiment) -> str:
         f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "
         f"reward; seed {settings.seed}",
         f"{assigned:,} of {status.budget:,} visits assigned ({100 * assigned // status.budget} %), "
-        f"{rewarded:,} rewards recorded, {pending:,} pending or missing{excluded}",
+        f"{counted(rewarded, 'reward')} recorded, {pending:,} pending or missing{excluded}",
         f"{counted(status.segments, 'segment')} opened, {status.observed} observed by the policy"
         f"{leased}",
         f"{_rules(settings)}\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,11 @@ def ask(args: argparse.Namespace) -> None:
         units = [None]
     alone = len(units) == 1 and not bulk
     with loaded(args) as experiment:
+        if units == [None] and experiment.settings.sticky == "unit":
+            raise InvalidInputError(
+                "UNIT is missing; say who gets the variant, such as: steadyarm experiment ask "
+                f"{shlex.quote(args.name)} visitor-1"
+            )
         answers: list[Any] = (
             [experiment.ask(units[0])] if alone else _in_batches(units, experiment.ask_many)
         )

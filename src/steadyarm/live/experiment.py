@@ -78,6 +78,11 @@ ONLY = {
     "running": "a running one can be paused",
     "paused": "a paused one can be resumed",
 }
+INSTEAD = {  # of a reward that came too late, by what `missing` says
+    "zero": "the visit counts as 0",
+    "drop": "the visit counts as the mean of its variant's rewards around it",
+    "fail": "there is no verdict without it",
+}
 OWN_CLOCK = "given"  # in the config of experiments that were created with a clock
 
 
@@ -319,7 +324,7 @@ class Experiment(LiveTest):
             )
         return RewardTooLateError(
             f"the reward of {target!r} {self._why_too_late(event, outcome, now)}; it does not "
-            f"count, and what was missing then counts as missing={self.settings.missing!r} says."
+            f"count; {INSTEAD[self.settings.missing]} (missing={self.settings.missing!r})."
         )
 
     def _why_too_late(self, event: Event, outcome: Outcome, now: int) -> str:
@@ -572,8 +577,9 @@ def checked_unit(unit: Any) -> str:
             return unit
         except UnicodeEncodeError:
             pass
+    given = "missing" if unit is None else shortened(unit)
     raise InvalidInputError(
-        f"the unit is {shortened(unit)}; expected a text of 1 to {LONGEST} characters that names "
+        f"the unit is {given}; expected a text of 1 to {LONGEST} characters that names "
         "who gets the variant, such as a visitor's id."
     )
 
@@ -594,7 +600,8 @@ def _when(at: Any, now: int) -> int:
     when = to_micros(at, now + SKEW)
     if when < now + SKEW:
         return min(when, now)
+    moment = to_datetime(to_micros(at, LATEST)).isoformat().replace("+00:00", "Z")
     raise InvalidInputError(
-        f"the reward is said to happen at {shortened(at)}, which lies in the future; check `at`, "
-        "and the clock of whoever reports it."
+        f"the reward is said to happen at {moment}, which lies in the future; check `at`, and the "
+        "clock of whoever reports it."
     )

@@ -114,6 +114,7 @@ def create_experiment(
         "control": control,
         "min_share": min_share,
     }
+    check_name(name)
     settings = _settings(arms, policy, budget, **options)
     if NEVER_MATURE in settings.cautions():
         warnings.warn(NEVER_MATURE, stacklevel=2)
@@ -145,7 +146,6 @@ def _create(
     clock: Callable[[], float] | None,
     by: str,
 ) -> Experiment:
-    check_name(name)
     stored = first_state(settings)
     check_servable(settings, stored_state(settings, stored))
     with _opened(storage) as opened:
@@ -220,6 +220,7 @@ def create_from_description(
 
     See `settings_from_description` for the keys.
     """
+    check_name(name)
     settings = settings_from_description(description)
     any_seed = description.get("seed") is None
     return _create(name, settings, storage, load_if_exists, any_seed, start, clock, by)

@@ -64,11 +64,11 @@ class Replay:
 
     def __str__(self) -> str:
         what = (
-            f"{self.assignments:,} assignments, {self.rewards:,} rewards and {self.segments:,} "
-            "segments computed anew"
+            f"{counted(self.assignments, 'assignment')}, {counted(self.rewards, 'reward')} and "
+            f"{counted(self.segments, 'segment')} computed anew"
         )
         if self.corrections:
-            what += f", with {counted(self.corrections, 'correction', 'corrections')}"
+            what += f", with {counted(self.corrections, 'correction')}"
         if self.agrees:
             return f"{what}: all agree to the bit."
         return "\n  ".join([f"{what}: they do not agree.", *self.differences])

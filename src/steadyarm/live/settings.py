@@ -91,9 +91,8 @@ class Settings:
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
         check_choice(self.direction, "direction", ("maximize", "minimize"))
-        if self.missing is None:
-            object.__setattr__(self, "missing", _usual_missing(self.direction, self.reward_range))
-        check_choice(self.missing, "missing", ("zero", "drop", "fail"))
+        if self.missing is not None:
+            check_choice(self.missing, "missing", ("zero", "drop", "fail"))
         check_choice(self.sticky, "sticky", ("unit", "none"))
         whole_number(self.budget, "budget", least=1, most=2**53 - 1)
         whole_number(self.seed, "seed", most=2**63 - 1)
@@ -115,10 +114,23 @@ class Settings:
         elif isinstance(floors, (int, float)):
             floors = {name: floors for name in self.arms.names if name not in (self.control or {})}
         object.__setattr__(self, "reward_window", window)
-        object.__setattr__(self, "reward_range", _range(self.reward_range, self.missing))
+        object.__setattr__(self, "reward_range", _range(self.reward_range))
         object.__setattr__(self, "control", _shares(self.control, "control", self.arms))
         object.__setattr__(self, "min_share", _shares(floors, "min_share", self.arms))
         self._check_shares()
+        self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
+
+    def _check_missing(self) -> None:
+        if self.missing is None:
+            object.__setattr__(self, "missing", _usual_missing(self.direction, self.reward_range))
+        elif self.missing == "zero" and self.reward_range is not None:
+            low, high = self.reward_range
+            if not low <= 0 <= high:
+                raise InvalidInputError(
+                    f"a missing reward counts as zero, which lies outside of the reward_range "
+                    f'({low:g} to {high:g}); use missing="drop" or "fail".',
+                    field="missing",
+                )
 
     def _check_shares(self) -> None:
         if len(self.control) > 1:
@@ -307,10 +319,10 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
-def _usual_missing(direction: Direction, reward_range: Any) -> Missing:
+def _usual_missing(direction: Direction, reward_range: tuple[float, float] | None) -> Missing:
     """The default for rewards that never come; refused where no default is safe."""
     if direction == "maximize" and reward_range is not None:
-        low, high = checked_range(reward_range)
+        low, high = reward_range
         if low <= 0 <= high:
             return "zero"
     why = (
@@ -359,7 +371,7 @@ def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
     return {name: float(share) for name, share in given.items()}
 
 
-def _range(given: Any, missing: Missing) -> tuple[float, float] | None:
+def _range(given: Any) -> tuple[float, float] | None:
     if given is None:
         return None
     low, high = checked_range(given)
@@ -369,12 +381,6 @@ def _range(given: Any, missing: Missing) -> tuple[float, float] | None:
             (low, high),
             f"both within ±{LARGEST:g}, or squares of rewards could not be added up; use a larger "
             "unit for rewards",
-        )
-    if missing == "zero" and not low <= 0 <= high:
-        raise InvalidInputError(
-            f"a missing reward counts as zero, which lies outside of the reward_range "
-            f'({low:g} to {high:g}); use missing="drop" or "fail".',
-            field="missing",
         )
     return low, high
 

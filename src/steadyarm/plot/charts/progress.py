@@ -257,7 +257,7 @@ def _estimates_summary(course: Course, labels: Sequence[str]) -> str:
         f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
         f"with an estimate of {number(course.estimates[-1, k])}{reach}; not ruled out: "
         f"{alive:,} of {counted(course.variants, 'variant')}. The leader changed "
-        f"{counted(changes, 'time')}{marked}."
+        f"{'once' if changes == 1 else counted(changes, 'time')}{marked}."
     )
 
 

@@ -230,6 +230,15 @@ def file_of(url: URL) -> Path | None:
     return Path(os.path.abspath((url.database or "").removeprefix("file:")))
 
 
+def check_folder(url: URL) -> None:
+    """Refuse a file of SQLite whose folder does not exist."""
+    if (file := file_of(url)) is not None and not file.parent.is_dir():
+        folder = Path(url.database or "").parent
+        raise StorageError(
+            f"{shown(url)}: the folder {folder} does not exist; make it, or give another."
+        )
+
+
 class Database:
     """One database: transactions, which are repeated when they collide.
 

@@ -24,7 +24,7 @@ from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentErro
 from steadyarm.segments import Draws
 from steadyarm.storages.changes import Pruned
 from steadyarm.storages.sql.assignments import NEVER, Assignments, release
-from steadyarm.storages.sql.engine import HINTS, Database
+from steadyarm.storages.sql.engine import HINTS, Database, check_folder
 from steadyarm.storages.sql.experiments import Experiments
 from steadyarm.storages.sql.operators import Operators, forget_corrected
 from steadyarm.storages.sql.rewards import Rewards
@@ -50,6 +50,7 @@ class SQLStorage(Experiments, Assignments, Rewards, Operators):
     """
 
     def __init__(self, url: URL) -> None:
+        check_folder(url)
         super().__init__(url)
         self._heartbeat = Heartbeat(self._database)
         try:

@@ -38,7 +38,7 @@ from sqlalchemy.engine import URL
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageError, StorageVersionError
 from steadyarm.storages import database_url
 from steadyarm.storages.records import POSITIONS
-from steadyarm.storages.sql.engine import BUSY, DAMAGED, Database, file_of, shown
+from steadyarm.storages.sql.engine import BUSY, DAMAGED, Database, check_folder, file_of, shown
 from steadyarm.storages.sql.schema import (
     CLOSED,
     OWNED,
@@ -101,11 +101,8 @@ def storage_status(url: str | None = None, *, thorough: bool = False) -> Storage
     """
     parsed = database_url(url)
     shown_url, backend = shown(parsed), parsed.get_backend_name()
-    if backend == "sqlite" and not (file := Path(parsed.database or "")).exists():
-        if not file.absolute().parent.is_dir():
-            raise StorageError(
-                f"{shown_url}: the folder {file.parent} does not exist; make it, or give another."
-            )
+    if backend == "sqlite" and not Path(parsed.database or "").exists():
+        check_folder(parsed)
         return StorageStatus(shown_url, backend, None, NEWEST, "empty")
     with closing(Database(parsed)) as database:
         revision, state = database.read(_version)
