@@ -131,7 +131,7 @@ def test_nothing_to_draw_is_said_with_the_reason() -> None:
     with pytest.raises(sa.InvalidInputError, match="neither factorial nor of bundles"):
         sa.plot.effects(test)
     session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), 100)
-    with pytest.raises(sa.InvalidInputError, match="ask"):
+    with pytest.raises(sa.InvalidInputError, match="nothing was assigned yet"):
         sa.plot.allocation(session)
     with pytest.raises(sa.RewardsPendingError):
         sa.plot.estimates(session)
