@@ -67,7 +67,7 @@ def check_choice(value: Any, what: str, choices: Sequence[Any]) -> None:
         raise InvalidInputError.of(what, value, f"one of {', '.join(map(repr, choices))}")
 
 
-def checked_range(given: Any) -> tuple[float, float]:
+def checked_range(given: Any, what: str = "reward_range") -> tuple[float, float]:
     """Return the least and the largest reward that can occur as floats.
 
     Examples
@@ -76,11 +76,11 @@ def checked_range(given: Any) -> tuple[float, float]:
     (0.0, 1.0)
     """
     try:
-        low, high = (finite_number(end, "reward_range") for end in given)
+        low, high = (finite_number(end, what) for end in given)
     except (TypeError, ValueError):  # not two of them, or not numbers
         expected = "two finite numbers, the least and the largest reward, such as (0, 1)"
-        raise InvalidInputError.of("reward_range", given, expected) from None
+        raise InvalidInputError.of(what, given, expected) from None
     if not low < high:
         expected = "the first to be below the second"
-        raise InvalidInputError.of("reward_range", given, expected)
+        raise InvalidInputError.of(what, given, expected)
     return low, high

@@ -35,7 +35,7 @@ from steadyarm.dashboard.responses import (
     wants_json,
     with_headers,
 )
-from steadyarm.live.settings import microseconds
+from steadyarm.live.metrics import microseconds
 from steadyarm.service.app import read_body
 from steadyarm.service.auth import RANKS, hash_of, header_of
 from steadyarm.service.problems import (

@@ -25,7 +25,8 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.live.decisions import decide, is_over
-from steadyarm.live.settings import Settings, microseconds
+from steadyarm.live.metrics import microseconds
+from steadyarm.live.settings import Settings
 from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import (

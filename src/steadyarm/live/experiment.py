@@ -41,9 +41,10 @@ from steadyarm.live.assignments import (
     run,
     waited_for,
 )
+from steadyarm.live.metrics import duration_text, microseconds
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
-from steadyarm.live.settings import Settings, duration_text, microseconds
+from steadyarm.live.settings import Settings
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy

@@ -25,15 +25,8 @@ from steadyarm.errors import (
 )
 from steadyarm.live.decisions import check_servable, first_state, stored_state
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
-from steadyarm.live.settings import (
-    NEVER_MATURE,
-    Missing,
-    Settings,
-    Sticky,
-    duration_text,
-    microseconds,
-    usual_grace,
-)
+from steadyarm.live.metrics import Metric, duration_text, microseconds, unnamed, usual_grace
+from steadyarm.live.settings import NEVER_MATURE, Missing, Settings, Sticky
 from steadyarm.live.transfer import read_export
 from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
@@ -46,7 +39,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 DESCRIBED = (
     *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
-    *("reward_grace", "missing", "sticky", "control", "min_share"),
+    *("reward_grace", "missing", "sticky", "control", "min_share", "metrics"),
 )
 
 
@@ -66,6 +59,7 @@ def create_experiment(
     sticky: Sticky = "unit",
     control: Mapping[str, float] | None = None,
     min_share: Mapping[str, float] | float | None = None,
+    metrics: Sequence[Metric | Mapping[str, Any]] | None = None,
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
@@ -82,8 +76,8 @@ def create_experiment(
     storage : a URL such as "sqlite:///tests.db" or "postgresql+psycopg://me@host/tests"; by default
         what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
     seed : makes all draws reproducible; drawn and stored if it is not given
-    direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share : see
-        `Settings`
+    direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share,
+        metrics : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
@@ -113,6 +107,7 @@ def create_experiment(
         "sticky": sticky,
         "control": control,
         "min_share": min_share,
+        "metrics": metrics,
     }
     check_name(name)
     settings = _settings(arms, policy, budget, **options)
@@ -279,14 +274,16 @@ def description_of(settings: Settings) -> dict[str, Any]:
         "policy": _described_policy(settings.policy),
         "seed": settings.seed,
     }
+    plain = unnamed(settings.metrics)  # else the primary metric says all that follows
     for field in fields(Settings):
         value = getattr(settings, field.name)
-        if field.name in ("direction", "missing", "sticky") and value != field.default:
+        wanted = ("direction", "missing", "sticky") if plain else ("sticky",)
+        if field.name in wanted and value != field.default:
             found[field.name] = value
-    if settings.reward_range is not None:
+    if plain and settings.reward_range is not None:
         found["reward_range"] = list(settings.reward_range)
     window, grace = settings.reward_window, settings.reward_grace
-    if window is not None and grace is not None:
+    if plain and window is not None and grace is not None:
         lasting = {"reward_window": window}
         if grace != usual_grace(window):
             lasting["reward_grace"] = grace
@@ -295,6 +292,8 @@ def description_of(settings: Settings) -> dict[str, Any]:
         found["control"] = dict(settings.control)
     if settings.min_share:
         found["min_share"] = _min_share(settings)
+    if settings.metrics:
+        found["metrics"] = [metric.description() for metric in settings.metrics]
     return found
 
 

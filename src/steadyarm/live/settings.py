@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -16,12 +13,22 @@ import numpy as np
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError
+from steadyarm.live.metrics import (
+    LARGEST,
+    REWARD,
+    Metric,
+    checked_metrics,
+    microseconds,
+    range_of,
+    seconds_of,
+    unnamed,
+    usual_grace,
+)
 from steadyarm.policies import POLICIES, Policy, policy_from_dict
 from steadyarm.segments import Direction, Segment
 from steadyarm.validation import (
     check_choice,
     check_fraction,
-    checked_range,
     finite_number,
     whole_number,
 )
@@ -30,17 +37,19 @@ from steadyarm.wording import strung
 Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
 
-LARGEST = 1e100  # rewards; squares of larger ones could not be added up
-SECOND = 1_000_000
-LONGEST_GRACE = 7 * 86400.0  # seconds, unless more is asked for
 FEW = 10  # rounds of a variant, on average, below which a budget is small
+OF_PRIMARY = {  # settings of the reward, and what the primary metric calls them
+    "direction": "direction",
+    "reward_range": "range",
+    "reward_window": "window",
+    "reward_grace": "grace",
+    "missing": "missing",
+}
 NEVER_MATURE = (
     "without a reward_window nobody knows when a reward will not come any more, so that visits "
     "without one are neither judged nor learned from before the test is stopped; give "
     "reward_window, or report zeros, too."
 )
-DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*([smhdw])")
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ class Settings:
     control : {name: share} of one variant that always gets exactly this share
     min_share : {name: share} that variants get in addition to what the policy gives them of the
         rest; a number for all variants but the control, unless they are very many
+    metrics : what else is measured, see `Metric`. If one of them is primary it is the reward, and
+        says what direction, reward_range, reward_window, reward_grace and missing would say
     """
 
     arms: ArmSet
@@ -82,6 +93,7 @@ class Settings:
     control: Mapping[str, float] = field(default_factory=dict)
     min_share: Mapping[str, float] = field(default_factory=dict)
     reward_grace: float | None = None
+    metrics: tuple[Metric, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -90,17 +102,19 @@ class Settings:
         if not isinstance(self.arms, ArmSet):
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
+        object.__setattr__(self, "metrics", checked_metrics(self.metrics or ()))
+        self._take_primary()
         check_choice(self.direction, "direction", ("maximize", "minimize"))
         if self.missing is not None:
             check_choice(self.missing, "missing", ("zero", "drop", "fail"))
         check_choice(self.sticky, "sticky", ("unit", "none"))
         whole_number(self.budget, "budget", least=1, most=2**53 - 1)
         whole_number(self.seed, "seed", most=2**63 - 1)
-        window = None if self.reward_window is None else _seconds(self.reward_window)
+        window = None if self.reward_window is None else seconds_of(self.reward_window)
         if self.reward_grace is None:
             grace = None if window is None else usual_grace(window)
         else:
-            grace = _seconds(self.reward_grace, "reward_grace", least=0)
+            grace = seconds_of(self.reward_grace, "reward_grace", least=0)
             if window is None:
                 raise InvalidInputError(
                     f"reward_grace is {self.reward_grace!r}, but there is no reward_window that it "
@@ -114,11 +128,43 @@ class Settings:
         elif isinstance(floors, (int, float)):
             floors = {name: floors for name in self.arms.names if name not in (self.control or {})}
         object.__setattr__(self, "reward_window", window)
-        object.__setattr__(self, "reward_range", _range(self.reward_range))
+        object.__setattr__(self, "reward_range", range_of(self.reward_range))
         object.__setattr__(self, "control", _shares(self.control, "control", self.arms))
         object.__setattr__(self, "min_share", _shares(floors, "min_share", self.arms))
         self._check_shares()
         self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
+
+    def _take_primary(self) -> None:
+        """Take over what a primary metric among the metrics says of the reward."""
+        primary = next((metric for metric in self.metrics if metric.role == "primary"), None)
+        if primary is None:
+            return
+        usual = {field.name: field.default for field in fields(self)}
+        for name, own in OF_PRIMARY.items():
+            given, said = getattr(self, name), getattr(primary, own)
+            if given != usual[name] and given != said:
+                raise InvalidInputError(
+                    f"{name} is {given!r}, but the primary metric {primary.name!r} has its own "
+                    f"{own}; say it there alone.",
+                    field=name,
+                )
+            object.__setattr__(self, name, said)
+
+    @cached_property
+    def primary(self) -> Metric:
+        """The metric that steers, whether it has an entry among the metrics or not."""
+        named = (metric for metric in self.metrics if metric.role == "primary")
+        return next(named, None) or Metric(
+            REWARD,
+            role="primary",
+            **{own: getattr(self, name) for name, own in OF_PRIMARY.items()},
+        )
+
+    @cached_property
+    def measured(self) -> Mapping[str, Metric]:
+        """All metrics whose values are reported, by their names."""
+        others = {metric.name: metric for metric in self.metrics if metric.ratio is None}
+        return {self.primary.name: self.primary} | others
 
     def _check_missing(self) -> None:
         if self.missing is None:
@@ -206,12 +252,12 @@ class Settings:
     @cached_property
     def window(self) -> int | None:
         """The reward window in microseconds."""
-        return None if self.reward_window is None else round(self.reward_window * SECOND)
+        return None if self.reward_window is None else microseconds(self.reward_window)
 
     @cached_property
     def grace(self) -> int:
         """How long after its window a reward may still arrive, in microseconds."""
-        return round((self.reward_grace or 0) * SECOND)
+        return microseconds(self.reward_grace or 0)
 
     @cached_property
     def patience(self) -> int | None:
@@ -246,19 +292,27 @@ class Settings:
 
         arms : a description of the variants in place of all of their features
         """
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {
+        further: dict[str, Any] = {"metrics": [metric.to_dict() for metric in self.metrics]}
+        further["products"] = [list(metric.ratio) for metric in self.metrics if metric.ratio]
+        own = (field.name for field in fields(self) if field.name != "metrics")
+        return {name: getattr(self, name) for name in own} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
             "reward_range": None if self.reward_range is None else list(self.reward_range),
             "control": dict(self.control),
             "min_share": dict(self.min_share),
+            **(further if self.metrics else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], policy: Policy[Any] | None = None) -> Self:
         """The settings that `to_dict` wrote; a policy of your own is given again."""
         values = dict(data)
-        values.pop("clock", None)  # of the experiment, see `lifecycle`
+        for name in ("clock", "products"):  # for `lifecycle`, and for storages
+            values.pop(name, None)
+        values["metrics"] = tuple(map(Metric.from_dict, values.get("metrics", ())))
+        if not unnamed(values["metrics"]):
+            values = {name: value for name, value in values.items() if name not in OF_PRIMARY}
         if values.get("reward_window") is not None:
             values.setdefault("reward_grace", 0.0)  # of a release that knew none
         policy = stored_policy(
@@ -293,30 +347,6 @@ def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str
 def variants_in(config: Mapping[str, Any]) -> int:
     """The number of variants in what `Settings.to_dict` wrote, without making them."""
     return len(names_in(config["arms"]))
-
-
-def usual_grace(window: float) -> float:
-    """How long after its window a reward may still arrive by default, in seconds."""
-    return min(window, LONGEST_GRACE)
-
-
-def microseconds(seconds: float) -> int:
-    """Whole microseconds of a time or duration in seconds."""
-    return round(seconds * SECOND)
-
-
-def duration_text(seconds: float) -> str:
-    """A duration in the largest unit of which it is a whole number, but no weeks.
-
-    Examples
-    --------
-    >>> duration_text(7 * 86400), duration_text(5400), duration_text(0.5)
-    ('7d', '90m', '0.5s')
-    """
-    for unit, length in reversed(UNITS.items()):
-        if unit != "w" and seconds % length == 0:
-            return f"{seconds / length:.0f}{unit}"
-    return f"{seconds:g}s"
 
 
 def _usual_missing(direction: Direction, reward_range: tuple[float, float] | None) -> Missing:
@@ -369,36 +399,3 @@ def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
             error.field = what
             raise
     return {name: float(share) for name, share in given.items()}
-
-
-def _range(given: Any) -> tuple[float, float] | None:
-    if given is None:
-        return None
-    low, high = checked_range(given)
-    if low < -LARGEST or high > LARGEST:
-        raise InvalidInputError.of(
-            "reward_range",
-            (low, high),
-            f"both within ±{LARGEST:g}, or squares of rewards could not be added up; use a larger "
-            "unit for rewards",
-        )
-    return low, high
-
-
-def _seconds(given: Any, what: str = "reward_window", least: float | None = None) -> float:
-    value: Any = given
-    if isinstance(given, timedelta):
-        value = given.total_seconds()
-    elif isinstance(given, str) and (found := DURATION.fullmatch(given.strip())):
-        value = float(found[1]) * UNITS[found[2]]
-    elif isinstance(given, str):
-        value = math.nan
-    try:
-        seconds = finite_number(value, what)
-    except InvalidInputError:
-        seconds = math.nan
-    if not (0 < seconds < 1e10 or seconds == least):
-        limit = "above 0" if least is None else "of at least 0"
-        expected = f'a time {limit}: seconds, a timedelta, or text such as "90m", "12h", "7d"'
-        raise InvalidInputError.of(what, given, expected)
-    return seconds

@@ -1,0 +1,349 @@
+"""Metrics: what is measured of a live test beside, or instead of, one unnamed reward.
+
+One metric is primary: it is the reward that the policy learns from. Secondary metrics and
+guardrails never steer anything; they are further sums over the same assignments. A metric is what
+one unit brings within its window, from one event (a sign-up) or from several (all purchases).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Literal, Self, get_args
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.segments import Direction
+from steadyarm.validation import check_choice, checked_range, finite_number
+from steadyarm.wording import did_you_mean, number, percent
+
+Role = Literal["primary", "secondary", "guardrail"]
+Kind = Literal["yes/no", "number", "count", "money"]
+Several = Literal["first", "last", "sum", "max"]
+
+REWARD = "reward"  # the name of the primary metric, unless it has one of its own
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.-]{0,63}")
+LARGEST = 1e100  # rewards; squares of larger ones could not be added up
+SECOND = 1_000_000
+LONGEST_GRACE = 7 * 86400.0  # seconds, unless more is asked for
+DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*([smhdw])")
+SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One thing that is measured of every unit.
+
+    Parameters
+    ----------
+    name : letters, digits, spaces, dots, hyphens and underscores, the first a letter
+    role : "primary" steers the test; "secondary" is shown; a "guardrail" must not get worse than
+        the control by more than its margin
+    kind : "yes/no" (0 or 1, shown in percent), "count" and "money" (nothing reported is zero), or
+        "number", such as a loading time
+    unit : shown behind values, such as "€" or "s"
+    direction : whether large ("maximize") or small ("minimize") values are good
+    window, grace : within which time after its assignment a value may happen, and how much later
+        it may arrive; as `Settings.reward_window` and `reward_grace`
+    missing : what a unit without a value counts as: "zero", or "drop" as the mean of its variant's
+        other values; by default "zero", except for numbers. The primary metric may have "fail"
+    range : (least, largest) value of one event; others are refused
+    cap : a unit's value counts as at most this much, so that one huge purchase does not drown all
+        others; declared beforehand
+    several : what several events of one unit count as: the "first" alone (another value is an
+        error), the "last", their "sum" or "max"; each event then has a key of its own
+    margin : of a guardrail: how much worse than the control still is acceptable, in units of the
+        metric, or as a share of the control's value such as "1%"
+    ratio : (above, below): two other metrics; this one is the sum of the first over the sum of the
+        second, such as revenue per order, and is never reported itself
+
+    Examples
+    --------
+    >>> Metric("revenue", kind="money", unit="€", several="sum", window="7d", cap=500).missing
+    'zero'
+    >>> Metric("refunds", role="guardrail", direction="minimize", margin="1%").margin_share
+    0.01
+    >>> Metric("revenue", kind="money", unit="€").shown(35.125)
+    '35.12 €'
+    """
+
+    name: str
+    role: Role = "secondary"
+    kind: Kind = "number"
+    unit: str = ""
+    direction: Direction = "maximize"
+    window: float | None = None
+    grace: float | None = None
+    missing: Literal["zero", "drop", "fail"] | None = None
+    range: tuple[float, float] | None = None
+    cap: float | None = None
+    several: Several = "first"
+    margin: float | str | None = None
+    ratio: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise InvalidInputError.of(
+                "metrics",
+                self.name,
+                "a name of up to 64 letters, digits, spaces, dots, hyphens and underscores, the "
+                "first a letter",
+            )
+        for name, choices in (("role", Role), ("kind", Kind), ("several", Several)):
+            check_choice(getattr(self, name), self._of(name), get_args(choices))
+        check_choice(self.direction, self._of("direction"), get_args(Direction))
+        if not isinstance(self.unit, str) or len(self.unit) > 12:
+            raise InvalidInputError.of(self._of("unit"), self.unit, 'a short text such as "€"')
+        self._check_times()
+        known = range_of(self.range, self._of("range"))
+        object.__setattr__(self, "range", (0.0, 1.0) if self._clicks and known is None else known)
+        usual = "drop" if self.kind == "number" else "zero"
+        object.__setattr__(self, "missing", self.missing or usual)
+        allowed = ("zero", "drop", "fail") if self.role == "primary" else ("zero", "drop")
+        check_choice(self.missing, self._of("missing"), allowed)
+        if self.cap is not None:
+            object.__setattr__(self, "cap", finite_number(self.cap, self._of("cap")))
+        self._check_margin()
+        self._check_ratio()
+
+    def _of(self, field: str) -> str:
+        """How errors name a field of this metric."""
+        return f"{field} of the metric {self.name!r}"
+
+    @property
+    def _clicks(self) -> bool:
+        return self.kind == "yes/no"
+
+    def _check_times(self) -> None:
+        window = None if self.window is None else seconds_of(self.window, self._of("window"))
+        grace = None if window is None else usual_grace(window)
+        if self.grace is not None:
+            if window is None:
+                raise InvalidInputError(
+                    f"the {self._of('grace')} follows no window; give a window, too."
+                )
+            grace = seconds_of(self.grace, self._of("grace"), least=0)
+        object.__setattr__(self, "window", window)
+        object.__setattr__(self, "grace", grace)
+
+    def _check_margin(self) -> None:
+        if self.role != "guardrail":
+            if self.margin is not None:
+                raise InvalidInputError(
+                    f"the metric {self.name!r} has a margin, which guardrails have; give it the "
+                    'role "guardrail", or leave the margin out.'
+                )
+            return
+        given, least = self.margin, -1.0
+        if isinstance(given, str):
+            found = SHARE.fullmatch(given.strip())
+            least = -1.0 if found is None else float(found[1])
+        elif given is not None:
+            least = finite_number(given, self._of("margin"))
+        if least >= 0:
+            return
+        raise InvalidInputError.of(
+            self._of("margin"),
+            given,
+            'how much worse than the control is acceptable: an amount, or a share such as "1%"',
+        )
+
+    def _check_ratio(self) -> None:
+        if self.ratio is None:
+            return
+        given = tuple(self.ratio) if isinstance(self.ratio, (list, tuple)) else ()
+        if len(given) != 2 or not all(isinstance(one, str) for one in given):
+            expected = 'the names of two metrics, such as ["revenue", "orders"]'
+            raise InvalidInputError.of(self._of("ratio"), self.ratio, expected)
+        if self.role == "primary" or self.several != "first" or self.cap is not None:
+            raise InvalidInputError(
+                f"the metric {self.name!r} is a ratio of two others: it can neither be primary nor "
+                "have events or a cap; declare these for the metrics that it is made of."
+            )
+        object.__setattr__(self, "ratio", given)
+
+    @property
+    def margin_share(self) -> float | None:
+        """The margin as a share of the control's value; None if it is an amount, or not given."""
+        return float(self.margin.strip(" %")) / 100 if isinstance(self.margin, str) else None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a unit may have several events, each with a key."""
+        return self.several != "first"
+
+    @property
+    def sign(self) -> float:
+        """1 if large values are good, else -1."""
+        return 1.0 if self.direction == "maximize" else -1.0
+
+    def check(self, given: Any) -> float:
+        """A reported value as a number, if it can occur."""
+        what = "the reward" if self.name == REWARD else f"the value of {self.name!r}"
+        value = finite_number(given, what)
+        low, high = self.range or (-LARGEST, LARGEST)
+        if not low <= value <= high:
+            where = "what can be added up" if self.range is None else "its range"
+            raise InvalidInputError(
+                f"{what} is {value:g}, outside of {where} ({low:g} to {high:g}); it was not stored."
+            )
+        return value
+
+    def shown(self, value: float) -> str:
+        """A mean of this metric as people read it."""
+        if not math.isfinite(value):
+            return "unknown"
+        if self._clicks:
+            return percent(value)
+        text = f"{value:,.2f}" if self.kind == "money" else number(value)
+        return f"{text} {self.unit}".rstrip()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, texts and lists only; times in microseconds, as storages read them."""
+        stored = {field.name: getattr(self, field.name) for field in fields(self)}
+        lists = {name: None if stored[name] is None else list(stored[name]) for name in LISTS}
+        times = {
+            name: None if stored[name] is None else microseconds(stored[name]) for name in TIMES
+        }
+        return stored | lists | times
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The metric that `to_dict` wrote."""
+        times = {name: None if data[name] is None else data[name] / SECOND for name in TIMES}
+        return cls(**dict(data) | times)
+
+    @classmethod
+    def described(cls, given: Any) -> Self:
+        """A metric from a table of its fields, as TOML and JSON have them."""
+        if isinstance(given, cls):
+            return given
+        known = [field.name for field in fields(cls)]
+        if not isinstance(given, Mapping) or "name" not in given:
+            expected = 'metrics, or tables of their fields such as {name = "revenue"}'
+            raise InvalidInputError.of("metrics", given, expected)
+        if unknown := [key for key in given if key not in known]:
+            raise InvalidInputError(
+                f"a metric has no setting {unknown[0]!r}; the settings are "
+                f"{', '.join(known)}{did_you_mean(str(unknown[0]), known)}",
+                field="metrics",
+            )
+        return cls(**given)
+
+    def description(self) -> dict[str, Any]:
+        """The table that `described` reads, without what is usual."""
+        usual = Metric(self.name, kind=self.kind, role=self.role, margin=self.margin)
+        found: dict[str, Any] = {"name": self.name}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("role", "kind", "margin"):
+                if value != field.default:
+                    found[field.name] = value
+            elif field.name == "grace":
+                if value is not None and value != usual_grace(self.window or 0):
+                    found["grace"] = duration_text(value)
+            elif value != getattr(usual, field.name):
+                found[field.name] = list(value) if isinstance(value, tuple) else value
+        if self.window is not None:
+            found["window"] = duration_text(self.window)
+        return found
+
+
+LISTS, TIMES = ("range", "ratio"), ("window", "grace")
+
+
+def checked_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
+    """Metrics that belong together: names differ, one is primary at most, ratios are of others."""
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        raise InvalidInputError.of("metrics", given, "a list of metrics")
+    try:
+        metrics = tuple(Metric.described(one) for one in given)
+    except InvalidInputError as error:
+        error.field = "metrics"
+        raise
+    names = [metric.name for metric in metrics]
+    primary = [metric.name for metric in metrics if metric.role == "primary"]
+    measured = {metric.name for metric in metrics if metric.ratio is None} | {REWARD}
+    faults = [f"two are called {one!r}" for one in names if names.count(one) > 1]
+    if len(primary) > 1:
+        faults.append(f"{primary[0]!r} and {primary[1]!r} are both primary")
+    if REWARD in names and primary != [REWARD]:
+        faults.append(f"only the primary metric may be called {REWARD!r}")
+    if primary and primary != [REWARD]:
+        measured.discard(REWARD)
+    for metric in metrics:
+        for part in metric.ratio or ():
+            if part not in measured:
+                faults.append(
+                    f"{metric.name!r} is a ratio of {part!r}, which is not among those measured"
+                )
+    if faults:
+        raise InvalidInputError(f"metrics do not fit together: {faults[0]}.", field="metrics")
+    return metrics
+
+
+def unnamed(metrics: Iterable[Metric]) -> bool:
+    """Whether the primary metric has no entry of its own."""
+    return all(metric.role != "primary" for metric in metrics)
+
+
+def range_of(given: Any, what: str = "reward_range") -> tuple[float, float] | None:
+    """A range of values that can be added up; None if there is none."""
+    if given is None:
+        return None
+    low, high = checked_range(given, what)
+    if low < -LARGEST or high > LARGEST:
+        raise InvalidInputError.of(
+            what,
+            (low, high),
+            f"both within ±{LARGEST:g}, or squares of rewards could not be added up; use a larger "
+            "unit for rewards",
+        )
+    return low, high
+
+
+def usual_grace(window: float) -> float:
+    """How long after its window a reward may still arrive by default, in seconds."""
+    return min(window, LONGEST_GRACE)
+
+
+def microseconds(seconds: float) -> int:
+    """Whole microseconds of a time or duration in seconds."""
+    return round(seconds * SECOND)
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in the largest unit of which it is a whole number, but no weeks.
+
+    Examples
+    --------
+    >>> duration_text(7 * 86400), duration_text(5400), duration_text(0.5)
+    ('7d', '90m', '0.5s')
+    """
+    for unit, length in reversed(UNITS.items()):
+        if unit != "w" and seconds % length == 0:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+def seconds_of(given: Any, what: str = "reward_window", least: float | None = None) -> float:
+    """Seconds from a number, a timedelta or a text; above 0, or exactly `least`."""
+    value: Any = given
+    if isinstance(given, timedelta):
+        value = given.total_seconds()
+    elif isinstance(given, str) and (found := DURATION.fullmatch(given.strip())):
+        value = float(found[1]) * UNITS[found[2]]
+    elif isinstance(given, str):
+        value = math.nan
+    try:
+        seconds = finite_number(value, what)
+    except InvalidInputError:
+        seconds = math.nan
+    if not (0 < seconds < 1e10 or seconds == least):
+        limit = "above 0" if least is None else "of at least 0"
+        expected = f'a time {limit}: seconds, a timedelta, or text such as "90m", "12h", "7d"'
+        raise InvalidInputError.of(what, given, expected)
+    return seconds
