@@ -178,8 +178,14 @@ command(
     NAME,
     (
         "rewards",
-        "whose reward, and the number; - reads standard input",
+        "whose reward, and the number, or values of metrics such as revenue=35; - reads standard "
+        "input",
         {"nargs": "+", "metavar": "UNIT|ID REWARD"},
+    ),
+    (
+        "--event KEY",
+        "which event the values come from, such as the number of an order; metrics that a unit may "
+        "have several events of need it, and in standard input a column named event has it",
     ),
     (
         "--at TIME",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 import shlex
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from steadyarm.errors import InvalidInputError, SteadyArmError
 
 BATCH = 1000  # in one transaction
 SHOWN = 20  # refusals that are printed one by one
+VALUE = re.compile(r"([A-Za-z][\w .-]*)=([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 TARGETS = ("id", "assignment", "unit")  # columns that name an assignment, the surest first
 
 T = TypeVar("T")
@@ -68,16 +70,22 @@ def tell(args: argparse.Namespace) -> None:
 
       steadyarm experiment tell checkout visitor-1 1 visitor-2 0
       steadyarm experiment tell checkout -- visitor-3 -12.50
+      steadyarm experiment tell checkout visitor-4 bought=1 revenue=35.20 --event order-17
       steadyarm experiment tell checkout - < purchases.csv
 
-    The file has an id or a unit and a reward in every line, or CSV with a column reward and one of
-    id, assignment and unit. A reward that is repeated counts once; if some are refused, the others
-    are stored.
+    The file has an id or a unit and a reward in every line, or CSV with a column reward, or columns
+    named after metrics, and one of id, assignment and unit; columns at and event say when it was
+    and which event. A reward that is repeated counts once; if some are refused, the others are
+    stored.
     """
     bulk = args.rewards == ["-"]
-    rewards, without = read_rewards(sys.stdin) if bulk else (_pairs(args.rewards, args.at), 0)
-    alone = len(rewards) == 1 and not bulk
     with loaded(args) as experiment:
+        known = tuple(experiment.settings.measured)
+        if bulk:
+            rewards, without = read_rewards(sys.stdin, known)
+        else:
+            rewards, without = _pairs(args.rewards, args.at, args.event), 0
+        alone = len(rewards) == 1 and not bulk
         answers: list[Any] = _in_batches(rewards, experiment.tell_many)
     if alone and isinstance(answers[0], SteadyArmError):
         raise answers[0]
@@ -117,20 +125,29 @@ def read_units(lines: Any) -> list[str]:
     return found
 
 
-def read_rewards(lines: Any) -> tuple[list[tuple[str, Any, datetime | None]], int]:
-    """Ids or units with their rewards and when these happened, and how many lines had none.
+Told = tuple[str, Any, datetime | None, str | None]
 
-    Two columns, or CSV with a header that names reward, one of id, assignment and unit, and perhaps
-    at (or rewarded_at, as exports do).
+
+def read_rewards(lines: Any, metrics: Sequence[str] = ()) -> tuple[list[Told], int]:
+    """Ids or units with their rewards, when these happened and of which event; and lines without.
+
+    Two columns, or CSV with a header that names reward, or metrics, then one of id, assignment and
+    unit, and perhaps event and at (or rewarded_at, as exports do).
+
+    metrics : the names of metrics that a column may have
 
     Examples
     --------
     >>> read_rewards(["visitor 1,1", "visitor 2,"])
-    ([('visitor 1', 1.0, None)], 1)
+    ([('visitor 1', 1.0, None, None)], 1)
+    >>> read_rewards(["unit,event,revenue", "visitor 1,order 17,35.2"], ["revenue"])
+    ([('visitor 1', {'revenue': 35.2}, None, 'order 17')], 0)
     """
     rows = list(_rows(lines))
-    target, reward, headed = 0, 1, bool(rows) and "reward" in rows[0][1]
-    at: int | None = None
+    columns = set(rows[0][1]) & {"reward", *metrics} if rows else set()
+    target, reward, headed = 0, 1, bool(columns)
+    at = event = None
+    measured: list[tuple[str, int]] = []
     if headed:
         names = rows.pop(0)[1]
         known = [name for name in TARGETS if name in names]
@@ -139,9 +156,14 @@ def read_rewards(lines: Any) -> tuple[list[tuple[str, Any, datetime | None]], in
                 f"the first line names the columns {', '.join(names)}; expected reward and one of "
                 f"{', '.join(TARGETS)}."
             )
-        target, reward = names.index(known[0]), names.index("reward")
+        target = names.index(known[0])
+        if "reward" in columns:
+            reward = names.index("reward")
+        else:
+            measured = [(name, names.index(name)) for name in names if name in columns]
         at = next((names.index(name) for name in ("at", "rewarded_at") if name in names), None)
-    found: list[tuple[str, Any, datetime | None]] = []
+        event = names.index("event") if "event" in names else None
+    found: list[Told] = []
     without = 0
     for line, row in rows:
         if not headed and len(row) != 2:
@@ -149,13 +171,17 @@ def read_rewards(lines: Any) -> tuple[list[tuple[str, Any, datetime | None]], in
                 f"line {line} has {len(row)} columns; expected an id or a unit and its reward, or "
                 "CSV whose first line names the columns."
             )
-        value = _cell(row, reward, line)
-        if value == "":
+        cells = {name: _cell(row, column, line) for name, column in measured}
+        values: Any = {name: _number(cell) for name, cell in cells.items() if cell != ""}
+        if not measured and (cell := _cell(row, reward, line)) != "":
+            values = _number(cell)
+        if values == {}:
             without += 1
-        else:
-            when = "" if at is None else _cell(row, at, line)
-            event = _cell(row, target, line), _number(value)
-            found.append((*event, read_time(when, f"at in line {line}") if when else None))
+            continue
+        when = "" if at is None else _cell(row, at, line)
+        moment = read_time(when, f"at in line {line}") if when else None
+        key = None if event is None else _cell(row, event, line) or None
+        found.append((_cell(row, target, line), values, moment, key))
     return found, without
 
 
@@ -179,14 +205,24 @@ def _cell(row: list[str], column: int, line: int) -> str:
     return row[column]
 
 
-def _pairs(words: Sequence[str], at: str | None) -> list[tuple[str, Any, datetime | None]]:
-    if len(words) % 2:
-        raise InvalidInputError(
-            f"{words[-1]!r} stands alone; expected pairs of an id or a unit and its reward, or - "
-            "to read them from standard input."
-        )
+def _pairs(words: Sequence[str], at: str | None, event: str | None) -> list[Told]:
+    """Targets with their rewards, or with one or several values of metrics such as revenue=35."""
     when = None if at is None else read_time(at, "--at")
-    return [(words[i], _number(words[i + 1]), when) for i in range(0, len(words), 2)]
+    found: list[Told] = []
+    left = list(words)
+    while left:
+        target = left.pop(0)
+        if not left:
+            raise InvalidInputError(
+                f"{target!r} stands alone; expected pairs of an id or a unit and its reward, or - "
+                "to read them from standard input."
+            )
+        values: Any = {}
+        while left and (named := VALUE.fullmatch(left[0])):
+            values[named[1]] = float(named[2])
+            left.pop(0)
+        found.append((target, values or _number(left.pop(0)), when, event))
+    return found
 
 
 def _number(text: str) -> Any:

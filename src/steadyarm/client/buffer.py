@@ -17,14 +17,14 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Literal
+from typing import Any, Literal
 
 from steadyarm.client.transport import (
     BATCH,
@@ -62,32 +62,51 @@ CREATE TABLE IF NOT EXISTS rewards (
     experiment TEXT NOT NULL,
     kind TEXT NOT NULL,
     target TEXT NOT NULL,
-    reward REAL NOT NULL,
+    reward REAL,
     kept REAL NOT NULL,
-    UNIQUE (service, experiment, target)
+    part TEXT NOT NULL DEFAULT '',
+    metrics TEXT,
+    event TEXT,
+    UNIQUE (service, experiment, target, part)
 )
 """
+COLUMNS = "service, experiment, kind, target, reward, kept"  # of a file that knows no metrics
+MORE = "part, metrics, event"
 
 
 @dataclass(frozen=True)
 class RewardReport:
-    """One reward, and whose it is: an assignment's by its id, or a unit's.
+    """One reward, or values of metrics, and whose: an assignment's by its id, or a unit's.
 
     at : when it happened, by the clock of this machine, in seconds since 1970
+    event : the key of the event that the values come from; None if it has none
     """
 
     kind: Literal["assignment", "unit"]
     target: str
-    reward: float
+    reward: float | Mapping[str, float]
     at: float
+    event: str | None = None
 
-    def to_dict(self) -> dict[str, str | float]:
+    def to_dict(self) -> dict[str, Any]:
         """As the service expects it."""
-        return {
+        found: dict[str, Any] = {
             self.kind: self.target,
-            "reward": self.reward,
+            "reward" if isinstance(self.reward, float) else "metrics": self.reward,
             "at": datetime.fromtimestamp(self.at, UTC).isoformat(),
         }
+        return found if self.event is None else found | {"event": self.event}
+
+    @property
+    def part(self) -> str:
+        """What tells it from other reports of the same target: its metrics and its event."""
+        names = [] if isinstance(self.reward, float) else sorted(self.reward)
+        return "" if not names and self.event is None else json.dumps([self.event, *names])
+
+    @property
+    def metrics(self) -> str | None:
+        """The values of metrics as JSON; None of a plain reward."""
+        return None if isinstance(self.reward, float) else json.dumps(dict(self.reward))
 
 
 @dataclass(frozen=True)
@@ -130,6 +149,7 @@ class RewardBuffer:
                     db.execute(SCHEMA)
                     db.execute(f"PRAGMA application_id = {MARK}")
                 db.execute("COMMIT")
+            self._upgrade(db)
         # SQLite writes a little when an empty file is locked, for which there may be no room later.
         with closing(self._lock()) as db, suppress(sqlite3.OperationalError):
             if not db.execute("PRAGMA application_id").fetchone()[0]:
@@ -145,6 +165,22 @@ class RewardBuffer:
                 "own."
             )
         return bool(tables)
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        """Let a file of a release that knew no metrics hold them, too."""
+
+        def old() -> bool:
+            return all(row[1] != "part" for row in db.execute("PRAGMA table_info(rewards)"))
+
+        if old():
+            db.execute("BEGIN IMMEDIATE")
+            if old():
+                db.execute("ALTER TABLE rewards RENAME TO plain_rewards")
+                db.execute(SCHEMA)
+                columns = f"number, {COLUMNS}"
+                db.execute(f"INSERT INTO rewards ({columns}) SELECT {columns} FROM plain_rewards")
+                db.execute("DROP TABLE plain_rewards")
+            db.execute("COMMIT")
 
     def keep(
         self, service: str, experiment: str, rewards: Iterable[RewardReport]
@@ -165,15 +201,12 @@ class RewardBuffer:
                         self._check_room(left)
                         left -= 1
                         db.execute(
-                            "INSERT INTO rewards (service, experiment, kind, target, reward, kept) "
-                            "VALUES (?, ?, ?, ?, ?, ?)",
+                            f"INSERT INTO rewards ({COLUMNS}, {MORE}) "
+                            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                             (
-                                service,
-                                experiment,
-                                report.kind,
-                                report.target,
-                                report.reward,
-                                report.at,
+                                *(service, experiment, report.kind, report.target),
+                                report.reward if isinstance(report.reward, float) else None,
+                                *(report.at, report.part, report.metrics, report.event),
                             ),
                         )
                     outcomes.append("kept")
@@ -198,15 +231,19 @@ class RewardBuffer:
         self, db: sqlite3.Connection, service: str, experiment: str, report: RewardReport
     ) -> bool:
         found = db.execute(
-            "SELECT reward FROM rewards WHERE service = ? AND experiment = ? AND target = ?",
-            (service, experiment, report.target),
+            "SELECT reward, metrics FROM rewards "
+            "WHERE service = ? AND experiment = ? AND target = ? AND part = ?",
+            (service, experiment, report.target, report.part),
         ).fetchone()
-        if found is not None and found[0] != report.reward:
+        if found is None:
+            return False
+        there = found[0] if found[1] is None else json.loads(found[1])
+        if there != report.reward:
             raise RepeatedRewardError(
-                f"{report.target!r} has the reward {found[0]!r} already, which waits to be sent; "
+                f"{report.target!r} has the reward {there!r} already, which waits to be sent; "
                 f"{report.reward!r} is another; the first one counts."
             )
-        return found is not None
+        return True
 
     def count(self, service: str) -> int:
         """How many wait for this service."""
@@ -221,13 +258,19 @@ class RewardBuffer:
         """The next ones to send, all of one experiment, in the order of their reports."""
         with self._open() as db:
             rows = db.execute(
-                "SELECT number, experiment, kind, target, reward, kept FROM rewards "
-                "WHERE service = ? ORDER BY number LIMIT ?",
+                "SELECT number, experiment, kind, target, reward, kept, metrics, event "
+                "FROM rewards WHERE service = ? ORDER BY number LIMIT ?",
                 (service, most + len(self._answered)),
             ).fetchall()
         rows = [row for row in rows if row[0] not in self._answered][:most]
         found = [
-            BufferedReward(row[0], row[1], RewardReport(row[2], row[3], row[4], row[5]))
+            BufferedReward(
+                row[0],
+                row[1],
+                RewardReport(
+                    row[2], row[3], json.loads(row[6]) if row[6] else row[4], row[5], row[7]
+                ),
+            )
             for row in rows
         ]
         same = [kept.experiment == found[0].experiment for kept in found]

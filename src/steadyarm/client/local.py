@@ -37,9 +37,17 @@ from steadyarm.errors import (
     SteadyArmError,
     StorageError,
 )
-from steadyarm.live.assignments import At, LiveAssignment, LocalLease, Reported
-from steadyarm.live.experiment import check_lease_time, checked_unit
-from steadyarm.validation import finite_number, whole_number
+from steadyarm.live.assignments import (
+    At,
+    LiveAssignment,
+    LocalLease,
+    Reported,
+    Values,
+    checked_unit,
+    finite_values,
+)
+from steadyarm.live.experiment import check_lease_time
+from steadyarm.validation import whole_number
 from steadyarm.wire.responses import Assignments, Leases, Released
 
 if TYPE_CHECKING:
@@ -264,19 +272,26 @@ class LocalExperiment:
         # As the service checks: one bad unit must not come back with a whole report.
         return NAMELESS if unit is None and not self._sticky else checked_unit(unit)
 
-    def tell(self, assignment: LiveAssignment | str, reward: float, at: At = None) -> None:
+    def tell(
+        self,
+        assignment: LiveAssignment | str,
+        reward: Values,
+        at: At = None,
+        event: str | None = None,
+    ) -> None:
         """The reward of an assignment, of its id, or of a unit; sent by the thread.
 
         It follows the report of its assignment. What the service does not take is logged and
         counted in `refused`.
         """
-        value = finite_number(reward, "the reward")
+        value = finite_values(reward)
         if isinstance(assignment, LiveAssignment):
             outside = not assignment.id
         else:
             outside = not isinstance(assignment, str) or assignment in self.remote.outside
         if outside:
-            self.remote.tell(assignment, value)  # of a default arm: counted there; or of no kind
+            # Of a default arm, which is counted there; or of no kind.
+            self.remote.tell(assignment, value, event=event)
             return
         with self._lock:
             if len(self._rewards) >= WAITING:
@@ -284,7 +299,9 @@ class LocalExperiment:
                     f"{WAITING} rewards wait for the service already; this one was not kept. "
                     "Report it again when the service is back."
                 )
-            self._rewards.append((assignment, value, datetime.now(UTC) if at is None else at))
+            self._rewards.append(
+                (assignment, value, datetime.now(UTC) if at is None else at, event)
+            )
 
     def flush(self) -> None:
         """Report assignments and rewards now; raises if the service is down, and loses nothing."""

@@ -27,11 +27,11 @@ from steadyarm.client.transport import (
 )
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
-from steadyarm.live.assignments import At, LiveAssignment, Reported, Status
+from steadyarm.live.assignments import At, LiveAssignment, Reported, Status, Values, finite_values
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry, Corrected
 from steadyarm.storages.records import LATEST, parse_assignment_id, to_micros
-from steadyarm.validation import check_choice, finite_number
+from steadyarm.validation import check_choice
 from steadyarm.wire.responses import (
     AssignmentAnswer,
     Assignments,
@@ -276,16 +276,24 @@ class RemoteExperiment:
 
     # Rewards
 
-    def tell(self, assignment: LiveAssignment | str, reward: float, at: At = None) -> None:
-        """Report the reward of an assignment, of its id, or of a unit; repeating it is harmless.
+    def tell(
+        self,
+        assignment: LiveAssignment | str,
+        reward: Values,
+        at: At = None,
+        event: str | None = None,
+    ) -> None:
+        """Report what an assignment, its id, or a unit brought; repeating it is harmless.
 
         If the service is down the reward is kept in the client's buffer, if it has one. The reward
         of a default arm is ignored, and counted; so is that of a unit which was shown one last.
 
         at : when it happened, if not just now, as in `Experiment.tell`; the time is sent in any
             case, so that a reward which waits in the buffer counts by when it happened
+        reward, event : values by the names of metrics and the key of their event are as in
+            `Experiment.tell`, too
         """
-        (outcome,) = self._tell([(assignment, reward, at)], self._tell_one, self.outside)
+        (outcome,) = self._tell([(assignment, reward, at, event)], self._tell_one, self.outside)
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
@@ -314,9 +322,9 @@ class RemoteExperiment:
         """
         outcomes: list[Outcome | SteadyArmError | None] = []
         sending: list[RewardReport] = []
-        for target, reward, *at in rewards:
+        for target, reward, *more in rewards:
             try:
-                report = self._report(target, reward, at[0] if at else None)
+                report = self._report(target, reward, *more)
                 outcomes.append(self._here(report, outside))
             except SteadyArmError as error:
                 outcomes.append(error)
@@ -346,15 +354,21 @@ class RemoteExperiment:
                 pass
         return delivery.keep(self.name, rewards)
 
-    def _report(self, target: LiveAssignment | str, reward: float, at: At) -> RewardReport:
-        value = finite_number(reward, "the reward")
+    def _report(
+        self,
+        target: LiveAssignment | str,
+        reward: Values,
+        at: At = None,
+        event: str | None = None,
+    ) -> RewardReport:
+        value = finite_values(reward)
         when = time.time()
         if isinstance(at, timedelta):
             when -= at.total_seconds()
         elif at is not None:
             when = to_micros(at, LATEST) / 1e6
         if isinstance(target, LiveAssignment):
-            return RewardReport("assignment", target.id, value, when)
+            return RewardReport("assignment", target.id, value, when, event)
         if not isinstance(target, str):
             raise InvalidInputError(
                 f"the reward is of {target!r}; expected an assignment, its id, or a unit."
@@ -368,7 +382,7 @@ class RemoteExperiment:
             ) from None
         # The service, too, takes a "unit" in the form of this experiment's ids for an id.
         known = self._tag is not None and parse_assignment_id(target, self._tag) is not None
-        return RewardReport("assignment" if known else "unit", target, value, when)
+        return RewardReport("assignment" if known else "unit", target, value, when, event)
 
     def _tell_one(self, rewards: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
         (report,) = rewards

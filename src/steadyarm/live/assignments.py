@@ -10,7 +10,7 @@ hold the last ones, is answered with `Soon`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from steadyarm.errors import (
     BudgetSpentError,
+    InvalidInputError,
     RewardsPendingError,
     SteadyArmError,
     StorageError,
@@ -38,9 +39,12 @@ from steadyarm.storages.records import (
     number_of,
     to_datetime,
 )
+from steadyarm.validation import finite_number
+from steadyarm.wording import shortened
 
 T = TypeVar("T")
 
+LONGEST = 512  # characters of a unit, or of the key of an event
 LEASED = microseconds(10)  # for how long positions are leased to a worker ahead of their use
 # Seconds to wait for the last positions: less than the second after which clients try again.
 PATIENCE = 0.8
@@ -82,8 +86,14 @@ class AssignmentId(str):
 # When something happened: a time, microseconds since 1970, or how long ago; None for just now.
 At = datetime | int | timedelta | None
 
-# The reward of an assignment, of its id or of a unit; and when it happened.
-Reported = tuple[LiveAssignment | str, float] | tuple[LiveAssignment | str, float, At]
+# What is reported of an assignment, of its id or of a unit: the reward, or values of metrics by
+# their names; then when it happened, and the key of the event that it comes from.
+Values = float | Mapping[str, float]
+Reported = (
+    tuple[LiveAssignment | str, Values]
+    | tuple[LiveAssignment | str, Values, At]
+    | tuple[LiveAssignment | str, Values, At, str | None]
+)
 
 
 @dataclass(frozen=True)
@@ -391,3 +401,31 @@ class Assigner:
         free = sum(part.rounds - part.assigned for part in self._storage.progress(self._key))
         leases = self._storage.leases(self._key)
         return free > sum(len(lease) for lease in leases if lease.expires > ends)
+
+
+def checked_unit(
+    unit: Any,
+    what: str = "the unit",
+    purpose: str = "names who gets the variant, such as a visitor's id",
+) -> str:
+    """Return a unit if databases can keep it: no zero bytes, no halves of characters.
+
+    what, purpose : of another text with the same rules, for the error
+    """
+    if isinstance(unit, str) and 0 < len(unit) <= LONGEST and "\0" not in unit:
+        try:
+            unit.encode()
+            return unit
+        except UnicodeEncodeError:
+            pass
+    given = "missing" if unit is None else shortened(unit)
+    raise InvalidInputError(
+        f"{what} is {given}; expected a text of 1 to {LONGEST} characters that {purpose}."
+    )
+
+
+def finite_values(given: Any) -> Values:
+    """A reward, or values by the names of metrics, as finite numbers."""
+    if isinstance(given, Mapping):
+        return {name: finite_number(given[name], f"the value of {name!r}") for name in given}
+    return finite_number(given, "the reward")

@@ -64,6 +64,7 @@ class SegmentLedger:
     forgotten : (m,) of these, how many rewards will never come
     excluded : (m,) excluded assignments, which no other number counts
     zeros : recorded rewards that never came: with missing="zero" each of these counts as a zero
+    unsettled : further events may still change recorded rewards
     last : time of the last assignment, in microseconds since 1970; None without a clock
     """
 
@@ -79,6 +80,7 @@ class SegmentLedger:
     excluded: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     zeros: int = 0
     last: int | None = None
+    unsettled: bool = False
     _ahead: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +117,7 @@ class SegmentLedger:
     @property
     def complete(self) -> bool:
         """Whether every position was assigned, and no reward may come any more."""
-        return self.exhausted and not self.waiting
+        return self.exhausted and not self.waiting and not self.unsettled
 
     def assign(self, seed: int) -> tuple[int, float]:
         """Assign the next position: its arm, and the probability with which it was drawn."""
@@ -228,6 +230,7 @@ def ledger_of(
         forgotten=forgotten,
         zeros=zeros,
         last=tally.last,
+        unsettled=settings.keyed and not given_up,
     )
 
 
@@ -420,7 +423,7 @@ def is_over(settings: Settings, part: Progress, now: int) -> bool:
     """Whether all of a segment's rewards are in, or given up because none may arrive any more."""
     if part.assigned < part.rounds or part.last is None:
         return False
-    if part.done == part.assigned:
+    if part.done == part.assigned and not settings.keyed:
         return True
     patience = settings.patience
     return patience is not None and settings.missing != "fail" and now > part.last + patience

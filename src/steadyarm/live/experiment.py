@@ -7,8 +7,8 @@ The facade checks its arguments, the storage keeps them, the `Assigner` assigns 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +16,6 @@ from typing import Any, Literal
 from steadyarm.errors import (
     InvalidInputError,
     LeaseExpiredError,
-    RepeatedRewardError,
-    RewardTooLateError,
     SteadyArmError,
     StorageError,
     UnknownAssignmentError,
@@ -35,15 +33,18 @@ from steadyarm.live.assignments import (
     Status,
     Step,
     Steps,
+    Values,
+    checked_unit,
     close_finished_segments,
     is_due,
     open_segment,
     run,
     waited_for,
 )
-from steadyarm.live.metrics import duration_text, microseconds
+from steadyarm.live.metrics import microseconds
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
+from steadyarm.live.rewards import checked_values, refusal, when_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
@@ -52,11 +53,11 @@ from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected
 from steadyarm.storages.records import (
     LATEST,
-    SKEW,
     Assigned,
     Event,
     ExperimentHead,
     ExperimentState,
+    Measured,
     Outcome,
     Target,
     id_of,
@@ -72,17 +73,11 @@ log = logging.getLogger("steadyarm")
 
 GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
 LONGEST_LEASE = 3600  # seconds
-LONGEST = 512  # characters of a unit
 SECOND = microseconds(1)
 ONLY = {
     "draft": "a draft can be started",
     "running": "a running one can be paused",
     "paused": "a paused one can be resumed",
-}
-INSTEAD = {  # of a reward that came too late, by what `missing` says
-    "zero": "the visit counts as 0",
-    "drop": "the visit counts as the mean of its variant's rewards around it",
-    "fail": "there is no verdict without it",
 }
 OWN_CLOCK = "given"  # in the config of experiments that were created with a clock
 
@@ -250,18 +245,22 @@ class Experiment(LiveTest):
     def tell(
         self,
         assignment: LiveAssignment | str,
-        reward: float,
+        reward: Values,
         at: At = None,
+        event: str | None = None,
     ) -> None:
-        """Record the reward of an assignment, of its id, or of a unit, in any order, late or not.
+        """Record what an assignment, its id, or a unit brought, in any order, late or not.
 
         The same reward reported again changes nothing; another one is refused.
 
+        reward : the reward, or values by the names of metrics, such as {"bought": 1, "revenue": 35}
         at : when it happened, if not just now: a datetime with its time zone, microseconds since
             1970, or a timedelta for how long ago; `Settings.reward_grace` says how late it may be
             reported
+        event : what identifies the event, such as the number of an order; metrics that a unit may
+            have several events of need it, so that an event that is reported twice counts once
         """
-        (outcome,) = self.tell_many([(assignment, reward, at)])
+        (outcome,) = self.tell_many([(assignment, reward, at, event)])
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
@@ -272,73 +271,60 @@ class Experiment(LiveTest):
     ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
         """Record rewards of many assignments, or of their ids or units, in one transaction.
 
-        A third value, if there is one, is when the reward happened, as in `tell`. The answers say
-        of each whether it was stored or was there already; a refused one has the error in its
-        place, and the others are stored.
+        A third value is when the reward happened and a fourth the key of its event, as in `tell`.
+        The answers say of each whether it was stored or was there already; a refused one has the
+        error in its place, and the others are stored. Values of further metrics are stored in a
+        second transaction.
 
         refresh : False leaves it to the caller to `refresh` afterwards
         """
         answers: list[Literal["stored", "repeated"] | SteadyArmError] = []
-        good: list[tuple[int, str, Event]] = []  # place among the answers, target and event
+        plain: list[tuple[int, str, Event]] = []  # place among the answers, target and event
+        measured: list[tuple[int, str, Measured]] = []
         now = self.now()
-        for given, reward, *at in rewards:
-            answers.append("stored")
-            target = given.id if isinstance(given, LiveAssignment) else given
+        for given, reward, *more in rewards:
+            at, key = (*more, None, None)[:2]
+            place = len(answers)
+            answers.append("repeated")
+            shown = given.id if isinstance(given, LiveAssignment) else given
             try:
-                event: Event = self._target(target), self.settings.check_reward(reward)
-                if at and at[0] is not None:
-                    event = (*event[:2], _when(at[0], now))
-                good.append((len(answers) - 1, target, event))
+                target = self._target(shown)
+                when = None if at is None else when_of(at, now)
+                if isinstance(reward, Mapping) or self.settings.by_event:
+                    values = checked_values(self.settings, reward, key)
+                else:
+                    values = {"": self.settings.check_reward(reward)}
             except (InvalidInputError, UnknownAssignmentError) as error:
                 answers[-1] = error
+                continue
+            for metric, value in values.items():
+                if metric:
+                    entry = Measured(target, metric, value, when, key)
+                    measured.append((place, shown, entry))
+                else:
+                    event: Event = (target, value) if when is None else (target, value, when)
+                    plain.append((place, shown, event))
         # Where nothing may be missing a late reward is better than none.
         window = None if self.settings.missing == "fail" else self.settings.window
-        events = [event for *_, event in good]
         grace = self.settings.grace
-        outcomes = self.storage.reward(self.key, events, window, now, grace) if good else ()
-        for (i, target, event), outcome in zip(good, outcomes, strict=True):
-            answers[i] = self._answer_to_reward(target, event, outcome, now)
+        outcomes: list[Outcome] = []
+        if plain:
+            events = [event for *_, event in plain]
+            outcomes += self.storage.reward(self.key, events, window, now, grace)
+        if measured:
+            entries = [entry for *_, entry in measured]
+            outcomes += self.storage.measure(self.key, entries, now)
+        for (place, shown, told), outcome in zip([*plain, *measured], outcomes, strict=True):
+            answer: Literal["stored", "repeated"] | SteadyArmError
+            if outcome.status == "stored" or outcome.status == "repeated":
+                answer = outcome.status
+            else:
+                answer = refusal(self.settings, self.name, shown, told, outcome, now)
+            if answer != "repeated" and not isinstance(answers[place], SteadyArmError):
+                answers[place] = answer
         if refresh and "stored" in answers:
             self._try_to_refresh()
         return answers
-
-    def _answer_to_reward(
-        self, target: str, event: Event, outcome: Outcome, now: int
-    ) -> Literal["stored", "repeated"] | SteadyArmError:
-        """What the storage did with a reward, or the error that says why it refused it."""
-        if outcome.status == "stored" or outcome.status == "repeated":
-            return outcome.status
-        if outcome.status == "unknown":
-            return UnknownAssignmentError(
-                f"{target!r} is neither the id of an assignment of {self.name!r} nor a unit that "
-                "has one; report rewards by the id or the unit of an assignment."
-            )
-        if outcome.status == "conflict":
-            return RepeatedRewardError(
-                f"{target!r} has the reward {outcome.previous!r} already, {event[1]!r} is another; "
-                "the first one counts."
-            )
-        if outcome.status == "early":
-            return InvalidInputError(
-                f"the reward of {target!r} is said to have happened before its assignment; check "
-                "its time, and the clock of whoever reported it, and report it again."
-            )
-        return RewardTooLateError(
-            f"the reward of {target!r} {self._why_too_late(event, outcome, now)}; it does not "
-            f"count; {INSTEAD[self.settings.missing]} (missing={self.settings.missing!r})."
-        )
-
-    def _why_too_late(self, event: Event, outcome: Outcome, now: int) -> str:
-        """Which limit a refused reward has exceeded."""
-        window, grace = self.settings.reward_window, self.settings.reward_grace
-        if window is not None and grace is not None and outcome.created is not None:
-            at = event[2] if len(event) == 3 else now
-            if at > outcome.created + microseconds(window):
-                return f"happened after its reward_window of {duration_text(window)}"
-            if now > outcome.created + microseconds(window + grace):
-                limits = f"{duration_text(window)} and the reward_grace of {duration_text(grace)}"
-                return f"arrived after its reward_window of {limits}"
-        return "arrived after the policy had learned from the visits around it"
 
     def _try_to_refresh(self) -> None:
         """Refresh; what was stored before stays stored if that fails."""
@@ -570,21 +556,6 @@ class Experiment(LiveTest):
         )
 
 
-def checked_unit(unit: Any) -> str:
-    """Return a unit if databases can keep it: no zero bytes, no halves of characters."""
-    if isinstance(unit, str) and 0 < len(unit) <= LONGEST and "\0" not in unit:
-        try:
-            unit.encode()
-            return unit
-        except UnicodeEncodeError:
-            pass
-    given = "missing" if unit is None else shortened(unit)
-    raise InvalidInputError(
-        f"the unit is {given}; expected a text of 1 to {LONGEST} characters that names "
-        "who gets the variant, such as a visitor's id."
-    )
-
-
 def check_lease_time(seconds: float) -> float:
     """Return for how long positions are leased, if that is not too long."""
     if not 0 < finite_number(seconds, "seconds") <= LONGEST_LEASE:
@@ -592,17 +563,3 @@ def check_lease_time(seconds: float) -> float:
             f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
         )
     return float(seconds)
-
-
-def _when(at: Any, now: int) -> int:
-    """When a reward happened, not after `now`; more than `SKEW` in the future is refused."""
-    if isinstance(at, timedelta):
-        return now - max(0, at // timedelta(microseconds=1))
-    when = to_micros(at, now + SKEW)
-    if when < now + SKEW:
-        return min(when, now)
-    moment = to_datetime(to_micros(at, LATEST)).isoformat().replace("+00:00", "Z")
-    raise InvalidInputError(
-        f"the reward is said to happen at {moment}, which lies in the future; check `at`, and the "
-        "clock of whoever reports it."
-    )

@@ -499,7 +499,7 @@ def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | Non
     ends = (
         tally.last + patience
         for record, tally in snapshot.segments
-        if record.closed is None and tally.last is not None and tally.waiting
+        if record.closed is None and tally.last is not None and (tally.waiting or settings.keyed)
     )
     return max((end for end in ends if end >= now), default=None)
 

@@ -16,9 +16,9 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.metrics import (
     LARGEST,
     REWARD,
+    SECOND,
     Metric,
     checked_metrics,
-    microseconds,
     range_of,
     seconds_of,
     unnamed,
@@ -149,6 +149,17 @@ class Settings:
                     field=name,
                 )
             object.__setattr__(self, name, said)
+        if primary.keyed and primary.window is None:
+            raise InvalidInputError(
+                f"the primary metric {primary.name!r} has several events and no window, so that "
+                'nobody would know when a unit\'s value is final; give it a window, such as "7d".',
+                field="metrics",
+            )
+
+    @cached_property
+    def keyed(self) -> bool:
+        """Whether a reward may be made of several events, so that it is final after its window."""
+        return any(metric.role == "primary" and metric.keyed for metric in self.metrics)
 
     @cached_property
     def primary(self) -> Metric:
@@ -159,6 +170,12 @@ class Settings:
             role="primary",
             **{own: getattr(self, name) for name, own in OF_PRIMARY.items()},
         )
+
+    @cached_property
+    def by_event(self) -> bool:
+        """Whether rewards are made of events, or count up to a cap only, as other metrics may."""
+        named = (metric for metric in self.metrics if metric.role == "primary")
+        return self.keyed or any(metric.cap is not None for metric in named)
 
     @cached_property
     def measured(self) -> Mapping[str, Metric]:
@@ -252,12 +269,12 @@ class Settings:
     @cached_property
     def window(self) -> int | None:
         """The reward window in microseconds."""
-        return None if self.reward_window is None else microseconds(self.reward_window)
+        return None if self.reward_window is None else round(self.reward_window * SECOND)
 
     @cached_property
     def grace(self) -> int:
         """How long after its window a reward may still arrive, in microseconds."""
-        return microseconds(self.reward_grace or 0)
+        return round((self.reward_grace or 0) * SECOND)
 
     @cached_property
     def patience(self) -> int | None:

@@ -24,7 +24,7 @@ from steadyarm.errors import (
     MissingExtraError,
     SteadyArmError,
 )
-from steadyarm.live.assignments import AssignmentId, At, LiveAssignment
+from steadyarm.live.assignments import AssignmentId, At, LiveAssignment, Reported
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.transfer import csv_lines, write_parquet
@@ -87,7 +87,7 @@ async def reward_many(
     check_size(len(body.rewards), service.settings.max_batch, "rewards")
     live = await service.find(request.path_params["name"])
     outcomes: list[Any] = []
-    good: list[tuple[str, float, At]] = []
+    good: list[Reported] = []
     for entry in body.rewards:
         try:
             one = checked(requests.NewReward, entry)
@@ -180,16 +180,14 @@ def _lease(request: Request) -> int:
     return int(text)
 
 
-def _reported(body: requests.NewReward, sent: str | None) -> tuple[str, float, At]:
+def _reported(body: requests.NewReward, sent: str | None) -> Reported:
     """A reward; how long ago it happened, if its sender says when the request was sent."""
-    target = _target(body)
-    if body.at is None:
-        return target, body.reward, None
-    at = to_micros(time_in(body.at, "at"), LATEST)
-    if sent is None:
-        return target, body.reward, at
-    sent_at = to_micros(time_in(sent, "sent"), LATEST)
-    return target, body.reward, to_datetime(sent_at) - to_datetime(at)
+    at: At = None
+    if body.at is not None:
+        at = to_micros(time_in(body.at, "at"), LATEST)
+        if sent is not None:
+            at = to_datetime(to_micros(time_in(sent, "sent"), LATEST)) - to_datetime(at)
+    return _target(body), body.values, at, body.event
 
 
 def _target(body: requests.NewReward | requests.NewCorrection) -> str:

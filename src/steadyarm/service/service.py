@@ -62,11 +62,11 @@ class Arrived(NamedTuple):
 
     def event(self, now: float) -> Reported:
         """The reward, which happened before it began to wait."""
-        target, value, *when = self.reward
-        happened = when[0] if when else None
+        target, value, *more = self.reward
+        happened, event = (*more, None, None)[:2]
         if isinstance(happened, (datetime, int)) or (happened is None and now - self.at < SOON):
             return self.reward
-        return target, value, (happened or timedelta(0)) + timedelta(seconds=now - self.at)
+        return target, value, (happened or timedelta(0)) + timedelta(seconds=now - self.at), event
 
 
 class Live:

@@ -20,7 +20,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.experiment import LONGEST, LONGEST_LEASE
+from steadyarm.live.assignments import LONGEST
+from steadyarm.live.experiment import LONGEST_LEASE
 from steadyarm.live.settings import Missing, Sticky
 from steadyarm.segments import Direction
 from steadyarm.wording import did_you_mean, shortened
@@ -60,6 +61,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     control : an object with one variant and the share that it always gets, from 0 to below 1
     min_share : a share from 0 to below 1 for all variants, or an object with some of them and their
         shares
+    metrics : a list of objects that describe metrics, each with a name and, if they are not usual,
+        role, kind, unit, direction, window, grace, missing, range, cap, several, margin and ratio
     start : true or false: whether it starts at once
     load_if_exists : true or false: whether to accept an existing experiment with the same settings
     """
@@ -77,6 +80,10 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     sticky: Sticky = "unit"
     control: dict[str, float] | None = None
     min_share: dict[str, float] | float | None = None
+    metrics: (
+        Annotated[list[dict[str, Any]], Meta(max_length=100, examples=[[{"name": "revenue"}]])]
+        | None
+    ) = None
     start: bool = True
     load_if_exists: bool = False
 
@@ -105,7 +112,10 @@ class NewReward(Request, kw_only=True):
 
     assignment : the id of the assignment
     unit : a text of 1 to 512 characters, such as a visitor's id
-    reward : a number
+    reward : a number; it may be left out if there are metrics
+    metrics : an object with the names of metrics and their values, all of one event
+    event : a text of 1 to 512 characters that identifies the event, such as the number of an order;
+        metrics that a unit may have several events of need it
     at : a time such as 2025-01-31T12:00:00Z: when the reward happened, by default now; it counts by
         this time if it arrives within the reward_grace
     sent : a time such as 2025-01-31T12:00:00Z: when the request was sent by the sender's clock,
@@ -114,7 +124,9 @@ class NewReward(Request, kw_only=True):
 
     assignment: Id | None = None
     unit: Unit | None = None
-    reward: float
+    reward: float | None = None
+    metrics: Annotated[dict[str, float], Meta(min_length=1)] | None = None
+    event: Unit | None = None
     at: Time | None = None
     sent: Time | None = None
 
@@ -123,6 +135,15 @@ class NewReward(Request, kw_only=True):
             raise ValueError("there are both assignment and unit; give one of them")
         if self.assignment is None and self.unit is None:
             raise ValueError("it is missing whose reward this is; give assignment or unit")
+        if (self.reward is None) == (self.metrics is None):
+            raise ValueError("give either reward, a number, or metrics, values by their names")
+
+    @property
+    def values(self) -> float | dict[str, float]:
+        """What is reported: the reward, or values by the names of metrics."""
+        found = self.reward if self.metrics is None else self.metrics
+        assert found is not None
+        return found
 
 
 class NewRewards(Request):
