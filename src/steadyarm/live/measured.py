@@ -256,9 +256,7 @@ def _linearized(
         yield record, new
 
 
-def _with_levels(
-    settings: Settings, pieces: Sequence[SegmentLedger]
-) -> tuple[SegmentLedger, ...]:
+def _with_levels(settings: Settings, pieces: Sequence[SegmentLedger]) -> tuple[SegmentLedger, ...]:
     """The same segments, with the metric's mean so far as the reference of each.
 
     References of the policy are about the reward. The mean of earlier segments is known before a
@@ -283,9 +281,7 @@ def _judged(
     evidence = results.evidence
     used, watched = results.spending(level, anytime)
     budget = settings.budget
-    found = (
-        confidence_sequence(evidence, budget, used) if watched else fixed_budget(evidence, used)
-    )
+    found = confidence_sequence(evidence, budget, used) if watched else fixed_budget(evidence, used)
     result = MetricResult(
         metric,
         settings.arms.names,

@@ -126,6 +126,11 @@ class Metric:
                     f"the {self._of('grace')} follows no window; give a window, too."
                 )
             grace = seconds_of(self.grace, self._of("grace"), least=0)
+        if self.keyed and window is None:
+            raise InvalidInputError(
+                f"the metric {self.name!r} has several events and no window, so that nobody would "
+                'know when a unit\'s value is final; give it a window, such as "7d".'
+            )
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "grace", grace)
 

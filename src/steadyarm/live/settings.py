@@ -132,6 +132,13 @@ class Settings:
         object.__setattr__(self, "control", _shares(self.control, "control", self.arms))
         object.__setattr__(self, "min_share", _shares(floors, "min_share", self.arms))
         self._check_shares()
+        guarded = [metric.name for metric in self.metrics if metric.role == "guardrail"]
+        if guarded and not self.control:
+            raise InvalidInputError(
+                f"the guardrail {guarded[0]!r} compares with the control, and none is given; name "
+                "the variant that people see today.",
+                field="control",
+            )
         self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
 
     def _take_primary(self) -> None:
@@ -149,12 +156,6 @@ class Settings:
                     field=name,
                 )
             object.__setattr__(self, name, said)
-        if primary.keyed and primary.window is None:
-            raise InvalidInputError(
-                f"the primary metric {primary.name!r} has several events and no window, so that "
-                'nobody would know when a unit\'s value is final; give it a window, such as "7d".',
-                field="metrics",
-            )
 
     @cached_property
     def keyed(self) -> bool:

@@ -1,0 +1,122 @@
+"""Declarations of metrics: what they say, what is refused, and how they are written down."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.live.lifecycle import description_of, settings_from_description
+from steadyarm.live.metrics import Metric
+from steadyarm.live.settings import Settings
+
+SHOP = [
+    {"name": "bought", "role": "primary", "kind": "yes/no", "window": "7d"},
+    {
+        "name": "revenue",
+        "kind": "money",
+        "unit": "€",
+        "several": "sum",
+        "window": "14d",
+        "cap": 500,
+    },
+    {"name": "orders", "kind": "count", "several": "sum", "window": "14d", "grace": "1d"},
+    {"name": "revenue per order", "unit": "€", "ratio": ["revenue", "orders"]},
+    {"name": "loading", "unit": "s", "direction": "minimize", "role": "guardrail", "margin": 0.2},
+]
+
+
+def described(**changes: Any) -> Settings:
+    usual = {"arms": ["A", "B"], "budget": 1000, "seed": 1, "control": "A", "metrics": SHOP}
+    return settings_from_description(usual | changes)
+
+
+def test_the_primary_metric_says_what_the_reward_is() -> None:
+    settings = described()
+    assert settings.primary.name == "bought"
+    assert (settings.reward_range, settings.missing) == ((0.0, 1.0), "zero")
+    assert settings.reward_window == settings.reward_grace == 7 * 86400
+    assert list(settings.measured) == ["bought", "revenue", "orders", "loading"]
+
+
+def test_without_a_primary_metric_the_reward_is_called_reward() -> None:
+    settings = described(metrics=SHOP[1:], missing="drop", direction="minimize")
+    assert (settings.primary.name, settings.primary.direction) == ("reward", "minimize")
+    assert settings.primary.missing == "drop"
+
+
+def test_settings_and_descriptions_survive_a_round_trip() -> None:
+    settings = described()
+    stored = json.loads(json.dumps(settings.to_dict()))
+    assert Settings.from_dict(stored).to_dict() == settings.to_dict()
+    assert settings_from_description(description_of(settings)).to_dict() == settings.to_dict()
+    assert description_of(settings)["metrics"][4] == {
+        "name": "loading",
+        "role": "guardrail",
+        "unit": "s",
+        "direction": "minimize",
+        "margin": 0.2,
+    }
+    assert stored["products"] == [["revenue", "orders"]]
+    assert stored["metrics"][2]["grace"] == 86_400_000_000
+
+
+def test_experiments_without_metrics_are_stored_as_before() -> None:
+    stored = described(metrics=None, missing="drop").to_dict()
+    assert not {"metrics", "products"} & stored.keys()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ("revenue", "expected a list of metrics"),
+        ([{"kind": "money"}], "tables of their fields"),
+        ([{"name": "revenue", "kond": "money"}], "did you mean kind"),
+        ([{"name": "a*b"}], "letters, digits"),
+        ([{"name": "x", "kind": "euro"}], "kind of the metric 'x' is 'euro'; expected one of"),
+        ([{"name": "x", "missing": "fail"}], "expected one of 'zero', 'drop'"),
+        ([{"name": "x", "margin": 1}], "which guardrails have"),
+        ([{"name": "x", "role": "guardrail"}], "how much worse"),
+        ([{"name": "x", "role": "guardrail", "margin": "a lot"}], "how much worse"),
+        ([{"name": "x", "role": "guardrail", "margin": -1}], "how much worse"),
+        ([{"name": "x", "several": "sum"}], "give it a window"),
+        ([{"name": "x", "grace": "1d"}], "follows no window"),
+        ([{"name": "reward"}], "only the primary metric"),
+        ([{"name": "x"}, {"name": "x"}], "two are called 'x'"),
+        (
+            [{"name": "x", "role": "primary"}, {"name": "y", "role": "primary"}],
+            "'x' and 'y' are both primary",
+        ),
+        ([{"name": "x", "ratio": ["reward", "y"]}], "'x' is a ratio of 'y'"),
+        ([{"name": "x", "ratio": "reward"}], "the names of two metrics"),
+        ([{"name": "x", "ratio": ["reward", "reward"], "cap": 3}], "is a ratio of two others"),
+    ],
+)
+def test_bad_metrics_are_refused_with_the_field(metrics: Any, words: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=words) as refused:
+        described(metrics=metrics, missing="drop")
+    assert refused.value.field == "metrics"
+
+
+def test_what_the_primary_metric_says_is_not_said_twice() -> None:
+    with pytest.raises(sa.InvalidInputError, match="'bought' has its own window") as refused:
+        described(reward_window="1d")
+    assert refused.value.field == "reward_window"
+
+
+def test_a_guardrail_needs_a_control() -> None:
+    with pytest.raises(sa.InvalidInputError, match="compares with the control"):
+        described(control=None)
+
+
+def test_values_are_checked_and_shown_in_their_unit() -> None:
+    money = Metric("revenue", kind="money", unit="€", range=(0, 1000))
+    assert money.check(35) == 35.0
+    assert money.shown(1234.5) == "1,234.50 €"
+    with pytest.raises(sa.InvalidInputError, match="value of 'revenue' is 1001, outside of its"):
+        money.check(1001)
+    assert Metric("bought", kind="yes/no").shown(0.031) == "3.1%"
+    assert Metric("loading", unit="s").shown(1.25) == "1.25 s"
+    assert Metric("loading").shown(float("nan")) == "unknown"
