@@ -73,7 +73,7 @@ def test_sqlite_tables_are_the_same_to_the_letter(tmp_path: Path) -> None:
         engine.dispose()
         made.append({row.name: row.sql for row in rows if row.name.startswith("steadyarm_")})
     made[0].pop(VERSION_TABLE)
-    assert sum("WITHOUT ROWID" in str(sql) for sql in made[0].values()) == 2
+    assert sum("WITHOUT ROWID" in str(sql) for sql in made[0].values()) == 3
     # A column that was added later stands behind the primary key.
     parts = [{name: _parts(str(sql)) for name, sql in each.items()} for each in made]
     assert parts[0] == parts[1]

@@ -29,6 +29,25 @@ the time that passed until rewards came and the number of rewards that came too 
 segment is exactly the sum of its days. Late rewards count nowhere else, and no decision rests on
 them.
 
+**Metrics.** Beside its reward an assignment may have values of further metrics, and each value may
+be made of several events. The config declares them: "metrics" is a list with "name", "several"
+("first", "last", "sum" or "max"), "window" and "grace" (microseconds or null) and "cap" of each;
+the one whose "role" is "primary" describes the reward itself, and nothing is late if its "missing"
+is "fail". `measure` records events. Each is kept as it was reported and counts once, however often
+and in whatever order it comes: an event is known by its key, and a metric with "first" has one
+event for each assignment. The value of an assignment is the first event that was recorded, the one
+that happened last (of two at the same time the one with the larger key), the largest, or the sum,
+which is exact and rounded once; a value above the cap counts as the cap. Where the reward is made
+of events or has a cap, the log gives what it counts as, and tallies change by the exact difference
+when it does; such a reward has happened when its last event did. No decision rests on further
+metrics: their segments are never closed, and a late event is counted with them.
+
+**Series.** `series` gives the sums of each further metric by segment and day, as `days` does for
+the reward, and for each pair in "products" of the config the sums of products of both values, where
+an assignment has both. "reward" names the primary metric there, and in `measure`. Assignments
+without a value are in no series. An experiment whose config declares no metrics has none, and
+keeps no events.
+
 **Decisions.** Only `decide` opens, supersedes and closes segments. It stores a whole decision if
 nothing that the decision rests on has changed, and nothing otherwise: so the policy observes each
 segment exactly once, whichever process notices first. A decision must not supersede one segment and
@@ -43,7 +62,10 @@ excluded assignment counts nowhere but in `assigned` and `excluded` of its tally
 does not wait for it; a reward that comes for it later is stored, and counts if the assignment is
 included again. Each change is an entry of the audit log, with a `Correction` for each assignment
 that it touched, which says how that stood before. Corrections never touch a policy's state, which
-knows what it has observed. An erased unit gets a random name in all tables; rewards that name one
+knows what it has observed. A value that is made of events is corrected as a whole: the new one
+stands, what is reported after that is a conflict, and the events stay in the log. If it is voided
+its events are removed, and events that are reported after that count. Exclusion concerns all
+values of an assignment. An erased unit gets a random name in all tables; rewards that name one
 of its assignments still count.
 
 **Tokens and sessions.** A storage is open until its first token is added, and closed for ever after
@@ -88,6 +110,7 @@ from steadyarm.storages.records import (
     Handed,
     Lease,
     LogRow,
+    Measured,
     Outcome,
     Pages,
     Progress,
@@ -96,6 +119,7 @@ from steadyarm.storages.records import (
     Summary,
     Target,
 )
+from steadyarm.storages.series import SeriesSums
 
 
 class Storage(ABC):
@@ -135,9 +159,9 @@ class Storage(ABC):
     ) -> ExperimentRecord:
         """An experiment as it stood elsewhere: its record with a new key, all segments, all rows.
 
-        Tallies and days are counted from the rows, and tallies in the snapshot are ignored; rows do
-        not know of rewards that came too late. Positions below a segment's counter that no row uses
-        are released. ExperimentExistsError if the name is taken.
+        Tallies, days and series are counted from the rows, and tallies in the snapshot are ignored;
+        rows do not know of rewards and events that came too late. Positions below a segment's
+        counter that no row uses are released. ExperimentExistsError if the name is taken.
 
         The entries of its audit log are appended, each marked as imported, and then an entry
         "experiment.imported", by `by`; rows and corrections get the new ids of their entries.
@@ -223,6 +247,14 @@ class Storage(ABC):
         grace : microseconds after its window in which the reward may still arrive
         """
 
+    @abstractmethod
+    def measure(self, key: int, events: Sequence[Measured], now: int) -> tuple[Outcome, ...]:
+        """Record events of metrics, with one outcome each; see the module.
+
+        WrongStateError if the experiment is archived. InvalidInputError, and nothing is recorded,
+        if it has no such metric, or an event has no key although there may be several.
+        """
+
     # Corrections
 
     @abstractmethod
@@ -250,8 +282,12 @@ class Storage(ABC):
         """Sums by segment and day, in that order, without days on which nothing was assigned."""
 
     @abstractmethod
+    def series(self, key: int) -> tuple[SeriesSums, ...]:
+        """Sums of metrics by segment, day and name, in that order, without those of nothing."""
+
+    @abstractmethod
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
-        """The next assignments after a number, in the order of numbers, with their rewards."""
+        """The next assignments after a number, in the order of numbers, with rewards and events."""
 
     @abstractmethod
     def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:

@@ -20,6 +20,7 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.storages.records import ExperimentState, LogRow, Target, in_words, place_of
+from steadyarm.storages.series import REWARD, Metrics
 from steadyarm.validation import check_choice, finite_number, whole_number
 
 Kind = Literal["void", "correct", "exclude", "include", "erase"]
@@ -106,6 +107,7 @@ class Change:
     since, until : the period that is excluded: assignments with since <= created < until
     entry : id of the audit entry that excluded what is to be included again
     reason : a sentence that stays in the audit log, so it must name no unit; optional for "erase"
+    metric : which value of the assignment is voided or corrected; None for its reward
 
     Examples
     --------
@@ -121,9 +123,16 @@ class Change:
     until: int | None = None
     entry: int | None = None
     reason: str = ""
+    metric: str | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.kind, "kind", tuple(ACTIONS))
+        if self.metric is not None and self.kind not in ("void", "correct"):
+            raise InvalidInputError(
+                f"to {self.kind} concerns all values of an assignment, but the metric "
+                f"{self.metric!r} is given; leave it out.",
+                field="metric",
+            )
         given = {name for name in GIVEN if getattr(self, name) is not None}
         needed = set(NEEDS[self.kind])
         if self.kind == "exclude":
@@ -161,7 +170,7 @@ class Change:
             detail["reason"] = self.reason
         if self.kind == "exclude":
             detail["what"] = "a unit" if self.since is None else "a period"
-        for name in ("since", "until", "entry"):
+        for name in ("since", "until", "entry", "metric"):
             if (value := getattr(self, name)) is not None:
                 detail[name] = value
         return detail
@@ -190,9 +199,10 @@ class Correction:
     entry : id of the audit entry
     number : of the assignment
     kind : of the change
-    before, after : the reward before and after; None where there was none or it did not count
+    before, after : the value before and after, as it counts; None where there was none or it did
+        not count. If assignments are excluded or included it is that of their reward
     closed : whether the policy had observed the segment before
-    metric : which of the unit's events was changed; so far there is one
+    metric : of the value that was changed; "reward" for the reward, and for what concerns all
     """
 
     entry: int
@@ -201,7 +211,12 @@ class Correction:
     before: float | None
     after: float | None
     closed: bool
-    metric: str = "reward"
+    metric: str = REWARD
+
+    @property
+    def late(self) -> bool:
+        """Whether it changed the sums that the policy had observed."""
+        return self.closed and self.kind != "erase" and self.metric == REWARD
 
 
 @dataclass(frozen=True)
@@ -246,7 +261,7 @@ class Trace:
 
     def segments(self) -> set[int]:
         """Indices of the segments that were corrected after they were closed."""
-        return {place_of(c.number)[0] for c in self.corrections if c.closed and c.kind != "erase"}
+        return {place_of(each.number)[0] for each in self.corrections if each.late}
 
     def detail(self, entry: AuditEntry, ids: Mapping[int, int]) -> dict[str, Any]:
         """The details of an imported entry, with new ids.
@@ -286,19 +301,36 @@ def check_open(change: Change, name: str, state: ExperimentState, now: int) -> N
         )
 
 
-def before_and_after(change: Change, row: LogRow | None) -> tuple[LogRow, float, float | None]:
-    """The assignment whose reward is voided or corrected, with the old and the new value."""
+def known_assignment(row: LogRow | None) -> LogRow:
+    """The assignment whose value is voided or corrected; refused if there is none."""
     if row is None:
         raise UnknownAssignmentError(
             "there is no such assignment; give its id, or the unit if units keep their variant."
         )
-    if row.reward is None:
+    return row
+
+
+def before_and_after(
+    change: Change, row: LogRow, metrics: Metrics, entry: int = 0, closed: bool = False
+) -> tuple[LogRow, Correction]:
+    """An assignment after a value of it is voided or corrected, and the trace of that.
+
+    entry, closed : as in `Correction`
+    """
+    rule = metrics.rule(change.metric)
+    what, named = REWARD, REWARD
+    if rule is not metrics.primary:
+        what, named = f"value of {rule.name!r}", rule.name
+    before = metrics.value(row, rule)
+    if before is None:
         raise InvalidInputError(
-            f"the assignment has no reward to {change.kind}; report the reward if there is one."
+            f"the assignment has no {what} to {change.kind}; report the {what} if there is one."
         )
-    if row.reward == change.reward:
-        raise InvalidInputError(f"the assignment has the reward {row.reward!r} already.")
-    return row, row.reward, change.reward
+    after = metrics.corrected(row, rule, change.reward)
+    new = metrics.value(after, rule)
+    if before == new:
+        raise InvalidInputError(f"the assignment has the {what} {before!r} already.")
+    return after, Correction(entry, row.number, change.kind, before, new, closed, named)
 
 
 def check_found(change: Change, touched: int, known: bool) -> None:
@@ -331,7 +363,7 @@ def as_observed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     >>> as_observed(now, [Correction(9, 0, "void", 1.0, None, closed=True)]).reward
     1.0
     """
-    for each in reversed(list(corrections)):
+    for each in reversed([each for each in corrections if each.metric == REWARD]):
         if not each.closed:
             break
         if each.kind in ("void", "correct"):

@@ -29,6 +29,7 @@ from steadyarm.storages.changes import (
     before_and_after,
     check_found,
     check_open,
+    known_assignment,
     moved,
     name_taken,
     new_id,
@@ -47,6 +48,7 @@ from steadyarm.storages.records import (
     Handed,
     Lease,
     LogRow,
+    Measured,
     Outcome,
     Pages,
     Progress,
@@ -66,6 +68,7 @@ from steadyarm.storages.records import (
     rewarded,
     room_ahead,
 )
+from steadyarm.storages.series import Metrics, RunningSeries, SeriesSums, as_measured
 
 S = TypeVar("S", bound=Storage)
 
@@ -76,6 +79,7 @@ class Tables:
     Attributes
     ----------
     tallies : counts of every segment
+    series : counts of all metrics
     rows : assignments by number
     units : numbers by unit, if units are sticky
     unclosed : indices of the open segments
@@ -89,6 +93,8 @@ class Tables:
     def __init__(self, record: ExperimentRecord) -> None:
         self.record = record
         self.sticky = record.config.get("sticky") == "unit"
+        self.metrics = Metrics.of(record.config)
+        self.series = RunningSeries(self.metrics)
         self.segments: list[SegmentRecord] = []
         self.tallies: list[RunningTally] = []
         self.unclosed: set[int] = set()
@@ -122,6 +128,8 @@ class Tables:
         """Add an assignment, with its reward if it has one."""
         self.rows[row.number] = row
         self.tallies[place_of(row.number)[0]].add(row)
+        if self.metrics:
+            self.series.add(row)
         if self.sticky:
             self.units[row.unit] = row.number
 
@@ -155,6 +163,7 @@ class Tables:
             started=self.segments[0].opened if self.segments else None,
             last=max((tally.last for tally in tallies if tally.last is not None), default=None),
             corrected=self.corrections[-1].entry if self.corrections else 0,
+            measured=sum(count.events for count in self.series.counts.values()),
         )
 
     # Rewards and corrections
@@ -173,10 +182,50 @@ class Tables:
             self.tallies[index].refuse(row)
         return outcome
 
+    def measure_all(
+        self,
+        given: Iterable[Measured],
+        now: int,
+        limits: tuple[int | None, int] | None = None,
+    ) -> tuple[Outcome, ...]:
+        """Count events of metrics; all of them must be good, or none is counted."""
+        events = list(given)
+        for event in events:
+            self.metrics.event_of(event)
+        return tuple(self._measure(event, now, limits) for event in events)
+
+    def _measure(self, given: Measured, now: int, limits: tuple[int | None, int] | None) -> Outcome:
+        """Count an event of a metric, or say why it does not count."""
+        rule = self.metrics.rule(given.metric)
+        row = self.find(given.target)
+        if row is None:
+            return Outcome("unknown")
+        index = place_of(row.number)[0]
+        closed = index not in self.unclosed
+        outcome, after = self.metrics.measured(row, given, closed, now, limits)
+        if after is not None:
+            self.change(row, after)
+        elif outcome.status in ("late", "closed") and row.excluded is None:
+            if rule is self.metrics.primary:
+                self.tallies[index].refuse(row)
+            else:
+                self.series.at(row, rule.name).late += 1
+        return outcome
+
+    def change(self, before: LogRow, after: LogRow) -> None:
+        """Replace an assignment, and count it as it is now."""
+        tally = self.tallies[place_of(before.number)[0]]
+        tally.reward(before, -1)
+        tally.reward(after)
+        self.series.change(before, after)
+        self.rows[after.number] = after
+
     def touched(self, change: Change) -> list[LogRow]:
         """The assignments that a change would correct, in order; refused if there are none."""
         if change.target is not None:
-            return [before_and_after(change, self.find(change.target))[0]]
+            row = known_assignment(self.find(change.target))
+            before_and_after(change, row, self.metrics)  # refuses what changes nothing
+            return [row]
         rows = [self.rows[number] for number in sorted(self.rows)]
         known = [row for row in rows if row.unit == change.unit]
         if change.kind == "include":
@@ -197,29 +246,23 @@ class Tables:
         for row in rows:
             index = place_of(row.number)[0]
             tally, closed = self.tallies[index], index not in self.unclosed
-            before = after = row.reward
-            tally.reward(row, -1)
-            if change.kind == "void":
-                after, row = None, replace(row, reward=None, rewarded=None, received=None)
-            elif change.kind == "correct":
-                after, row = change.reward, replace(row, reward=change.reward)
+            made = Correction(entry, row.number, change.kind, None, None, closed)
+            if change.target is not None:
+                after, made = before_and_after(change, row, self.metrics, entry, closed)
             elif change.kind == "erase":
-                before, after = None, None
                 self.units.pop(row.unit, None)
-                row = replace(row, unit=unit)
+                after = replace(row, unit=unit)
                 if self.sticky:
                     self.units[unit] = row.number
             elif change.kind == "exclude":
                 tally.exclude(row)
-                after, row = None, replace(row, excluded=entry)
+                after, made = replace(row, excluded=entry), replace(made, before=row.reward)
             else:
                 tally.exclude(row, -1)
-                before, row = None, replace(row, excluded=None)
-            tally.reward(row)
-            self.rows[row.number] = row
-            if closed and change.kind != "erase":
+                after, made = replace(row, excluded=None), replace(made, after=row.reward)
+            self.change(row, after)
+            if made.late:
                 self.corrected.add(index)
-            made = Correction(entry, row.number, change.kind, before, after, closed)
             self.corrections.append(made)
 
     # Positions
@@ -506,7 +549,14 @@ class MemoryStorage(Storage):
     ) -> tuple[Outcome, ...]:
         tables = self._of(key)
         check_not_archived(tables.record.state)
-        return tuple(tables.reward(event, window, grace, now) for event in rewards)
+        if tables.metrics.alone:
+            return tuple(tables.reward(event, window, grace, now) for event in rewards)
+        return tables.measure_all(map(as_measured, rewards), now, (window, grace))
+
+    def measure(self, key: int, events: Sequence[Measured], now: int) -> tuple[Outcome, ...]:
+        tables = self._of(key)
+        check_not_archived(tables.record.state)
+        return tables.measure_all(events, now)
 
     # Corrections
 
@@ -530,6 +580,11 @@ class MemoryStorage(Storage):
     def days(self, key: int) -> tuple[DaySums, ...]:
         tallies = enumerate(self._of(key).tallies)
         return tuple(chain.from_iterable(tally.day_sums(i) for i, tally in tallies))
+
+    def series(self, key: int) -> tuple[SeriesSums, ...]:
+        tables = self._of(key)
+        columns = {record.index: columns_of(record.segment) for record in tables.segments}
+        return tables.series.sums(columns)
 
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
         return list(islice(self._of(key).rows_from(after + 1), most))

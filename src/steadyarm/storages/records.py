@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,52 @@ Target = int | tuple[int, str] | str
 
 # A reward: whose it is, its value and, if it did not happen just now, when it did.
 Event = tuple[Target, float] | tuple[Target, float, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An event of a metric that is to be recorded.
+
+    Attributes
+    ----------
+    target : whose it is
+    metric : name of the metric; "reward" for the primary metric, which may have a name of its own
+    at : when it happened, if not just now
+    event : identifies the event among those of its assignment and metric; only needed if these may
+        be several
+    """
+
+    target: Target
+    metric: str
+    value: float
+    at: int | None = None
+    event: str | None = None
+
+
+class MetricEvent(NamedTuple):
+    """An event of a metric as it is stored with its assignment.
+
+    Attributes
+    ----------
+    metric : name of the metric
+    event : what identifies it; empty if the metric has one event for each assignment, and for a
+        value that an operator has corrected
+    value : as it was reported
+    at : when it happened
+    received : when it arrived; None if that was when it happened
+    """
+
+    metric: str
+    event: str
+    value: float
+    at: int
+    received: int | None = None
+
+    @property
+    def arrived(self) -> int:
+        """When it arrived."""
+        return self.at if self.received is None else self.received
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
@@ -184,7 +230,8 @@ class ExperimentHead:
     ----------
     key : identifies it in its storage, which gives it
     tag : random text with which the ids of its assignments begin
-    config : its settings, JSON-like, which must not be changed; storages read "seed" and "sticky"
+    config : its settings, JSON-like, which must not be changed; storages read "seed", "sticky",
+        "metrics" and "products"
     created : time of its creation
     version : number of decisions; a decision made on an older version is refused
     observed : number of segments that the policy has observed
@@ -223,6 +270,7 @@ class Summary(ExperimentHead):
     started : when the first segment was opened; None before
     last : time of the last assignment; None before the first
     corrected : id of the last audit entry that corrected something; 0 if there is none
+    measured : number of events of metrics that count; it changes whenever another one is recorded
     """
 
     assigned: int
@@ -231,6 +279,7 @@ class Summary(ExperimentHead):
     started: int | None
     last: int | None
     corrected: int = 0
+    measured: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,14 +443,14 @@ class Handed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened to one reward.
+    """What happened to one reward, or to one event of a metric.
 
     Attributes
     ----------
     status : "stored"; "repeated", the same value was stored before; "conflict", another value was
         stored before; "unknown", there is no such assignment; "early", it happened before its
         assignment; "late", it happened after its window or arrived after the grace; "closed", the
-        policy has observed its segment already
+        policy has observed its segment already (only rewards)
     number : of the assignment, None if unknown
     previous : the value that was stored before, if any
     created : when it was assigned, if the reward is late or its segment closed
@@ -415,16 +464,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class LogRow:
-    """One assignment with its reward, as the log has it.
+    """One assignment with its reward and events, as the log has it.
 
     SQL rows are unpacked by position, so new fields come last.
 
     Attributes
     ----------
     created : when it was assigned
-    rewarded : when the reward happened
+    reward : the value that counts
+    rewarded : when the reward happened; of several events, the last one
     received : when the reward arrived; None if that was when it happened
     excluded : by which entry of the audit log it was excluded; None if it counts
+    events : of all metrics, in the order of metric and event; of the reward only if it is made of
+        events (see `Metrics`)
     """
 
     number: int
@@ -436,6 +488,7 @@ class LogRow:
     rewarded: int | None
     received: int | None = None
     excluded: int | None = None
+    events: tuple[MetricEvent, ...] = ()
 
     def assigned(self) -> Assigned:
         """The assignment as one that was there already."""
@@ -571,7 +624,8 @@ def day_of(time: int) -> int:
 class ArmDay:
     """What is counted of one arm of a segment on one day, or what is to be added to it.
 
-    The attributes are those of `Tally` and `DaySums`. In a difference they may be negative.
+    The attributes are those of `Tally` and `DaySums`. In a difference they may be negative. Counts
+    of a series (see `series.SeriesSums`) have `events`, too: how many were recorded.
     """
 
     arm: int
@@ -583,19 +637,28 @@ class ArmDay:
     waited: int = 0
     late: int = 0
     excluded: int = 0
+    events: int = 0
 
     def assign(self, created: int) -> None:
         """Count an assignment."""
         self.assigned += 1
         self.last = created if self.last is None else max(self.last, created)
 
-    def reward(self, value: float, waited: int = 0, times: int = 1) -> None:
+    def reward(self, value: float | Fraction, waited: int = 0, times: int = 1) -> None:
         """Count a reward that came after so many milliseconds; -1 times to take it back."""
         exact = Fraction(value)
         self.rewarded += times
         self.sums += times * exact
         self.squares += times * exact * exact
         self.waited += times * waited
+
+    def reward_of(self, row: LogRow, times: int = 1) -> int:
+        """Count the reward of an assignment, if it has one and counts; how often it was counted."""
+        if row.reward is None or row.excluded is not None:
+            return 0
+        waited = 0 if row.rewarded is None else waited_between(row.created, row.rewarded)
+        self.reward(row.reward, waited, times)
+        return times
 
     def reward_all(self, values: Sequence[float]) -> None:
         """Count many rewards; quicker than one by one, and just as exact.
@@ -710,10 +773,7 @@ class RunningTally:
 
     def reward(self, row: LogRow, times: int = 1) -> None:
         """Count the reward of an assignment, if it has one and counts; -1 times to take it back."""
-        if row.reward is not None and row.excluded is None:
-            waited = 0 if row.rewarded is None else waited_between(row.created, row.rewarded)
-            self._at(row.arm, row.created).reward(row.reward, waited, times)
-            self.rewarded += times
+        self.rewarded += self._at(row.arm, row.created).reward_of(row, times)
 
     def exclude(self, row: LogRow, times: int = 1) -> None:
         """Count an assignment as excluded; -1 times to take that back."""

@@ -27,8 +27,8 @@ from steadyarm.storages.records import (
     room_ahead,
 )
 from steadyarm.storages.sql.base import (
-    COUNT,
     STATE,
+    TALLIES,
     Call,
     Facts,
     Place,
@@ -430,7 +430,8 @@ class Assignments(SQLBase):
         )
         if inserted.written < len(items):
             raise CollisionError  # another process has assigned one of the units
-        at_the_end(connection, (COUNT, counts_at(key, self._database.shard, counts.items())))
+        rows_at = counts_at(key, self._database.shard, counts.items())
+        at_the_end(connection, (TALLIES.count, rows_at))
         return items
 
     @writes

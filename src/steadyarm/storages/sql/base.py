@@ -16,13 +16,14 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, bindparam, case, func, literal_column, select
+from sqlalchemy import Connection, Table, bindparam, case, func, literal_column, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.engine import URL
 
@@ -34,20 +35,24 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     LogRow,
+    MetricEvent,
     SegmentRecord,
     Target,
     is_of,
 )
+from steadyarm.storages.series import Metrics, SeriesPlace
 from steadyarm.storages.sql.engine import Database, Rows, Statement, Values, together
 from steadyarm.storages.sql.schema import (
     Among,
     AnyRow,
     assignments,
+    events,
     experiments,
     inserting,
     lookup,
     marks,
     segments,
+    series,
     tallies,
 )
 
@@ -87,6 +92,7 @@ class Facts(NamedTuple):
     seed: int
     sticky: bool
     tag: str
+    metrics: Metrics
 
 
 class SQLBase(Storage):
@@ -115,7 +121,8 @@ class SQLBase(Storage):
         if key not in self._known:
             text, tag = known(key, CONFIG(connection, {"key": key}).first)
             config = json.loads(text)
-            self._known[key] = Facts(config["seed"], config.get("sticky") == "unit", tag)
+            sticky, metrics = config.get("sticky") == "unit", Metrics.of(config)
+            self._known[key] = Facts(config["seed"], sticky, tag, metrics)
         return self._known[key]
 
     def _known_facts(self, key: int) -> Facts:
@@ -243,44 +250,126 @@ def by_targets(
     return found_in(together(connection, *finding(key, sticky, targets)), targets, sticky)
 
 
+# Events of metrics
+
+
+EVENTS = Statement(
+    select(
+        events.c.number,
+        events.c.metric,
+        events.c.event,
+        events.c.value,
+        func.coalesce(events.c.at, events.c.created),
+        case((events.c.at.is_not(None), events.c.created)),
+    ).where(events.c.key == bindparam("key"), Among(events.c.number, "values"))
+)
+
+
+def with_events(rows: Iterable[LogRow], found: Rows) -> list[LogRow]:
+    """Assignments with their events, as `EVENTS` has found them."""
+    events_of: dict[int, list[MetricEvent]] = {}
+    for number, *event in found:
+        events_of.setdefault(number, []).append(MetricEvent(*event))
+    return [
+        replace(row, events=tuple(sorted(events_of[row.number])))
+        if row.number in events_of
+        else row
+        for row in rows
+    ]
+
+
+def read_events(
+    connection: Connection, key: int, metrics: Metrics, rows: list[LogRow]
+) -> list[LogRow]:
+    """Assignments with their events, which are only read if the experiment has any metrics."""
+    if not metrics or not rows:
+        return rows
+    values = [row.number for row in rows]
+    return with_events(rows, EVENTS(connection, {"key": key, "values": values}))
+
+
+def event_row(key: int, number: int, event: MetricEvent) -> dict[str, Any]:
+    """A row of `events`."""
+    return {
+        "key": key,
+        "number": number,
+        "metric": event.metric,
+        "event": event.event,
+        "value": event.value,
+        "created": event.arrived,
+        "at": None if event.received is None else event.at,
+    }
+
+
 # Counts of segments, arms and days
 
 Place = tuple[int, int, int]  # segment, arm and day
+AnyPlace = TypeVar("AnyPlace", Place, SeriesPlace)
+PLACE = ("segment", "arm", "day", "series")
+ADDED = ("assigned", "rewarded", "waited", "late", "excluded", "events")
 
 
-def _counting(sums: bool) -> Statement:
+def _counting(table: Table, sums: bool) -> Statement:
     """Add the counts of rows to those in the table; sums and squares replace them, or stay."""
 
     def more(insert: Insert) -> Insert:
-        new = insert.excluded
-        counts = ("assigned", "rewarded", "waited", "late", "excluded")
-        values = {name: tallies.c[name] + new[name] for name in counts}
-        newer = func.coalesce(new["last"], tallies.c.last)
-        values["last"] = case((tallies.c.last > new["last"], tallies.c.last), else_=newer)
+        new, old = insert.excluded, table.c
+        values: dict[str, Any] = {name: old[name] + new[name] for name in ADDED if name in old}
+        if "last" in old:
+            newer = func.coalesce(new["last"], old["last"])
+            values["last"] = case((old["last"] > new["last"], old["last"]), else_=newer)
         if sums:
             values |= {name: new[name] for name in ("sums", "squares")}
-        return insert.on_conflict_do_update(index_elements=tallies.primary_key, set_=values)
+        return insert.on_conflict_do_update(index_elements=table.primary_key, set_=values)
 
-    return inserting(tallies, more)
-
-
-COUNT, COUNT_EXACTLY = _counting(sums=False), _counting(sums=True)
+    return inserting(table, more)
 
 
-def counts_at(key: int, shard: int, counts: Iterable[tuple[Place, ArmDay]]) -> list[dict[str, Any]]:
-    """Rows of `tallies`, in the order in which they are locked."""
+class Sums:
+    """The statements for exact sums in a table: `tallies` or `series`.
+
+    Attributes
+    ----------
+    read : read and lock the sums of a shard
+    count : add counts, and make rows that are not there
+    count_exactly : the same, and replace sums and squares
+    """
+
+    def __init__(self, table: Table) -> None:
+        at = [table.c[name] for name in PLACE if name in table.c]
+        self.read = Statement(
+            select(*at, table.c.sums, table.c.squares)
+            .where(
+                table.c.key == bindparam("key"),
+                Among(table.c.segment, "segments"),
+                Among(table.c.arm, "arms"),
+                table.c.shard == bindparam("shard"),
+                Among(table.c.day, "days"),
+            )
+            .order_by(*at)
+            .with_for_update()
+        )
+        self.count = _counting(table, sums=False)
+        self.count_exactly = _counting(table, sums=True)
+
+
+TALLIES, SERIES = Sums(tallies), Sums(series)
+
+
+def counts_at(
+    key: int, shard: int, counts: Iterable[tuple[AnyPlace, ArmDay]]
+) -> list[dict[str, Any]]:
+    """Rows of `tallies` or `series`, in the order in which they are locked."""
     return [
         {
             **vars(count),
+            **dict(zip(PLACE, place, strict=False)),
             "key": key,
-            "segment": segment,
-            "arm": arm,
             "shard": shard,
-            "day": day,
             "sums": str(count.sums),
             "squares": str(count.squares),
         }
-        for (segment, arm, day), count in sorted(counts, key=lambda item: item[0])
+        for place, count in sorted(counts, key=lambda item: item[0])
     ]
 
 

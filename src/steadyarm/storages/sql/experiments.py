@@ -50,15 +50,19 @@ from steadyarm.storages.records import (
     place_of,
     tally_of,
 )
+from steadyarm.storages.series import Metrics, RunningSeries, SeriesSums, series_sums
 from steadyarm.storages.sql.assignments import keep, unused
 from steadyarm.storages.sql.base import (
-    COUNT_EXACTLY,
+    SERIES,
+    TALLIES,
     SQLBase,
     by_targets,
     counts_at,
     dump,
+    event_row,
     experiment_of,
     known,
+    read_events,
     reads,
     segment_of,
     segment_row,
@@ -67,10 +71,12 @@ from steadyarm.storages.sql.base import (
 )
 from steadyarm.storages.sql.engine import Statement
 from steadyarm.storages.sql.operators import corrected_segments, note, reserve_many, restore_trace
+from steadyarm.storages.sql.rewards import reward_row
 from steadyarm.storages.sql.schema import (
     Among,
     assignments,
     corrections,
+    events,
     experiments,
     if_free,
     inserting,
@@ -78,10 +84,12 @@ from steadyarm.storages.sql.schema import (
     rewards,
     same_assignment,
     segments,
+    series,
     tallies,
 )
 
 INSERT_ASSIGNMENTS, INSERT_REWARDS = inserting(assignments), inserting(rewards)
+INSERT_EVENTS = inserting(events)
 CREATE = if_free(experiments, experiments.c.key)
 BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
 BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
@@ -96,7 +104,7 @@ OPEN_AND_LAST = SEGMENTS.where(
     or_(segments.c.closed.is_(None), segments.c.index == _last.scalar_subquery())
 )
 LOCKED_SEGMENTS = Statement(SEGMENTS.where(Among(segments.c.index, "indices")).with_for_update())
-TALLIES = Statement(
+COUNTS = Statement(
     select(tallies).where(tallies.c.key == bindparam("key"), Among(tallies.c.segment, "indices"))
 )
 DAYS = (
@@ -104,6 +112,7 @@ DAYS = (
     .where(tallies.c.key == bindparam("key"))
     .order_by(tallies.c.segment, tallies.c.day)
 )
+COUNTED = select(series).where(series.c.key == bindparam("key"))
 OPEN = insert(segments)
 LOG = (
     select(*logged(assignments, rewards))
@@ -115,7 +124,13 @@ LOG = (
 
 
 LONG = ("config", "policy_state")  # columns that lists do without
-TOTALS = ("assigned", "rewarded", "late", "corrected")  # nothing if there was nothing to add up
+TOTALS = (
+    "assigned",
+    "rewarded",
+    "late",
+    "corrected",
+    "measured",
+)  # nothing if there was nothing to add up
 
 
 def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
@@ -145,6 +160,10 @@ def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
             .where(corrections.c.key == experiments.c.key)
             .scalar_subquery()
             .label("corrected"),
+            select(func.sum(series.c.events))
+            .where(series.c.key == experiments.c.key)
+            .scalar_subquery()
+            .label("measured"),
         )
         .select_from(
             experiments.outerjoin(segments, first).outerjoin(
@@ -292,12 +311,24 @@ class Experiments(SQLBase):
         )
 
     @reads
+    def series(self, connection: Connection, key: int) -> tuple[SeriesSums, ...]:
+        metrics = self._facts(connection, key).metrics
+        if not metrics:
+            return ()
+        records = map(segment_of, connection.execute(SEGMENTS, {"key": key}))
+        columns = {record.index: columns_of(record.segment) for record in records}
+        rows = connection.execute(COUNTED, {"key": key})
+        places = (((row.segment, row.arm, row.day, row.series), row) for row in rows)
+        return series_sums(places, columns)
+
+    @reads
     def log(
         self, connection: Connection, key: int, after: int = -1, most: int = 10_000
     ) -> list[LogRow]:
-        self._facts(connection, key)
+        metrics = self._facts(connection, key).metrics
         values = {"key": key, "after": after, "most": most}
-        return [LogRow(*row) for row in connection.execute(LOG, values)]
+        rows = [LogRow(*row) for row in connection.execute(LOG, values)]
+        return read_events(connection, key, metrics, rows)
 
     @reads
     def segments(
@@ -310,7 +341,11 @@ class Experiments(SQLBase):
     def find_assignments(
         self, connection: Connection, key: int, targets: Sequence[Target]
     ) -> list[LogRow | None]:
-        return by_targets(connection, key, self._facts(connection, key).sticky, targets)
+        facts = self._facts(connection, key)
+        rows = by_targets(connection, key, facts.sticky, targets)
+        known_ones = [row for row in rows if row is not None]
+        whole = {row.number: row for row in read_events(connection, key, facts.metrics, known_ones)}
+        return [None if row is None else whole[row.number] for row in rows]
 
 
 def _tallies(
@@ -318,7 +353,7 @@ def _tallies(
 ) -> dict[int, Tally]:
     """Tallies of segments, summed over all shards."""
     counts: dict[int, list[ArmDay]] = {record.index: [] for record in records}
-    for _, segment, arm, _, _, *values in TALLIES(connection, {"key": key, "indices": [*counts]}):
+    for _, segment, arm, _, _, *values in COUNTS(connection, {"key": key, "indices": [*counts]}):
         counts[segment].append(ArmDay(arm, *values))
     return {r.index: tally_of(counts[r.index], columns_of(r.segment)) for r in records}
 
@@ -349,6 +384,7 @@ def _restore(
         connection.execute(OPEN, [segment_row(key, record) for record in records])
     handed = {record.index: record.handed for record in records}
     counted = {record.index: RunningTally(columns_of(record.segment)) for record in records}
+    measured = RunningSeries(Metrics.of(old.config))
     # From here on others wait who write to the audit log.
     ids = reserve_many(connection, [entry.id for entry in trace.entries])
     for given in pages:
@@ -365,8 +401,12 @@ def _restore(
                     "do not belong together."
                 )
             counted[segment].add(row)
+            if measured.metrics:
+                measured.add(row)
         _insert_page(connection, key, sticky, page)
     _insert_tallies(connection, key, counted)
+    if rows_of_series := counts_at(key, 0, measured.counts.items()):
+        SERIES.count_exactly(connection, rows_of_series)
     for segment in sorted(handed):
         if counted[segment].assigned < handed[segment]:
             span = number_of(segment, 0), number_of(segment, handed[segment])
@@ -390,21 +430,14 @@ def _insert_page(connection: Connection, key: int, sticky: bool, page: Sequence[
         }
         for row in page
     ]
-    rewarded = [
-        {
-            "key": key,
-            "number": row.number,
-            "reward": row.reward,
-            "created": row.rewarded if row.received is None else row.received,
-            "at": None if row.received is None else row.rewarded,
-        }
-        for row in page
-        if row.reward is not None
-    ]
+    rewarded = [reward_row(key, row) for row in page if row.reward is not None]
+    recorded = [event_row(key, row.number, event) for row in page for event in row.events]
     if assigned:
         INSERT_ASSIGNMENTS(connection, assigned)
     if rewarded:
         INSERT_REWARDS(connection, rewarded)
+    if recorded:
+        INSERT_EVENTS(connection, recorded)
 
 
 def _insert_tallies(connection: Connection, key: int, counted: dict[int, RunningTally]) -> None:
@@ -420,4 +453,4 @@ def _insert_tallies(connection: Connection, key: int, counted: dict[int, Running
         ),
     )
     if rows:
-        COUNT_EXACTLY(connection, rows)
+        TALLIES.count_exactly(connection, rows)

@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
+    Select,
     and_,
     bindparam,
     case,
@@ -45,6 +46,7 @@ from steadyarm.storages.changes import (
     before_and_after,
     check_found,
     check_open,
+    known_assignment,
     removable,
     token_removed,
     token_taken,
@@ -53,20 +55,34 @@ from steadyarm.storages.records import (
     DAY,
     POSITIONS,
     ArmDay,
+    LogRow,
     day_of,
     place_of,
     pseudonym,
-    waited_between,
 )
-from steadyarm.storages.sql.base import Place, SQLBase, by_targets, dump, known, reads, writes
-from steadyarm.storages.sql.rewards import add
+from steadyarm.storages.series import RunningSeries
+from steadyarm.storages.sql.base import (
+    SERIES,
+    Place,
+    SQLBase,
+    by_targets,
+    dump,
+    event_row,
+    known,
+    read_events,
+    reads,
+    writes,
+)
+from steadyarm.storages.sql.rewards import add, locked_rows, reward_row
 from steadyarm.storages.sql.schema import (
     CLOSED,
     assignments,
     audit,
     corrections,
+    events,
     experiments,
     if_free,
+    logged,
     marks,
     rewards,
     same_assignment,
@@ -163,31 +179,44 @@ _with_rewards = assignments.outerjoin(rewards, same_assignment(assignments))
 _segment = assignments.c.number // POSITIONS
 
 
-def _one_reward(
-    connection: Connection, key: int, sticky: bool, change: Change, entry: int
-) -> tuple[set[int], dict[Place, ArmDay]]:
-    """Void or correct a reward; the index of its segment, and what it adds to the sums."""
+def _one_value(
+    connection: Connection,
+    key: int,
+    sticky: bool,
+    change: Change,
+    entry: int,
+    series: RunningSeries,
+) -> dict[Place, ArmDay]:
+    """Void or correct a value of an assignment; what that adds to the sums of its segment."""
     assert change.target is not None
     (there,) = by_targets(connection, key, sticky, [change.target])
-    row, before, after = before_and_after(change, there)
-    this = rewards.c.key == key, rewards.c.number == row.number
-    if after is None:
-        connection.execute(delete(rewards).where(*this))
-    else:
-        connection.execute(update(rewards).where(*this).values(reward=after))
-    index = place_of(row.number)[0]
+    number = known_assignment(there).number
+    row, index = locked_rows(connection, key, [number])[number], place_of(number)[0]
     closed = index in set(connection.execute(CLOSED_SEGMENTS, {"key": key}).scalars())
-    made = Correction(entry, row.number, change.kind, before, after, closed)
+    after, made = before_and_after(change, row, series.metrics, entry, closed)
+    _replace(connection, key, row, after)
     connection.execute(TRACE, {"key": key, **asdict(made)})
-    if row.excluded is not None:  # it counts nowhere
-        return {index}, {}
+    series.change(row, after)
     change_of = ArmDay(row.arm)
-    change_of.reward(before, times=-1)
-    if after is not None:
-        change_of.reward(after)
-    elif row.rewarded is not None:
-        change_of.waited = -waited_between(row.created, row.rewarded)
-    return {index}, {(index, row.arm, day_of(row.created)): change_of}
+    change_of.reward_of(row, -1)
+    change_of.reward_of(after)
+    return {(index, row.arm, day_of(row.created)): change_of} if row.reward != after.reward else {}
+
+
+def _replace(connection: Connection, key: int, before: LogRow, after: LogRow) -> None:
+    """Store the reward and the events of an assignment as they are after a correction."""
+    this = rewards.c.key == key, rewards.c.number == after.number
+    if after.reward is None:
+        connection.execute(delete(rewards).where(*this))
+    elif after.reward != before.reward:
+        connection.execute(update(rewards).where(*this).values(reward_row(key, after)))
+    gone, new = set(before.events) - set(after.events), set(after.events) - set(before.events)
+    mine = events.c.key == key, events.c.number == after.number
+    for event in gone:
+        this_one = events.c.metric == event.metric, events.c.event == event.event
+        connection.execute(delete(events).where(*mine, *this_one))
+    if new:
+        connection.execute(insert(events), [event_row(key, after.number, each) for each in new])
 
 
 def _erase(connection: Connection, key: int, change: Change, entry: int) -> int:
@@ -205,7 +234,7 @@ def _erase(connection: Connection, key: int, change: Change, entry: int) -> int:
 
 
 def _many(
-    connection: Connection, key: int, change: Change, entry: int
+    connection: Connection, key: int, change: Change, entry: int, series: RunningSeries
 ) -> tuple[int, dict[Place, ArmDay]]:
     """Exclude or include; the number of assignments, and what that adds to the sums."""
     mine, numbers, excluded = assignments.c.key == key, assignments.c.number, assignments.c.excluded
@@ -219,6 +248,7 @@ def _many(
             counting = update(assignments).where(these).values(excluded=None)
             touched += connection.execute(counting).rowcount
             _add_sums(connection, key, entry, page, -1, found)
+            _add_series(connection, key, entry, page, 1, series)
         check_found(change, touched, known=True)
         return touched, found
     which = within = and_(mine, assignments.c.unit == change.unit)
@@ -234,6 +264,7 @@ def _many(
             these = and_(mine, excluded == entry, here)
             _keep_trace(connection, these, entry, "exclude", rewards.c.reward, null())
             _add_sums(connection, key, entry, page, 1, found)
+            _add_series(connection, key, entry, page, -1, series)
     check_found(change, touched, known)
     return touched, found
 
@@ -300,11 +331,38 @@ def _add_sums(
         assignments.c.arm,
         (assignments.c.created // DAY).label("day"),
     )
+    columns = *place, rewards.c.reward, func.count(), func.sum(waited)
+    values = _traced(key, entry, page, *columns).group_by(*place, rewards.c.reward)
+    for segment, arm, day, reward, times, milliseconds in connection.execute(values):
+        more = found[int(segment), arm, int(day)]
+        more.excluded += sign * times
+        if reward is not None:
+            more.reward(reward, times=-sign * times)
+            more.waited -= sign * int(milliseconds)
+
+
+def _add_series(
+    connection: Connection, key: int, entry: int, page: Page, times: int, series: RunningSeries
+) -> None:
+    """Add what comes back to the series (1 times) or leaves them (-1).
+
+    Sums of events are exact only if they are added here, so these assignments are read.
+    """
+    if not series.metrics:
+        return
+    found = connection.execute(_traced(key, entry, page, *logged(assignments, rewards)))
+    rows = [LogRow(*row) for row in found]
+    for row in read_events(connection, key, series.metrics, rows):
+        series.add(replace(row, excluded=None), times)
+
+
+def _traced(key: int, entry: int, page: Page, *columns: ColumnElement[Any]) -> Select[Any]:
+    """Columns of the assignments that an entry has changed, and of their rewards."""
     traced = and_(
         assignments.c.key == corrections.c.key, assignments.c.number == corrections.c.number
     )
-    values = (
-        select(*place, rewards.c.reward, func.count(), func.sum(waited))
+    return (
+        select(*columns)
         .select_from(corrections.join(_with_rewards, traced))
         .where(
             corrections.c.key == key,
@@ -313,14 +371,7 @@ def _add_sums(
             assignments.c.key == key,  # implied by the join, but the server plans better with it
             _within(assignments.c.number, page),
         )
-        .group_by(*place, rewards.c.reward)
     )
-    for segment, arm, day, reward, times, milliseconds in connection.execute(values):
-        more = found[int(segment), arm, int(day)]
-        more.excluded += sign * times
-        if reward is not None:
-            more.reward(reward, times=-sign * times)
-            more.waited -= sign * int(milliseconds)
 
 
 def _remember(connection: Connection, key: int, indices: Iterable[int]) -> None:
@@ -387,22 +438,23 @@ class Operators(SQLBase):
     def _correct(
         self, connection: Connection, key: int, change: Change, now: int, by: str
     ) -> Corrected:
-        sticky = self._facts(connection, key).sticky
+        facts = self._facts(connection, key)
         found = known(key, connection.execute(NAMED, {"key": key}).one_or_none())
         check_open(change, found.name, found.state, now)
         if change.kind != "erase":  # which changes no sums
             connection.execute(HOLD, {"key": key}).all()
         entry = reserve(connection)
-        touched, indices, counts = 1, set[int](), dict[Place, ArmDay]()
+        touched, counts, series = 1, dict[Place, ArmDay](), RunningSeries(facts.metrics)
         if change.target is not None:
-            indices, counts = _one_reward(connection, key, sticky, change, entry)
+            counts = _one_value(connection, key, facts.sticky, change, entry, series)
         elif change.kind == "erase":
             touched = _erase(connection, key, change, entry)
         else:
-            touched, counts = _many(connection, key, change, entry)
-            indices = {segment for segment, _, _ in counts}
+            touched, counts = _many(connection, key, change, entry, series)
+        indices = {segment for segment, _, _ in counts}
         note(connection, now, by, change.action, found.name, change.detail(touched), id=entry)
         add(connection, key, self._database.shard, counts)
+        add(connection, key, self._database.shard, series.changed(), sums=SERIES)
         if indices:
             closed = connection.execute(CLOSED_SEGMENTS, {"key": key}).scalars()
             _remember(connection, key, indices.intersection(closed))

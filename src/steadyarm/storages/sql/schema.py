@@ -47,7 +47,7 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
 # Oldest first; listed here so that opening a storage needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 
 metadata = MetaData()
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER columns
@@ -157,6 +157,38 @@ rewards = Table(
     sqlite_with_rowid=False,
 )
 
+# Events of metrics, as they were reported; `rewards` has what those of the reward count as.
+events = Table(
+    f"{PREFIX}events",
+    metadata,
+    _key("key"),
+    _key("number"),
+    _key("metric", Text),
+    _key("event", Text),
+    _column("value", Double),
+    _column("created", BigInteger),  # when it arrived
+    _column("at", BigInteger, null=True),  # when it happened; NULL: when it arrived
+    sqlite_with_rowid=False,
+)
+
+# The sums of metrics and of their products, as `tallies` has those of the reward; see `SeriesSums`.
+# `events`: how many were recorded; of a reward that is made of events this is all there is.
+series = Table(
+    f"{PREFIX}series",
+    metadata,
+    _key("key"),
+    _key("segment", Integer),
+    _key("arm", Integer),
+    _key("shard", Integer),
+    _key("day", Integer),
+    _key("series", Text),
+    _column("rewarded", BigInteger),
+    _column("sums", Text),
+    _column("squares", Text),
+    _column("late", BigInteger),
+    _column("events", BigInteger),
+)
+
 # Leases, and released positions (`expires` is RELEASED). A row's id is never used again, so that a
 # holder whose lease was taken by others finds nothing. `holes`: assignments may use some of it.
 # After reports, an empty row of the lease stays for a day, so that repeated reports are recognised.
@@ -238,7 +270,7 @@ corrections = Table(
 
 # The tables of an experiment, in the order in which its rows are deleted: what an interrupted
 # deletion has left is found by the segments.
-OWNED = (rewards, assignments, corrections, leases, tallies, segments)
+OWNED = (events, rewards, assignments, corrections, leases, series, tallies, segments)
 
 
 # Parts of statements. PostgreSQL's `insert`, which can say what happens if a row exists, serves
@@ -320,9 +352,9 @@ def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Statement:
     return Statement(lite, every)
 
 
-def same_assignment(assigned: FromClause) -> ColumnElement[bool]:
-    """Whether a reward is that of an assignment."""
-    return and_(rewards.c.key == assigned.c.key, rewards.c.number == assigned.c.number)
+def same_assignment(assigned: FromClause, of: FromClause = rewards) -> ColumnElement[bool]:
+    """Whether a reward, or another row that names an assignment, belongs to that one."""
+    return and_(of.c.key == assigned.c.key, of.c.number == assigned.c.number)
 
 
 def _json(name: str) -> ColumnElement[Any]:

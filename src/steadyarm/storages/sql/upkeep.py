@@ -46,6 +46,7 @@ from steadyarm.storages.sql.schema import (
     REVISIONS,
     VERSION_TABLE,
     assignments,
+    events,
     experiments,
     leases,
     marks,
@@ -53,6 +54,7 @@ from steadyarm.storages.sql.schema import (
     rewards,
     same_assignment,
     segments,
+    series,
     sessions,
     tallies,
     tokens,
@@ -226,12 +228,17 @@ def _strays(connection: Connection) -> Iterator[str]:
         unknown = ~exists().where(experiments.c.key == table.c.key)
         for key, count in _counted(connection, table, unknown):
             yield f"{_name(table)}: {count:,} rows of the experiment with key {key}, which is gone"
-    assigned = exists(assignments.c.key).where(same_assignment(assignments))
-    for key, count in _counted(connection, rewards, ~assigned):
-        yield f"rewards: {count:,} rows of the experiment with key {key} have no assignment"
+    for table in (rewards, events):
+        assigned = exists(assignments.c.key).where(same_assignment(assignments, table))
+        for key, count in _counted(connection, table, ~assigned):
+            yield (
+                f"{_name(table)}: {count:,} rows of the experiment with key {key} have no "
+                "assignment"
+            )
     for table, segment in (
         (assignments, assignments.c.number // POSITIONS),
         (tallies, tallies.c.segment),
+        (series, series.c.segment),
         (leases, leases.c.segment),
     ):
         there = exists().where(segments.c.key == table.c.key, segments.c.index == segment)

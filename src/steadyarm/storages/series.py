@@ -1,0 +1,363 @@
+"""Metrics: what assignments bring beside their reward, and rewards that are made of events.
+
+A metric is what one assignment brings, made of one event or of several: the first that was
+recorded, the one that happened last, their sum or the largest. Events are kept as they were
+reported. A *series* has the sums of one metric, or of the products of two, by segment, arm and day.
+The rules here are the same in every storage.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import groupby
+from typing import Any, Literal
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.storages.records import (
+    ZERO,
+    ArmDay,
+    Columns,
+    Event,
+    LogRow,
+    Measured,
+    MetricEvent,
+    Outcome,
+    day_of,
+    happened,
+    place_of,
+    rewarded,
+)
+
+Several = Literal["first", "last", "sum", "max"]
+SeriesPlace = tuple[int, int, int, str]  # segment, arm, day and series
+
+REWARD = "reward"  # names the primary metric, whatever its own name is
+ONLY = ""  # the event of a metric that has one for each assignment, and of a corrected value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the events of one metric count.
+
+    Attributes
+    ----------
+    several : which of an assignment's events count: the "first", the "last", their "sum" or "max"
+    window, grace : as in `Storage.reward`
+    cap : larger values of an assignment count as this
+    """
+
+    name: str
+    several: Several = "first"
+    window: int | None = None
+    grace: int = 0
+    cap: float | None = None
+
+    def value(self, events: Iterable[MetricEvent]) -> float | None:
+        """What an assignment with these events counts as; None if none is of this metric.
+
+        The order of events does not matter: a sum is exact, and rounded once.
+
+        Examples
+        --------
+        >>> bought = [MetricEvent("revenue", f"order {i}", 0.1, at=i) for i in range(10)]
+        >>> Rule("revenue", "sum").value(bought), Rule("revenue", "sum", cap=0.5).value(bought)
+        (1.0, 0.5)
+        """
+        mine = {event.event: event for event in events if event.metric == self.name}
+        if not mine:
+            return None
+        if ONLY in mine:
+            value = mine[ONLY].value
+        elif self.several == "sum":
+            value = _rounded(sum(Fraction(event.value) for event in mine.values()))
+        elif self.several == "max":
+            value = max(event.value for event in mine.values())
+        else:
+            value = max(mine.values(), key=lambda event: (event.at, event.event)).value
+        return value if self.cap is None else min(value, self.cap)
+
+
+def _rounded(exact: Fraction | int) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return sys.float_info.max if exact > 0 else -sys.float_info.max
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The metrics of an experiment, as its config declares them.
+
+    Attributes
+    ----------
+    primary : the reward
+    further : the other metrics, by name
+    products : the name of the series and the names of both metrics, for each product that is summed
+    by_event : the reward is made of events, which are kept; otherwise its one value is
+    alone : a reward changes no series and is not made of events, as without any metrics
+    """
+
+    primary: Rule = Rule(REWARD)
+    further: Mapping[str, Rule] = field(default_factory=dict)
+    products: tuple[tuple[str, str, str], ...] = ()
+    by_event: bool = False
+    alone: bool = True
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Metrics:
+        """The metrics that the config of an experiment declares; see `storages.base`.
+
+        Examples
+        --------
+        >>> found = Metrics.of({
+        ...     "metrics": [{"name": "orders", "role": "primary"}, {"name": "revenue"}],
+        ...     "products": [["revenue", "reward"]],
+        ... })
+        >>> found.primary.name, list(found.further), found.products
+        ('orders', ['revenue'], (('revenue*reward', 'revenue', 'orders'),))
+        """
+        primary, further = Rule(REWARD), {}
+        for each in config.get("metrics") or ():
+            rule = Rule(
+                each["name"],
+                each.get("several", "first"),
+                # Where nothing may be missing a late value is better than none.
+                None if each.get("missing") == "fail" else each.get("window"),
+                each.get("grace") or 0,
+                each.get("cap"),
+            )
+            if each.get("role") == "primary":
+                primary = rule
+            else:
+                further[rule.name] = rule
+        own = {REWARD: primary.name}
+        products = tuple(
+            (f"{a}*{b}", own.get(a, a), own.get(b, b)) for a, b in config.get("products") or ()
+        )
+        by_event = primary.several != "first" or primary.cap is not None
+        alone = not by_event and all(primary.name not in names for _, *names in products)
+        return cls(primary, further, products, by_event, alone)
+
+    def __bool__(self) -> bool:
+        """Whether there are events or series."""
+        return bool(self.further) or not self.alone
+
+    def rule(self, name: str | None) -> Rule:
+        """The metric of that name; None and "reward" name the primary one."""
+        if name in (None, REWARD, self.primary.name):
+            return self.primary
+        if name not in self.further:
+            known = ", ".join([self.primary.name, *self.further])
+            raise InvalidInputError(
+                f"the experiment has no metric {name!r}; its metrics are {known}.", field="metric"
+            )
+        return self.further[name]
+
+    def event_of(self, given: Measured) -> str:
+        """What identifies an event among those of its assignment and metric."""
+        rule = self.rule(given.metric)
+        if rule.several == "first":
+            return ONLY
+        if not given.event:
+            raise InvalidInputError(
+                f"an event of the metric {rule.name!r} has no key, but an assignment may have "
+                "several of them; give each event a key, such as the number of an order.",
+                field="event",
+            )
+        return given.event
+
+    def value(self, row: LogRow, rule: Rule) -> float | None:
+        """What an assignment counts as in a metric; None if it has no value."""
+        return row.reward if rule is self.primary else rule.value(row.events)
+
+    def series_of(self, row: LogRow) -> dict[str, Fraction]:
+        """What an assignment adds to each series; nothing if it is excluded."""
+        if row.excluded is not None:
+            return {}
+        rules = (self.primary, *self.further.values())
+        values = {rule.name: self.value(row, rule) for rule in rules}
+        known = {name: Fraction(value) for name, value in values.items() if value is not None}
+        found = {name: value for name, value in known.items() if name in self.further}
+        for name, a, b in self.products:
+            if a in known and b in known:
+                found[name] = known[a] * known[b]
+        return found
+
+    def measured(
+        self,
+        row: LogRow,
+        given: Measured,
+        closed: bool,
+        now: int,
+        limits: tuple[int | None, int] | None = None,
+    ) -> tuple[Outcome, LogRow | None]:
+        """What happens to an event, and its assignment with it if it is to be stored.
+
+        closed : whether the policy has observed the segment already; only rewards are refused then
+        limits : window and grace of a reward, if they are not those of the metric
+        """
+        rule, key = self.rule(given.metric), self.event_of(given)
+        event: Event = given.target, float(given.value)
+        if given.at is not None:
+            event = (*event[:2], given.at)
+        window, grace = rule.window, rule.grace
+        if rule is self.primary:
+            window, grace = limits or (window, grace)
+            if not self.by_event:
+                return rewarded(row, event, closed, window, grace, now)
+        there = {each.event: each.value for each in row.events if each.metric == rule.name}
+        if key in there:
+            same = there[key] == event[1]
+            return Outcome("repeated" if same else "conflict", row.number, there[key]), None
+        if ONLY in there:  # an operator has set the value
+            return Outcome("conflict", row.number, there[ONLY]), None
+        at = happened(event, row.created, window, grace, now)
+        if at == "early":
+            return Outcome(at, row.number), None
+        closed = closed and rule is self.primary
+        if closed or at == "late":
+            return Outcome("closed" if closed else "late", row.number, created=row.created), None
+        new = MetricEvent(rule.name, key, event[1], at, None if at == now else now)
+        return Outcome("stored", row.number), self._with(row, rule, (*row.events, new))
+
+    def corrected(self, row: LogRow, rule: Rule, value: float | None) -> LogRow:
+        """The assignment after an operator has set its value of a metric, or removed it (None).
+
+        A value that was set stands: further events are refused. Where it was removed, events count
+        as if there had been none before.
+        """
+        if rule is self.primary and not self.by_event:
+            if value is None:
+                return replace(row, reward=None, rewarded=None, received=None)
+            return replace(row, reward=value)
+        mine = [event for event in row.events if event.metric == rule.name]
+        others = [event for event in row.events if event.metric != rule.name]
+        if value is None:
+            return self._with(row, rule, others)
+        kept = [event for event in mine if event.event != ONLY]
+        new = MetricEvent(rule.name, ONLY, value, *_when(mine))
+        return self._with(row, rule, [*others, *kept, new])
+
+    def _with(self, row: LogRow, rule: Rule, events: Iterable[MetricEvent]) -> LogRow:
+        row = replace(row, events=tuple(sorted(events)))
+        mine = [event for event in row.events if event.metric == rule.name]
+        if rule is not self.primary:
+            return row
+        if not mine:
+            return replace(row, reward=None, rewarded=None, received=None)
+        at, received = _when(mine)
+        return replace(row, reward=rule.value(mine), rewarded=at, received=received)
+
+
+def _when(events: Iterable[MetricEvent]) -> tuple[int, int | None]:
+    """When the last of some events happened, and when the last arrived if that was later."""
+    at = max(event.at for event in events)
+    arrived = max(event.arrived for event in events)
+    return at, None if arrived == at else arrived
+
+
+def as_measured(event: Event) -> Measured:
+    """A reward as an event of the primary metric."""
+    return Measured(event[0], REWARD, event[1], event[2] if len(event) == 3 else None)
+
+
+@dataclass(frozen=True)
+class SeriesSums:
+    """What the assignments of one segment and day (UTC) brought of one metric, or of a product.
+
+    Attributes
+    ----------
+    segment : its index
+    day : of the assignments, in days since 1970
+    series : the name of the metric, or "a*b" for the products of two
+    rewarded : number of assignments that have a value, by the segment's columns
+    sums, squares : exact sums of these values and of their squares
+    late : number of events that were refused because they came too late, one for each attempt
+    """
+
+    segment: int
+    day: int
+    series: str
+    rewarded: tuple[int, ...]
+    sums: tuple[Fraction, ...]
+    squares: tuple[Fraction, ...]
+    late: tuple[int, ...]
+
+
+def series_sums(
+    counts: Iterable[tuple[SeriesPlace, ArmDay | Any]], columns: Mapping[int, Columns]
+) -> tuple[SeriesSums, ...]:
+    """Sums by segment, day and series, in this order, from counts of places.
+
+    counts : any objects with the attributes of `ArmDay`, such as the rows of a table
+    columns : of the segments, by index
+    """
+
+    def place(item: tuple[SeriesPlace, Any]) -> tuple[int, int, str]:
+        (segment, _, day, series), _ = item
+        return segment, day, series
+
+    found = []
+    for at, group in groupby(sorted(counts, key=place), place):
+        column_of = columns[at[0]]
+        rewarded, late = ([0] * len(column_of) for _ in range(2))
+        sums, squares = ([ZERO] * len(column_of) for _ in range(2))
+        for (_, arm, _, _), count in group:
+            column = column_of[arm]
+            rewarded[column] += count.rewarded
+            sums[column] += Fraction(count.sums)
+            squares[column] += Fraction(count.squares)
+            late[column] += count.late
+        if any(rewarded) or any(late):  # otherwise what was there has been excluded
+            exact = tuple(sums), tuple(squares)
+            found.append(SeriesSums(*at, tuple(rewarded), *exact, tuple(late)))
+    return tuple(found)
+
+
+class RunningSeries:
+    """Counts of all series of an experiment, or what is to be added to them; exact at all times.
+
+    Attributes
+    ----------
+    counts : by place; those of a reward that is made of events have nothing but their number
+
+    Examples
+    --------
+    >>> counted = RunningSeries(Metrics.of({"metrics": [{"name": "revenue"}]}))
+    >>> spent = (MetricEvent("revenue", "", 35.5, at=7),)
+    >>> counted.add(LogRow(0, "u", 1, 0.5, 5, None, None, events=spent))
+    >>> [(sums.series, sums.sums) for sums in counted.sums({0: range(2)})]
+    [('revenue', (Fraction(0, 1), Fraction(71, 2)))]
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.counts: dict[SeriesPlace, ArmDay] = {}
+
+    def at(self, row: LogRow, series: str) -> ArmDay:
+        """The counts to which an assignment adds."""
+        place = place_of(row.number)[0], row.arm, day_of(row.created), series
+        return self.counts.setdefault(place, ArmDay(row.arm))
+
+    def add(self, row: LogRow, times: int = 1) -> None:
+        """Count the values of an assignment, unless it is excluded; -1 times to take them back."""
+        for name, value in self.metrics.series_of(row).items():
+            self.at(row, name).reward(value, times=times)
+        for event in row.events if row.excluded is None else ():
+            self.at(row, self.metrics.rule(event.metric).name).events += times
+
+    def change(self, before: LogRow, after: LogRow) -> None:
+        """Count an assignment that has changed."""
+        self.add(before, -1)
+        self.add(after)
+
+    def changed(self) -> dict[SeriesPlace, ArmDay]:
+        """The counts that are not zero."""
+        return {place: count for place, count in self.counts.items() if count != ArmDay(count.arm)}
+
+    def sums(self, columns: Mapping[int, Columns]) -> tuple[SeriesSums, ...]:
+        """The sums of all series."""
+        return series_sums(self.counts.items(), columns)
