@@ -184,6 +184,8 @@ def _rules(settings: Settings) -> str:
 
 
 def _reserved(settings: Settings, name: str) -> str:
-    if name in settings.control:
-        return f"control, always {settings.control[name]:g}"
-    return f"at least {settings.min_share[name]:g}" if name in settings.min_share else ""
+    share, floor = settings.control_share, settings.min_share.get(name)
+    said = [f"at least {floor:g}"] if floor is not None else []
+    if name == settings.control:
+        said.insert(0, "control" if share is None else f"control, always {share:g}")
+    return ", ".join(said)
