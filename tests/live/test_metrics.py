@@ -117,6 +117,6 @@ def test_values_are_checked_and_shown_in_their_unit() -> None:
     assert money.shown(1234.5) == "1,234.50 €"
     with pytest.raises(sa.InvalidInputError, match="value of 'revenue' is 1001, outside of its"):
         money.check(1001)
-    assert Metric("bought", kind="yes/no").shown(0.031) == "3.1%"
+    assert Metric("bought", kind="yes/no").shown(0.031) == "3.1 %"
     assert Metric("loading", unit="s").shown(1.25) == "1.25 s"
     assert Metric("loading").shown(float("nan")) == "unknown"

@@ -41,6 +41,7 @@ from steadyarm.live.assignments import (
     run,
     waited_for,
 )
+from steadyarm.live.measured import MetricResult, metric_results
 from steadyarm.live.metrics import microseconds
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
@@ -386,7 +387,20 @@ class Experiment(LiveTest):
             sequence alone, for tests of any size if a reward_range was given.
         """
         bounds = self.settings.reward_range if anytime else None
-        return self.results().recommend(level, anytime, bounds)
+        results, metrics = self.results(), self.metrics(level, anytime)
+        return results.recommend(level, anytime, bounds, metrics)
+
+    def metrics(self, level: float = 0.95, anytime: bool | None = None) -> tuple[MetricResult, ...]:
+        """What is known of the metrics beside the primary one, each on visits whose window ended.
+
+        level, anytime : as for `recommend`; intervals of all secondary metrics hold at once, and
+            those of each guardrail by themselves
+        """
+        if all(metric.role == "primary" for metric in self.settings.metrics):
+            return ()
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        series = self.storage.series(self.key)
+        return metric_results(self.settings, snapshot, series, self.now(), level, anytime)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""

@@ -20,9 +20,9 @@ from steadyarm.errors import InvalidInputError, RewardsPendingError, SteadyArmEr
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference import confidence_sequence, fixed_budget
 from steadyarm.inference.lift import lift_sequence, lifts
-from steadyarm.live.decisions import SegmentLedger
+from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.metrics import REWARD, Metric, Several
-from steadyarm.live.results import LiveResults, results_with
+from steadyarm.live.results import LiveResults, results_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import arms_judged
 from steadyarm.policies import State
@@ -72,20 +72,30 @@ class MetricResult:
     obstacle: str = ""
 
     @property
-    def role(self) -> str:
-        """Whether it is a secondary metric or a guardrail."""
-        return self.metric.role
+    def name(self) -> str:
+        """Of the metric."""
+        return self.metric.name
 
-    def safety_of(self, variant: str) -> Safety:
-        """How a variant stands to this guardrail."""
-        return self.safety[self.names.index(variant)] if self.safety else "unclear"
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Variants that are shown to be worse than the control by more than the margin."""
+        return self._standing("broken")
+
+    @property
+    def unsure(self) -> tuple[str, ...]:
+        """Variants of which it is not shown whether they keep to the margin."""
+        return self._standing("unclear")
+
+    def _standing(self, wanted: Safety) -> tuple[str, ...]:
+        known = self.safety or ("unclear",) * len(self.names)  # without a result nothing is shown
+        each = zip(self.names, known, strict=True)
+        return tuple(name for name, safety in each if safety == wanted)
 
 
 def metric_results(
     settings: Settings,
     snapshot: Snapshot,
     series: Iterable[SeriesSums],
-    state: State,
     now: int,
     level: float = 0.95,
     anytime: bool | None = None,
@@ -95,12 +105,10 @@ def metric_results(
     All intervals of the secondary metrics hold at once with probability `level` (Bonferroni over
     these metrics). Each guardrail has that level by itself: a variant must pass all of them, and
     an error in any one of them alone can let a bad variant pass.
-
-    state : the policy's
     """
     further = [metric for metric in settings.metrics if metric.role != "primary"]
     secondary = sum(metric.role == "secondary" for metric in further)
-    sums = _by_series(series)
+    sums, state = _by_series(series), stored_state(settings, snapshot.experiment.policy_state)
     found = []
     for metric in further:
         alpha = (1 - level) / (secondary if metric.role == "secondary" else 1)
@@ -113,16 +121,17 @@ def metric_results(
     return tuple(found)
 
 
-Sums = Mapping[tuple[str, int], tuple[list[int], list[Fraction], list[Fraction]]]
+Exact = NDArray[np.object_]  # (3, m) whole numbers of values, then fractions: sums and squares
+Sums = Mapping[tuple[str, int], Exact]  # by series and segment
 
 
 def _by_series(series: Iterable[SeriesSums]) -> Sums:
-    """Numbers of values, their sums and squares by series and segment: days are added up."""
-    found: dict[tuple[str, int], tuple[list[int], list[Fraction], list[Fraction]]] = {}
+    """Numbers of values, their sums and squares: days are added up."""
+    found: dict[tuple[str, int], Exact] = {}
     for part in series:
-        at = found.setdefault((part.series, part.segment), ([], [], []))
-        for total, more in zip(at, (part.rewarded, part.sums, part.squares), strict=True):
-            total[:] = [a + b for a, b in zip(total or [0] * len(more), more, strict=True)]  # type: ignore[arg-type]
+        more = np.array([part.rewarded, part.sums, part.squares], dtype=object)
+        at = part.series, part.segment
+        found[at] = found[at] + more if at in found else more
     return found
 
 
@@ -136,7 +145,7 @@ def _of_metric(settings: Settings, metric: Metric) -> Settings:
         reward_range=None,
         reward_window=None,
         reward_grace=None,
-        missing=None,
+        missing=None,  # type: ignore[arg-type]  # said by the metric
     )
 
 
@@ -151,13 +160,13 @@ def _tallies(
     for record, tally in snapshot.segments:
         record = replace(record, closed=None, closed_at=None)
         if name not in (primary, REWARD):
-            none = [0] * len(tally.assigned)
-            counts, totals, squares = sums.get((name, record.index), (none, none, none))
+            none = np.full((3, len(tally.assigned)), Fraction(0), dtype=object)
+            counts, totals, squares = sums.get((name, record.index), none).tolist()
             tally = replace(
                 tally,
-                rewarded=tuple(counts),
-                sums=tuple(map(Fraction, totals)),
-                squares=tuple(map(Fraction, squares)),
+                rewarded=tuple(map(int, counts)),
+                sums=tuple(totals),
+                squares=tuple(squares),
             )
         found.append((record, tally))
     return found
@@ -175,7 +184,7 @@ def _results(
 
     def of(own: Settings, segments: Iterable[tuple[SegmentRecord, Tally]]) -> LiveResults:
         moment = replace(snapshot, segments=tuple(segments))
-        found = results_with(own, moment, (), now, state)
+        found = results_of(own, moment, (), now, state)
         return replace(found, pieces=_with_levels(own, found.pieces))
 
     if metric.ratio is None:
@@ -193,7 +202,12 @@ def _results(
             f"{metric.name} is {above.name} per {below.name}, and of {below.name} nothing has come "
             "for some variant yet."
         )
-    return of(own, _linearized(*parts, sums, "*".join(metric.ratio), *means))
+    products = {
+        record.index: sums[at][1].tolist()
+        for record, _ in snapshot.segments
+        if (at := ("*".join(metric.ratio), record.index)) in sums
+    }
+    return of(own, _linearized(parts[0], parts[1], products, means[0], means[1]))
 
 
 def _known_as(settings: Settings, name: str) -> str:
@@ -228,8 +242,7 @@ def _ratio_of(metric: Metric, above: Metric, below: Metric) -> Metric:
 def _linearized(
     above: Iterable[tuple[SegmentRecord, Tally]],
     below: Iterable[tuple[SegmentRecord, Tally]],
-    sums: Sums,
-    product: str,
+    products: Mapping[int, Sequence[Fraction]],
     numerators: Floats,
     denominators: Floats,
 ) -> Iterator[tuple[SegmentRecord, Tally]]:
@@ -238,18 +251,18 @@ def _linearized(
     Its error is that of the ratio to first order, the delta method; so everything that is known
     about means holds for ratios, too.
 
+    products : sums of ab by segment and variant
     numerators, denominators : (K,) the means A and B of every variant
     """
     ratios = [Fraction(a) / Fraction(b) for a, b in zip(numerators, denominators, strict=True)]
     scales = [1 / Fraction(b) for b in denominators]
     for (record, a), (_, b) in zip(above, below, strict=True):
-        none = [Fraction(0)] * len(a.assigned)
-        products = sums.get((product, record.index), (none, none, none))[1]
+        both = products.get(record.index, [Fraction(0)] * len(a.assigned))
         counts = [n - e for n, e in zip(a.assigned, a.excluded, strict=True)]
         total, squares = [], []
         for k, (n, R, scale) in enumerate(zip(counts, ratios, scales, strict=True)):
             part = (a.sums[k] - R * b.sums[k]) * scale
-            spread = a.squares[k] - 2 * R * products[k] + R * R * b.squares[k]
+            spread = a.squares[k] - 2 * R * both[k] + R * R * b.squares[k]
             total.append(n * R + part)
             squares.append(n * R * R + 2 * R * part + spread * scale * scale)
         new = replace(a, rewarded=tuple(counts), sums=tuple(total), squares=tuple(squares))
@@ -268,7 +281,7 @@ def _with_levels(settings: Settings, pieces: Sequence[SegmentLedger]) -> tuple[S
     count, total, found = 0, 0.0, []
     for piece in pieces:
         level = total / count if count else 0.0
-        reference = level * unit[None] if piece.segment.reference is not None or count else None
+        reference = np.asarray(level * unit[None]) if count else None
         found.append(replace(piece, segment=replace(piece.segment, reference=reference)))
         count += piece.recorded
         total += float(piece.stats.sums.sum())
@@ -317,7 +330,8 @@ def _safety(result: MetricResult, k: int) -> Safety:
     metric = result.metric
     if result.names[k] == result.control:
         return "control"
-    assert result.lift_intervals is not None and result.relative_intervals is not None
+    assert result.lift_intervals is not None
+    assert result.relative_intervals is not None
     share = metric.margin_share
     ends = result.lift_intervals[k] if share is None else result.relative_intervals[k]
     margin = metric.margin if share is None else share

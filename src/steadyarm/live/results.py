@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +48,9 @@ from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
 from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally, to_datetime
 from steadyarm.validation import check_fraction, checked_range
+
+if TYPE_CHECKING:
+    from steadyarm.live.measured import MetricResult
 
 ON_THE_WAY = 0.2  # of the error probability is spent before the end, the rest at the end
 
@@ -150,19 +153,15 @@ class LiveResults:
         level: float = 0.95,
         anytime: bool | None = None,
         reward_range: tuple[float, float] | None = None,
+        metrics: tuple[MetricResult, ...] = (),
     ) -> Verdict:
-        """The best variant on mature visits; `Session.recommend` describes the parameters."""
+        """The best variant on mature visits; `Session.recommend` describes the parameters.
+
+        metrics : what is known of further metrics, whose guardrails have a say in the decision
+        """
         check_fraction(level, "level")
         policy = self.settings.policy
-        if anytime and not policy.unbiased:
-            raise InvalidInputError(
-                f"{policy.name} leaves variants out, so no intervals hold at all times; ask for "
-                "those of a single analysis at the end, or use a policy such as Steady."
-            )
-        watched = policy.unbiased and not self.final if anytime is None else anytime
-        used = level
-        if anytime is None and policy.unbiased:
-            used = level_on_the_way(level) if watched else 1 - (1 - ON_THE_WAY) * (1 - level)
+        used, watched = self.spending(level, anytime)
         if reward_range is not None and anytime is False:
             raise InvalidInputError(
                 "reward_range is used by intervals that hold at all times only; leave it out, or "
@@ -201,8 +200,33 @@ class LiveResults:
         settings, over = self.settings, self.ended or self.final
         return replace(
             verdict,
-            decision=decision_of(verdict, settings.direction, settings.budget, over, self.spent),
+            decision=decision_of(
+                verdict,
+                settings.direction,
+                settings.budget,
+                over,
+                self.spent,
+                [one for one in metrics if one.metric.role == "guardrail"],
+            ),
+            metrics=metrics,
         )
+
+    def spending(self, level: float, anytime: bool | None) -> tuple[float, bool]:
+        """The level of this analysis, and whether its intervals hold at all times.
+
+        By default all analyses before the end spend a fifth of the error probability together, and
+        the last one spends the rest.
+        """
+        policy = self.settings.policy
+        if anytime and not policy.unbiased:
+            raise InvalidInputError(
+                f"{policy.name} leaves variants out, so no intervals hold at all times; ask for "
+                "those of a single analysis at the end, or use a policy such as Steady."
+            )
+        watched = policy.unbiased and not self.final if anytime is None else anytime
+        if anytime is not None or not policy.unbiased:
+            return level, watched
+        return level_on_the_way(level) if watched else 1 - (1 - ON_THE_WAY) * (1 - level), watched
 
     def _check_range(self, reward_range: tuple[float, float]) -> None:
         """Refuse a range that recorded rewards lie outside of."""
@@ -429,16 +453,25 @@ def _excluded(excluded: int, assigned: int) -> Finding:
 
 
 def results_of(
-    settings: Settings, snapshot: Snapshot, days: Iterable[DaySums], now: int
+    settings: Settings,
+    snapshot: Snapshot,
+    days: Iterable[DaySums],
+    now: int,
+    state: State | None = None,
 ) -> LiveResults:
-    """The test as it stands; storages know of rewards that came too late by day."""
+    """The test as it stands; storages know of rewards that came too late by day.
+
+    state : the policy's, if the sums are of a metric that it does not observe
+    """
     ended, given_up = _standing(settings, snapshot, now)
     pieces = [
         _counted(settings, record, tally, given_up[record.index])
         for record, tally in snapshot.segments
         if tally.total_assigned > tally.total_excluded
     ]
-    state, caution = _corrected_state(settings, snapshot)
+    caution = ""
+    if state is None:
+        state, caution = _corrected_state(settings, snapshot)
     return LiveResults(
         settings,
         state,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -33,6 +33,9 @@ from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import counted, listed, strung
+
+if TYPE_CHECKING:
+    from steadyarm.live.measured import MetricResult
 
 Floats = NDArray[np.float64]
 
@@ -111,6 +114,7 @@ class Verdict:
     shown : (K,) the variants on the short list, in rising order; None if arrays are of all
     others : variants that are not on it and cannot be ruled out either
     size : number of variants of the whole set; 0 if arrays are of all
+    metrics : what is known of further metrics, secondary ones and guardrails
     names : (K,) of the variants that arrays are of
     control : the variant that others are compared with; without one there are no lifts
     lifts : (K,) value of each variant minus that of the control, in units of the reward, whether
@@ -164,6 +168,7 @@ class Verdict:
     relative: Floats | None = None
     relative_intervals: Floats | None = None
     decision: Decision = UNDECIDED
+    metrics: tuple[MetricResult, ...] = field(default=(), repr=False)
     names: Sequence[str] = field(repr=False, kw_only=True)
 
     @classmethod
