@@ -11,6 +11,7 @@ import numpy as np
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.live.settings import Settings
+from steadyarm.live.tables import lift_text
 from steadyarm.storages.records import Summary
 from steadyarm.wording import counted, number, percent, reach, span, when
 
@@ -103,18 +104,23 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # unknown ones last
     shown, alive = verdict.shown, set(verdict.plausible)
     names = [settings.arms.names[int(k if shown is None else shown[k])] for k in order]
+    control = [] if verdict.control is None else ["against control"]
     rows = [
         (
             name,
             number(verdict.estimates[k]),
             reach(*verdict.intervals[k]),
+            *(lift_text(verdict, int(k)) for _ in control),
             "" if k == verdict.row else number(verdict.gaps[k]),
             "*" if name in alive else "",
         )
         for k, name in zip(order, names, strict=True)
     ]
-    head = ("variant", "estimate", f"{percent(verdict.level)}, all at once", "behind by", "")
-    lines = [f"{verdict}\n", table(head, rows, "<>>><"), "* may be the best"]
+    interval = f"{percent(verdict.level)}, all at once"
+    head = ("variant", "estimate", interval, *control, "behind by", "")
+    columns = f"<>>{'>' * len(control)}><"
+    lines = [f"{verdict.decision.text}\n", f"{verdict}\n", table(head, rows, columns)]
+    lines.append("* may be the best")
     if verdict.size:
         lines.append(
             f"The best {len(rows)} of {verdict.size:,} variants; {verdict.possible:,} of all may "

@@ -27,6 +27,7 @@ from steadyarm.inference.lift import lifts_between, settled_lifts
 from steadyarm.inference.limits import SHORT, shortlisted
 from steadyarm.live.conclusion import UNDECIDED, Decision
 from steadyarm.live.settings import Settings
+from steadyarm.live.tables import frame_of, html_of, lift_text
 from steadyarm.policies import State
 from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
@@ -318,12 +319,34 @@ class Verdict:
                 (
                     self.unhealthy,
                     f"{self.name}: {value} after {count}.",
+                    self._against_control(),
                     rest,
                     self.reach,
                     self.caution,
                 ),
             )
         )
+
+    def _against_control(self) -> str:
+        if self.control is None or self.name == self.control:
+            return ""
+        return f"Against {self.control}: {lift_text(self, self.row)}."
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame with a row of raw numbers for each variant; needs the extra frames.
+
+        Columns are name, arm, recommended, plausible, estimate, standard_error, low, high, gap,
+        gap_low, gap_high and, with a control, lift, lift_low, lift_high, relative, relative_low,
+        relative_high.
+        """
+        return frame_of(self, "pandas")
+
+    def to_polars(self) -> Any:
+        """The same as a Polars data frame."""
+        return frame_of(self, "polars")
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     @property
     def reach(self) -> str:
