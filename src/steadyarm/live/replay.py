@@ -26,6 +26,7 @@ from steadyarm.segments import Draws, Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Correction, as_observed
 from steadyarm.storages.records import (
+    Columns,
     ExperimentRecord,
     LogRow,
     RunningTally,
@@ -35,6 +36,7 @@ from steadyarm.storages.records import (
     columns_of,
     place_of,
 )
+from steadyarm.storages.series import Metrics, RunningSeries, SeriesSums
 from steadyarm.wording import counted
 
 SHOWN = 20  # differences that are listed
@@ -49,6 +51,7 @@ class Replay:
     assignments, rewards, segments : how many were computed anew
     corrections : changes by hand; they are undone for decisions made before them
     differences : what disagrees, in words, the first twenty; empty if all agrees to the bit
+    events : of metrics, from which their values and sums were computed anew
     """
 
     assignments: int
@@ -56,6 +59,7 @@ class Replay:
     segments: int
     differences: tuple[str, ...]
     corrections: int = 0
+    events: int = 0
 
     @property
     def agrees(self) -> bool:
@@ -63,9 +67,10 @@ class Replay:
         return not self.differences
 
     def __str__(self) -> str:
+        events = f", {counted(self.events, 'event')}" if self.events else ""
         what = (
-            f"{counted(self.assignments, 'assignment')}, {counted(self.rewards, 'reward')} and "
-            f"{counted(self.segments, 'segment')} computed anew"
+            f"{counted(self.assignments, 'assignment')}, {counted(self.rewards, 'reward')}{events} "
+            f"and {counted(self.segments, 'segment')} computed anew"
         )
         if self.corrections:
             what += f", with {counted(self.corrections, 'correction')}"
@@ -83,12 +88,16 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     corrections = storage.trace(experiment.key, experiment.name).corrections
     lately: dict[int, list[Correction]] = {}  # of segments that the policy had observed, by number
     for each in corrections:
-        if each.closed and each.kind != "erase":
+        if each.late:
             lately.setdefault(each.number, []).append(each)
-    found = _Differences()
-    sums, seen = _count(storage.pages(experiment.key), before, settings, lately, found)
+    found, series = _Differences(), RunningSeries(Metrics.of(experiment.config))
+    measured = storage.series(experiment.key)
+    sums, seen = _count(storage.pages(experiment.key), before, settings, lately, found, series)
     after = storage.snapshot(experiment.key, everything=True)
     _compare_tallies(before, after, sums, found)
+    if series.metrics:
+        columns = {record.index: columns_of(record.segment) for record, _ in before.segments}
+        _compare_series(measured, storage.series(experiment.key), series, columns, found)
     # Tallies of another moment say nothing about decisions.
     if storage.trace(experiment.key, experiment.name).corrections == corrections:
         _follow(_as_observed(before, seen), settings, found)
@@ -98,6 +107,7 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
         len(before.segments),
         tuple(found.listed),
         len({each.entry for each in corrections}),
+        sum(count.events for count in series.counts.values()),
     )
 
 
@@ -124,12 +134,14 @@ def _count(
     settings: Settings,
     lately: Mapping[int, list[Correction]],
     found: _Differences,
+    series: RunningSeries,
 ) -> tuple[dict[int, Tally], dict[int, Tally]]:
     """Tallies by segment from the rows; every row's arm and probability is drawn again.
 
     The second ones are of segments that were corrected after they were closed, as they stood then.
 
     lately : these corrections, by number
+    series : to which the values of metrics are added
     """
     known = {record.index: record for record, _ in before.segments}
     sums = {index: RunningTally(columns_of(known[index].segment)) for index in known}
@@ -177,10 +189,65 @@ def _count(
                 sums[index].add(row)
                 if index in seen:
                     seen[index].add(as_observed(row, lately.get(row.number, ())))
+            if series.metrics:
+                _count_events(row, series, found)
     return (
         {index: running.tally() for index, running in sums.items()},
         {index: running.tally() for index, running in seen.items()},
     )
+
+
+def _count_events(row: LogRow, series: RunningSeries, found: _Differences) -> None:
+    """Add the values of an assignment; its reward must be what its events count as."""
+    metrics, place = series.metrics, place_of(row.number)
+    try:
+        series.add(row)
+        rules = [metrics.rule(event.metric) for event in row.events]
+    except InvalidInputError as error:
+        found(f"place {place}: {error}")
+        return
+    for event, rule in zip(row.events, rules, strict=True):
+        if rule.window is not None and event.at - row.created > rule.window:
+            found(f"the event {event.event!r} of {rule.name!r} of place {place} came too late")
+        elif rule.window is not None and event.arrived - row.created > rule.window + rule.grace:
+            found(f"the event {event.event!r} of {rule.name!r} of place {place} arrived too late")
+    if metrics.by_event and row.reward != metrics.primary.value(row.events):
+        found(
+            f"the reward of place {place} is {row.reward!r}, its events count as "
+            f"{metrics.primary.value(row.events)!r}"
+        )
+
+
+def _compare_series(
+    before: Iterable[SeriesSums],
+    after: Iterable[SeriesSums],
+    series: RunningSeries,
+    columns: Mapping[int, Columns],
+    found: _Differences,
+) -> None:
+    """Compare sums that have not changed meanwhile with those of the rows."""
+    stored, later, anew = (
+        {(each.segment, each.day, each.series): _exact(each) for each in sums if any(each.rewarded)}
+        for sums in (before, after, series.sums(columns))
+    )
+    for place in sorted({*stored, *later, *anew}):
+        if stored.get(place) == later.get(place) != anew.get(place) and place[0] in columns:
+            given = [_total(sums.get(place)) for sums in (stored, anew)]
+            found(
+                f"segment {place[0]} has stored {given[0]} of {place[2]!r} of day {place[1]}, its "
+                f"rows give {given[1]}"
+            )
+
+
+def _exact(sums: SeriesSums) -> tuple[Any, ...]:
+    """What rows must give; they do not know of events that came too late."""
+    return sums.rewarded, sums.sums, sums.squares
+
+
+def _total(sums: tuple[Any, ...] | None) -> str:
+    if sums is None:
+        return "no values"
+    return f"{counted(sum(sums[0]), 'value')} with the sum {float(sum(sums[1])):.17g}"
 
 
 def _compare_tallies(

@@ -1,7 +1,8 @@
 """Exports of live experiments: the log as CSV or Parquet, a description beside it, and back.
 
-The columns are those that `analyze` reads. The description is JSON with the experiment's record,
-its segments, audit entries and corrections, so that `import_experiment` can go on with the test.
+The columns are those that `analyze` reads; if the experiment has metrics a further one has all
+events, as JSON. The description is JSON with the experiment's record, its segments, audit entries
+and corrections, so that `import_experiment` can go on with the test.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     LogRow,
+    MetricEvent,
     SegmentRecord,
     Snapshot,
     Tally,
@@ -40,7 +42,8 @@ from steadyarm.storages.records import (
     to_datetime,
     to_micros,
 )
-from steadyarm.validation import check_choice, whole_number
+from steadyarm.storages.series import Metrics
+from steadyarm.validation import check_choice, finite_number, whole_number
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
 GUARDS = ("unit", "arm")  # texts that users chose; in CSV files they are guarded against formulas
@@ -49,7 +52,7 @@ TIMES = ("timestamp", "rewarded_at", "received_at")
 FORMAT = 1
 PAGE = 10_000  # rows read at a time
 
-Counts = dict[int, list[int]]  # rows and rewards by segment
+Counts = dict[int, list[int]]  # rows and rewards by segment; and events, if there are any
 
 
 def segment_to(record: SegmentRecord) -> dict[str, Any]:
@@ -121,7 +124,7 @@ def csv_lines(
     """The log as the text of a CSV file, some thousand lines at a time.
 
     until : leave out assignments made after this
-    counts : filled with how many rows and rewards there are, by segment
+    counts : filled with how many rows, rewards and events there are, by segment
     """
     yield ",".join(_columns(experiment)) + "\r\n"
     for rows in _tables(experiment, until, counts):
@@ -179,9 +182,12 @@ def _columns(experiment: Source) -> list[str]:
 
     Of very many arms it would be longer than all the rest; the description has it.
     """
-    arms = experiment.arms
-    shared = not arms.large and not is_one_hot(arms.coordinates)
-    return [*COLUMNS, "probabilities"] if shared else list(COLUMNS)
+    arms, columns = experiment.arms, list(COLUMNS)
+    if not arms.large and not is_one_hot(arms.coordinates):
+        columns.append("probabilities")
+    if Metrics.of(experiment.storage.find(experiment.name).config):
+        columns.append("events")
+    return columns
 
 
 def _tables(
@@ -219,6 +225,7 @@ def _tables(
             "rewarded_at": [_datetime(row.rewarded) for row in page],
             "received_at": [_datetime(row.received or row.rewarded) for row in page],
             "excluded": [row.excluded for row in page],
+            "events": [json.dumps(row.events) if row.events else None for row in page],
         }
         yield {
             name: values[name] if name in values else [segments[index][name] for index in played]
@@ -243,6 +250,9 @@ def _count(page: Iterable[LogRow], counts: Counts) -> None:
         found = counts.setdefault(_segment(row), [0, 0])
         found[0] += 1
         found[1] += row.reward is not None
+        if row.events:
+            found += [0] * (3 - len(found))
+            found[2] += len(row.events)
 
 
 def _beside(path: Path) -> Path:
@@ -308,10 +318,11 @@ def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterato
         _count(page, found)
         yield page
     if found != counts:
-        rows, wanted = (sum(n for n, _ in each.values()) for each in (found, counts))
+        rows, wanted = (sum(n for n, *_ in each.values()) for each in (found, counts))
         raise InvalidInputError(
-            f"{path} has {rows:,} rows, but its description is of {wanted:,}, or of other rewards; "
-            "it was cut short or changed, or they do not belong together. Nothing was imported."
+            f"{path} has {rows:,} rows, but its description is of {wanted:,}, or of other rewards "
+            "or events; it was cut short or changed, or they do not belong together. Nothing was "
+            "imported."
         )
 
 
@@ -349,7 +360,18 @@ def _row(row: Mapping[str, Any], tag: str, arm_of: Callable[[str], int]) -> LogR
         rewarded,
         None if received == rewarded else received,
         int(row["excluded"]) if row.get("excluded") not in (None, "") else None,
+        tuple(sorted(_event(*each) for each in json.loads(row.get("events") or "[]"))),
     )
+
+
+def _event(metric: Any, event: Any, value: Any, at: Any, received: Any) -> MetricEvent:
+    """An event as it is stored; ValueError or the like if it cannot be one."""
+    if not isinstance(metric, str) or not isinstance(event, str):
+        raise ValueError(f"{metric!r} and {event!r} do not name an event")
+    times = [None if time is None else to_micros(time, LATEST) for time in (at, received)]
+    if times[0] is None:
+        raise ValueError(f"the event {event!r} of {metric!r} has no time")
+    return MetricEvent(metric, event, finite_number(value, "an event"), times[0], times[1])
 
 
 def _finder(arms: Mapping[str, Any]) -> Callable[[str], int]:

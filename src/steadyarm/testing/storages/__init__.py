@@ -12,14 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from steadyarm.storages.base import Storage
-from steadyarm.testing.storages import assignments, concurrency, corrections, experiments, rewards
+from steadyarm.testing.storages import (
+    assignments,
+    concurrency,
+    corrections,
+    experiments,
+    metrics,
+    rewards,
+)
 from steadyarm.testing.storages.bench import Bench, Check, Open
 
 __all__ = ["CHECKS", "Open", "run_check", "run_checks"]
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for topic in (experiments, assignments, rewards, corrections, concurrency)
+    for topic in (experiments, assignments, rewards, corrections, metrics, concurrency)
     for name, check in vars(topic).items()
     if name.startswith("check_") and check.__module__ == topic.__name__
 )
