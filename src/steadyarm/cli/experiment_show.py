@@ -11,7 +11,7 @@ import numpy as np
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.live.settings import Settings
-from steadyarm.live.tables import lift_text
+from steadyarm.live.tables import lift_text, metric_cells
 from steadyarm.storages.records import Summary
 from steadyarm.wording import counted, number, percent, reach, span, when
 
@@ -130,6 +130,9 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
         one, many = "reward of a judged visit is", "rewards of judged visits are"
         have = counted(verdict.missing, one, many)
         lines.append(f"\n{have} missing: {MISSING[settings.missing]}.")
+    if verdict.metrics:
+        head = ("metric", "variant", "value", "control", "difference", "guardrail")
+        lines.append("\n" + table(head, metric_cells(verdict), "<<>>><"))
     return "\n".join((*lines, f"\nAssumptions: {verdict.assumption}"))
 
 

@@ -396,7 +396,7 @@ class Experiment(LiveTest):
         level, anytime : as for `recommend`; intervals of all secondary metrics hold at once, and
             those of each guardrail by themselves
         """
-        if all(metric.role == "primary" for metric in self.settings.metrics):
+        if not self.settings.further:
             return ()
         snapshot = self.storage.snapshot(self.key, everything=True)
         series = self.storage.series(self.key)

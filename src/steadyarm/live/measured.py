@@ -106,7 +106,7 @@ def metric_results(
     these metrics). Each guardrail has that level by itself: a variant must pass all of them, and
     an error in any one of them alone can let a bad variant pass.
     """
-    further = [metric for metric in settings.metrics if metric.role != "primary"]
+    further = settings.further
     secondary = sum(metric.role == "secondary" for metric in further)
     sums, state = _by_series(series), stored_state(settings, snapshot.experiment.policy_state)
     found = []

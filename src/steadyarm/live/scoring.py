@@ -19,6 +19,7 @@ from steadyarm.live.assignments import Status
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.measured import MetricResult, metric_results
 from steadyarm.live.results import (
     LiveResults,
     level_on_the_way,
@@ -240,7 +241,10 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, to_datetime(now), left)
-    verdict, obstacle = _verdict(results, snapshot, level)
+    metrics: tuple[MetricResult, ...] = ()
+    if settings.further:
+        metrics = metric_results(settings, snapshot, storage.series(experiment.key), now, level)
+    verdict, obstacle = _verdict(results, snapshot, level, metrics)
     course = effects = drift = None
     by_day = False
     if verdict is not None and settings.policy.unbiased:
@@ -331,14 +335,16 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
     return settings.policy.next_segment(state) is None
 
 
-def _verdict(results: LiveResults, snapshot: Snapshot, level: float) -> tuple[Verdict | None, str]:
+def _verdict(
+    results: LiveResults, snapshot: Snapshot, level: float, metrics: tuple[MetricResult, ...]
+) -> tuple[Verdict | None, str]:
     """The verdict, or why there is none."""
     try:
         results.check_complete()
     except RewardsPendingError as error:
         return None, f"{error}".partition(", and")[0] + ", so there is no verdict."
     if results.judged():
-        verdict = results.recommend(level)
+        verdict = results.recommend(level, metrics=metrics)
         limits = _clipped(verdict.intervals, results.settings.reward_range)
         return replace(verdict, intervals=limits), ""
     if not any(tally.total_rewarded for _, tally in snapshot.segments):

@@ -185,6 +185,11 @@ class Settings:
         return self.keyed or any(metric.cap is not None for metric in named)
 
     @cached_property
+    def further(self) -> tuple[Metric, ...]:
+        """All metrics but the primary one: secondary metrics and guardrails."""
+        return tuple(metric for metric in self.metrics if metric.role != "primary")
+
+    @cached_property
     def measured(self) -> Mapping[str, Metric]:
         """All metrics whose values are reported, by their names."""
         others = {metric.name: metric for metric in self.metrics if metric.ratio is None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,12 +11,81 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.wording import by_how_much, number, percent, reach
 
 if TYPE_CHECKING:
+    from steadyarm.live.measured import MetricResult, Safety
     from steadyarm.live.verdict import Verdict
+
+SAFETY = {  # of a guardrail, in words
+    "safe": "within the margin",
+    "broken": "worse than the margin",
+    "unclear": "not clear yet",
+    "control": "",
+}
 
 MOST = 30  # variants that a notebook shows
 
 
-def lift_text(verdict: Verdict, row: int) -> str:
+FEW = 5  # variants up to which each has a row for every metric
+
+
+class MetricRow(NamedTuple):
+    """What is said of one variant in one metric, in words.
+
+    control : the control's value; empty if there is no control
+    difference : from the control
+    safety : of a guardrail, whether it keeps to its margin; empty for other metrics
+    """
+
+    metric: str
+    role: str
+    variant: str
+    value: str
+    control: str
+    difference: str
+    safety: Safety | None
+
+
+def metric_rows(verdict: Verdict) -> list[MetricRow]:
+    """All further metrics of a verdict, for its variants, or for the recommended one of many.
+
+    The control's own values stand beside those of the others.
+    """
+    found = []
+    for result in verdict.metrics:
+        if result.obstacle or result.estimates is None:
+            role = result.metric.role
+            found.append(MetricRow(result.name, role, "", result.obstacle, "", "", None))
+            continue
+        shown = result.metric.shown
+        control = None if result.control is None else result.names.index(result.control)
+        others = [k for k in range(len(result.names)) if k != control]
+        if len(others) > FEW:
+            others = [k for k in others if result.names[k] == verdict.name]
+        for k in others:
+            found.append(
+                MetricRow(
+                    result.name,
+                    result.metric.role,
+                    result.names[k],
+                    shown(float(result.estimates[k])),
+                    "" if control is None else shown(float(result.estimates[control])),
+                    lift_text(result, k),
+                    result.safety[k] if result.safety else None,
+                )
+            )
+    return found
+
+
+def metric_cells(verdict: Verdict) -> list[tuple[str, ...]]:
+    """The same as plain cells: metric, variant, value, control, difference and guardrail."""
+    return [
+        (*(row.metric, row.variant, row.value, row.control, row.difference), SAFETY[row.safety])
+        if row.safety is not None
+        else (row.metric, row.variant, row.value, row.control, row.difference, "")
+        for row in metric_rows(verdict)
+    ]
+
+
+def lift_text(verdict: Verdict | MetricResult, row: int) -> str:
     """How a variant differs from the control, such as "+8 % (3 to 13 %)"; relative if defined."""
     absolute, ends = verdict.lifts, verdict.lift_intervals
     shares, between = verdict.relative, verdict.relative_intervals

@@ -15,7 +15,7 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import lift_text
+from steadyarm.live.tables import lift_text, metric_cells
 from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
 from steadyarm.plot.charts.common import thinned
@@ -133,6 +133,7 @@ def document_of(
     blocks: list[Block] = [*_top(card), Facts(_facts(card)), *leaderboard_section(card)]
     if card.status.total_assigned:
         blocks += [
+            *metric_section(card),
             *course_section(card),
             *allocation_section(card),
             *effect_section(card.effects),
@@ -299,6 +300,25 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         # the table here is cut, too
         note = chart.note.replace("are in the table", "are not drawn")
         yield Picture(replace(chart, note=note))
+
+
+def metric_section(card: Scorecard) -> Iterator[Block]:
+    """What variants brought in further metrics, and whether they keep to the guardrails."""
+    verdict = card.verdict
+    if verdict is None or not verdict.metrics:
+        return
+    yield Heading("Other metrics")
+    header = ("metric", "variant", "value", "control", "difference", "guardrail")
+    rows = metric_cells(verdict)
+    yield cut_table("Metrics that do not steer the test", header, "llrrrl", rows, total=len(rows))
+    names = [one.name for one in verdict.metrics if one.metric.role == "secondary"]
+    each = "Intervals of a metric hold for all variants at once"
+    if len(names) > 1:
+        each += f", and those of the {len(names)} secondary metrics hold together"
+    yield Paragraph(
+        f"{each}. A guardrail is within its margin if the variant is shown to be worse than the "
+        "control by less than that."
+    )
 
 
 def course_section(card: Scorecard) -> Iterator[Block]:

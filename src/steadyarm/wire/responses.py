@@ -170,6 +170,8 @@ class SettingsAnswer(Response):
     control : the variant that others are compared with; null if there is none
     control_share : the share that the control always gets; null if the policy decides
     min_share : by variant, the share beyond what the policy gives; empty if there is none
+    metrics : what is measured beside the reward, or what the reward is; window and grace are in
+        microseconds
     """
 
     arms: Annotated[
@@ -187,6 +189,7 @@ class SettingsAnswer(Response):
     control: str | None
     control_share: float | None
     min_share: dict[str, float]
+    metrics: list[dict[str, Any]] = []
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
@@ -15,6 +15,8 @@ from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding as HealthFinding
 from steadyarm.live.conclusion import Decision, Word
+from steadyarm.live.measured import MetricResult, Safety
+from steadyarm.live.metrics import Metric
 from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
@@ -119,6 +121,129 @@ class DecisionAnswer(Response):
     more: int | None
 
 
+class MetricEstimate(Response):
+    """What is known of a variant in one further metric; null for what is not known.
+
+    name : of the variant
+    estimate : its mean; of a ratio the ratio of two means
+    low : where the interval of the estimate begins
+    high : where it ends
+    lift : difference from the control
+    lift_low : where the interval of the difference begins
+    lift_high : where it ends
+    relative : the difference divided by the control's value
+    relative_low : where the interval of that begins
+    relative_high : where it ends
+    safety : of a guardrail: safe, broken or unclear, and control for the control itself
+    """
+
+    name: str
+    estimate: Number
+    low: Number
+    high: Number
+    lift: Number
+    lift_low: Number
+    lift_high: Number
+    relative: Number
+    relative_low: Number
+    relative_high: Number
+    safety: Safety | None
+
+
+class MetricAnswer(Response):
+    """What is known of one metric beside the primary one.
+
+    metric : how it was declared; window and grace are in microseconds
+    visits : visits that this rests on: those whose window has ended
+    level : probability with which intervals hold, those of all secondary metrics at once
+    anytime : whether intervals hold at every time somebody reads them, or once, at the end
+    obstacle : why there is no result yet; empty if there is one
+    arms : what is known of each variant; empty if nothing is
+    """
+
+    metric: dict[str, Any]
+    visits: int
+    level: float
+    anytime: bool
+    obstacle: str
+    arms: list[MetricEstimate]
+
+    @classmethod
+    def of(cls, result: MetricResult) -> Self:
+        """A result."""
+        arms = []
+        if result.estimates is not None:
+            none = np.full(len(result.names), np.nan)
+            lifts = (
+                result.lifts,
+                result.lift_intervals,
+                result.relative,
+                result.relative_intervals,
+            )
+            columns = np.column_stack(
+                [
+                    *(result.estimates, result.intervals),
+                    *([none] * 6 if result.control is None else lifts),
+                ]
+            ).tolist()
+            safety = result.safety or (None,) * len(result.names)
+            arms = [
+                MetricEstimate(name, *json_ready(row), each)
+                for name, row, each in zip(result.names, columns, safety, strict=True)
+            ]
+        same = (result.visits, result.level, result.anytime, result.obstacle)
+        return cls(result.metric.to_dict(), *same, arms)
+
+    def to_result(self, names: Sequence[str], control: str | None) -> MetricResult:
+        """The result as `Experiment.metrics` gives it; names are of all variants."""
+        metric = Metric.from_dict(self.metric)
+        result = MetricResult(
+            metric,
+            names,
+            self.visits,
+            level=self.level,
+            anytime=self.anytime,
+            obstacle=self.obstacle,
+        )
+        if not self.arms:
+            return result
+        numbers = _Columns(self.arms)
+        result = replace(
+            result,
+            names=tuple(one.name for one in self.arms),
+            estimates=numbers("estimate"),
+            intervals=numbers.between("low", "high"),
+        )
+        if control is None:
+            return result
+        relative = numbers("relative")
+        shares = numbers.between("relative_low", "relative_high")
+        return replace(
+            result,
+            control=control,
+            lifts=numbers("lift"),
+            lift_intervals=numbers.between("lift_low", "lift_high"),
+            relative=relative,
+            relative_intervals=np.where(np.isnan(relative)[:, None], np.nan, shares),
+            safety=tuple(one.safety for one in self.arms if one.safety is not None),
+        )
+
+
+class _Columns:
+    """Numbers of several answers by their field, with what stands for null."""
+
+    def __init__(self, arms: Sequence[ArmEstimate] | Sequence[MetricEstimate]) -> None:
+        self._arms = arms
+
+    def __call__(self, key: str, unknown: float = np.nan) -> NDArray[np.float64]:
+        found = [getattr(one, key) for one in self._arms]
+        return np.array([unknown if value is None else value for value in found])
+
+    def between(self, low: str, high: str) -> NDArray[np.float64]:
+        """Intervals; infinite ends stand for null."""
+        return np.column_stack([self(low, -np.inf), self(high, np.inf)])
+
+
 class Recommendation(Response):
     """The best variant so far, how certain that is, and on which assumption.
 
@@ -146,6 +271,7 @@ class Recommendation(Response):
     others : further ones that cannot be ruled out
     variants : how many there are
     arms : what is known of each
+    metrics : what is known of the metrics beside the primary one
     """
 
     arm: str
@@ -168,6 +294,7 @@ class Recommendation(Response):
     others: int
     variants: int
     arms: list[ArmEstimate]
+    metrics: list[MetricAnswer] = []
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
@@ -193,6 +320,7 @@ class Recommendation(Response):
                 ArmEstimate(name, arm, *json_ready(row))
                 for name, arm, row in zip(verdict.names, shown, columns, strict=True)
             ],
+            metrics=[MetricAnswer.of(result) for result in verdict.metrics],
             **same,
         )
 
@@ -201,13 +329,8 @@ class Recommendation(Response):
         places = {one.name: one.index for one in self.arms}
         few = len(self.arms) < self.variants
 
-        def column(key: str, unknown: float = np.nan) -> NDArray[np.float64]:
-            found = [getattr(one, key) for one in self.arms]
-            return np.array([unknown if value is None else value for value in found])
-
-        def between(low: str, high: str) -> NDArray[np.float64]:
-            return np.column_stack([column(low, -np.inf), column(high, np.inf)])
-
+        column = _Columns(self.arms)
+        between = column.between
         same = {name: getattr(self, name) for name in SAME - {"sure", "variants"}}
         if self.control is not None:
             relative = column("relative")
@@ -233,6 +356,7 @@ class Recommendation(Response):
             shown=np.array(list(places.values()), dtype=np.int64) if few else None,
             size=self.variants if few else 0,
             names=tuple(places),
+            metrics=tuple(one.to_result(tuple(places), self.control) for one in self.metrics),
             **same,
         )
 
