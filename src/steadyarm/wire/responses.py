@@ -189,7 +189,7 @@ class SettingsAnswer(Response):
     control: str | None
     control_share: float | None
     min_share: dict[str, float]
-    metrics: list[dict[str, Any]] = []
+    metrics: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -24,6 +24,7 @@ from steadyarm.storages.records import LATEST, SegmentRecord, to_datetime, to_mi
 from steadyarm.wire.responses import MOST_SHOWN, Response, Time, iso
 
 Number = float | None
+LIFTS = ("lifts", "lift_intervals", "relative", "relative_intervals")
 
 
 class Allocation(Response):
@@ -172,24 +173,18 @@ class MetricAnswer(Response):
     def of(cls, result: MetricResult) -> Self:
         """A result."""
         arms = []
-        if result.estimates is not None:
-            none = np.full(len(result.names), np.nan)
-            lifts = (
-                result.lifts,
-                result.lift_intervals,
-                result.relative,
-                result.relative_intervals,
-            )
-            columns = np.column_stack(
-                [
-                    *(result.estimates, result.intervals),
-                    *([none] * 6 if result.control is None else lifts),
-                ]
-            ).tolist()
+        if result.estimates is not None and result.intervals is not None:
+            columns = [result.estimates, result.intervals]
+            if result.lifts is None:
+                columns.append(np.full((len(result.names), 6), np.nan))
+            for part in LIFTS:
+                if (numbers := getattr(result, part)) is not None:
+                    columns.append(numbers)
             safety = result.safety or (None,) * len(result.names)
+            rows = json_ready(np.column_stack(columns))
             arms = [
-                MetricEstimate(name, *json_ready(row), each)
-                for name, row, each in zip(result.names, columns, safety, strict=True)
+                MetricEstimate(name, *row, each)  # type: ignore[call-arg]  # a row has nine numbers
+                for name, row, each in zip(result.names, rows, safety, strict=True)
             ]
         same = (result.visits, result.level, result.anytime, result.obstacle)
         return cls(result.metric.to_dict(), *same, arms)
@@ -294,14 +289,13 @@ class Recommendation(Response):
     others: int
     variants: int
     arms: list[ArmEstimate]
-    metrics: list[MetricAnswer] = []
+    metrics: list[MetricAnswer] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         """A verdict."""
         none = np.full(len(verdict.estimates), np.nan)
-        lifts = [verdict.lifts, verdict.lift_intervals]
-        lifts += [verdict.relative, verdict.relative_intervals]
+        lifts = [getattr(verdict, part) for part in LIFTS]
         columns = np.column_stack(
             [
                 *(verdict.estimates, verdict.standard_errors, verdict.intervals),
@@ -363,7 +357,7 @@ class Recommendation(Response):
 
 # What a recommendation and a verdict call by the same name.
 SAME = frozenset(Recommendation.__struct_fields__) - {
-    *("arm", "decision", "until", "plausible", "arms"),
+    *("arm", "decision", "until", "plausible", "arms", "metrics"),
 }
 
 
