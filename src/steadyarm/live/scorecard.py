@@ -393,7 +393,11 @@ def headline(card: Scorecard) -> str:
     stop = "Stop the test when no more rewards will come: then all are judged."
     if card.verdict is None:
         return f"{_progress(card)}: {card.obstacle}{f' {stop}' if card.needs_stop else ''}"
-    sentences = [f"{_progress(card)}, {_standing(card, card.verdict)}", card.verdict.reach]
+    sentences = [
+        f"{_progress(card)}, {_standing(card, card.verdict)}",
+        _guarded(card.verdict),
+        card.verdict.reach,
+    ]
     if card.ended and card.rewards_until is not None:
         until = f"{card.rewards_until.day} {card.rewards_until:%b, %H:%M}"
         sentences.append(f"Rewards may still come until {until} UTC.")
@@ -423,6 +427,16 @@ def since(report: DriftReport, moved: Floats) -> date:
     after = (sums[-1] - sums[:-1]) / m
     split = int(np.argmax(n * m * (after - before) ** 2))
     return date.fromisoformat(report.periods[split + 1])
+
+
+def _guarded(verdict: Verdict) -> str:
+    """Which guardrails the recommended variant breaks, if any."""
+    broken = [
+        one.name
+        for one in verdict.metrics
+        if one.metric.role == "guardrail" and verdict.name in one.broken
+    ]
+    return f"But {listed(broken)} got worse by more than is allowed." if broken else ""
 
 
 def _progress(card: Scorecard) -> str:
