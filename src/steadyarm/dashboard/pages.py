@@ -59,12 +59,12 @@ MOST_CHECKED = 300_000  # assignments up to which a report on a page has the che
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 T = TypeVar("T")
-Mark = tuple[ExperimentState, int, int, int, int, int, int]
+Mark = tuple[ExperimentState, int, int, int, int, int, int, int]
 
 
 def mark_of(summary: Summary) -> Mark:
     """State and counts, of which one changes whenever a scorecard would."""
-    counts = summary.assigned, summary.rewarded, summary.late, summary.corrected
+    counts = summary.assigned, summary.rewarded, summary.late, summary.corrected, summary.measured
     return (summary.state, summary.key, summary.version, *counts)
 
 
