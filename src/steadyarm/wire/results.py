@@ -126,8 +126,6 @@ class Recommendation(Response):
     and plausible names those on the list. Statements hold over all variants.
 
     arm : the recommended variant's name
-    decision : what to do
-    control : the variant that others are compared with; null if there is none
     sure : whether it is the declared winner, which is wrong in at most one minus level of tests,
         and no health check fails
     level : probability with which intervals hold, for all variants at once
@@ -146,11 +144,11 @@ class Recommendation(Response):
     others : further ones that cannot be ruled out
     variants : how many there are
     arms : what is known of each
+    decision : what to do
+    control : the variant that others are compared with; null if there is none
     """
 
     arm: str
-    decision: DecisionAnswer
-    control: str | None
     sure: bool
     level: float
     anytime: bool
@@ -168,6 +166,8 @@ class Recommendation(Response):
     others: int
     variants: int
     arms: list[ArmEstimate]
+    decision: DecisionAnswer
+    control: str | None
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
