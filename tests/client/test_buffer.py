@@ -268,7 +268,8 @@ def test_a_file_of_a_release_without_metrics_goes_on(tmp_path: Path) -> None:
         db.execute(
             "CREATE TABLE rewards (number INTEGER PRIMARY KEY AUTOINCREMENT, "
             "service TEXT NOT NULL, experiment TEXT NOT NULL, kind TEXT NOT NULL, "
-            "target TEXT NOT NULL, reward REAL NOT NULL, kept REAL NOT NULL, UNIQUE (service, experiment, target))"
+            "target TEXT NOT NULL, reward REAL NOT NULL, kept REAL NOT NULL, "
+            "UNIQUE (service, experiment, target))"
         )
         db.execute(f"PRAGMA application_id = {0x53415257}")
         db.execute("INSERT INTO rewards VALUES (7, 's', 'shop', 'unit', 'u', 0.5, 1.7e9)")

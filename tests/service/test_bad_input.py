@@ -171,8 +171,8 @@ WORDS: list[tuple[str, Any, str]] = [
     (
         "shop/rewards",
         {"id": "x", "reward": 1},
-        "there is no key 'id'; the keys are assignment, unit, reward, metrics, event, at, sent; the assignment's "
-        "id goes into assignment.",
+        "there is no key 'id'; the keys are assignment, unit, reward, metrics, event, at, sent; "
+        "the assignment's id goes into assignment.",
     ),
     (
         "shop/rewards",

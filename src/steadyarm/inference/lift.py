@@ -21,6 +21,7 @@ from steadyarm.inference.intervals import (
     Intervals,
     SingleAnalysis,
     critical_values,
+    pairwise_value,
 )
 from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import ConfidenceSequence
@@ -242,6 +243,7 @@ def _critical_value(analysis: SingleAnalysis, row: int, alpha: float) -> Floats:
     apart, _, _ = critical_values(
         X[others] - X[row], covariance, freedom, alpha, family, paired=False
     )
+    apart = np.maximum(apart, pairwise_value(freedom, alpha))  # as a declared winner asks for
     if family > others.sum():  # bounds that hold whatever is correlated how
         return apart
     ratios = _ratios(evidence.estimates, row)[:, others, None]
