@@ -182,7 +182,9 @@ def test_the_note_says_whose_the_bands_are() -> None:
     assert len(banded) == 2
     leader = course.names[int(course.leaders[-1])]
     (second,) = banded - {leader}
-    assert chart.note.startswith(f"Bands: where the true values of {leader} and {second} may lie.")
+    assert chart.note.startswith(
+        f"Bands: where the true values of {leader} and {second} may lie (95 %)."
+    )
     assert chart.meaning.startswith("A band shows the 95 % interval of a variant.")
     other = next(k for k, name in enumerate(course.names) if name != leader)
     assert charts.estimates(course, picked=[other]).note == ""

@@ -281,15 +281,16 @@ def traces_of(panel: Panel, i: int, ground: Ground, named: set[str], legend: boo
         same = "" if series.kind == "rings" else series.color  # rings of all colours are one entry
         common = {"name": safe(series.name), "legendgroup": f"{series.name}\n{same}"}
         common |= {"xaxis": f"x{n}", "yaxis": f"y{n}"}
-        first = common["legendgroup"] not in named
-        named.add(common["legendgroup"])
+        entry = legend and len(panel.series) > 1 and common["legendgroup"] not in named
+        if entry:
+            named.add(common["legendgroup"])
         common["legendgroup"] = safe(common["legendgroup"])
         if series.kind == "line":
             bands = _bands(panel, series, ground)
             traces += [band | common | {"showlegend": False} for band in bands]
         if series.kind == "area":
             trace["stackgroup"] = f"of{i}"
-        traces.append(trace | common | {"showlegend": legend and first and len(panel.series) > 1})
+        traces.append(trace | common | {"showlegend": entry})
         if hollow is not None:
             faint = _hollow(_trace(panel, hollow, ground, moved.get(s, 0.0)))
             traces.append(faint | common | {"showlegend": False})
@@ -477,7 +478,7 @@ def spec_of(
         data += traces_of(panel, i, ground, named, show)
         axes |= axes_of(chart, i, cell, ground, room, grid.left > CRAMPED)
         shapes += _shapes(panel, i, ground)
-        notes += _heading(panel, cell, ground, grid.left)
+        notes += _heading(panel, cell, ground, grid)
         notes += _mark_texts(panel, i, ground, grid.wide)
     small = {"size": 12, "color": ground.text}
     page = axes | {
@@ -577,12 +578,13 @@ def _mark_texts(panel: Panel, i: int, ground: Ground, width: float) -> list[dict
     return texts
 
 
-def _heading(panel: Panel, cell: Cell, ground: Ground, margin: int) -> list[dict[str, Any]]:
-    """Where labels take much room, it begins above them."""
+def _heading(panel: Panel, cell: Cell, ground: Ground, grid: Grid) -> list[dict[str, Any]]:
+    """Where labels take much room, it begins above them; cut to the width of the panel."""
+    text = shown(heading(panel), int(grid.wide / layout.LETTER))
     found = {
         "x": cell.left, "xref": "paper", "xanchor": "left", "y": cell.top, "yref": "paper",
-        "yanchor": "bottom", "yshift": 4 + ROW * cell.rows, "text": safe(heading(panel)),
-        "xshift": 0 if cell.left else LEAST_LEFT - margin, "showarrow": False,
+        "yanchor": "bottom", "yshift": 4 + ROW * cell.rows, "text": safe(text),
+        "xshift": 0 if cell.left else LEAST_LEFT - grid.left, "showarrow": False,
         "font": {"size": 12, "color": ground.faint},
     }  # fmt: skip  # a table reads better so
     return [found] if found["text"] else []

@@ -142,7 +142,8 @@ def days_of(labels: Sequence[str]) -> tuple[datetime, ...] | None:
 
 def difference_axis(title: str, rates: bool) -> Axis:
     """An axis of differences between mean rewards, which are percentage points between rates."""
-    return Axis(f"{title}, percentage points" if rates else title, percent=rates)
+    words = [title, "percentage points"] if rates else [title]
+    return Axis(", ".join(filter(None, words)), percent=rates)
 
 
 # Which variants are picked out in colour, and in which.

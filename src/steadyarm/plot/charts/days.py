@@ -68,7 +68,8 @@ def daily(report: DriftReport, picked: Sequence[int] | None = None, rates: bool 
         _summary(report, labels[best], f"{unit}s", rates),
         (Panel(axis, Axis("estimated reward", percent=rates), (*quiet, *points)),),
         _table(report),
-        f"Bars: where the true value of that {unit} may lie.{hollow_note(few, axis)}",
+        f"Bars: where the true value of that {unit} may lie ({percent(report.level)})."
+        f"{hollow_note(few, axis)}",
         f"Bars are {percent(report.level)} intervals. In {percent(report.level)} of all tests "
         f"those of all variants and {unit}s contain the true values, if you look once. A {unit} "
         f"has few visits, so estimates differ from {unit} to {unit} by chance alone, too.",
@@ -141,7 +142,7 @@ def drift(report: DriftReport, rates: bool = False) -> Chart:
         "Did the lead change over time?",
         _drift_summary(report, labels[best]),
         (
-            Panel(axis, difference_axis("lead", rates), leads, title, level=0.0),
+            Panel(axis, difference_axis("" if rates else "lead", rates), leads, title, level=0.0),
             Panel(
                 axis,
                 Axis("average reward", percent=rates),

@@ -240,7 +240,8 @@ def _note(course: Course, owners: Sequence[str], early: bool) -> str:
     if course.size:
         some = f"The best {len(course.names):,} of {course.size:,} variants are drawn. "
     wide = " Early bands are wider than the picture." if early else ""
-    return f"{some}Bands: where the true values of {in_words(owners)} may lie.{wide}"
+    sure = percent(course.level)
+    return f"{some}Bands: where the true values of {in_words(owners)} may lie ({sure}).{wide}"
 
 
 def _bands_mean(level: float) -> str:
