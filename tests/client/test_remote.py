@@ -298,7 +298,7 @@ def test_corrections_over_http(client: Client, name: str, stored: Stored) -> Non
         shop.void(given[0], reason="again")
 
 
-METRICS = [
+METRICS: list[dict[str, Any]] = [
     {"name": "bought", "role": "primary", "kind": "yes/no"},
     {"name": "revenue", "kind": "money", "several": "sum", "window": "1d"},
     {"name": "loading", "role": "guardrail", "direction": "minimize", "margin": 0.5},

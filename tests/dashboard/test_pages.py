@@ -32,8 +32,8 @@ def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]
     assert verdict is not None
     for k, label in enumerate(card.labels):
         assert label in page.text
-        assert amount(float(verdict.estimates[k]), shares=True) in page.text
-        low, high = (amount(float(end), shares=True) for end in verdict.intervals[k])
+        assert amount(float(verdict.estimates[k]), rates=True) in page.text
+        low, high = (amount(float(end), rates=True) for end in verdict.intervals[k])
         assert f"{low} to {high}" in page.text
     assert card.drift is not None
     assert labelled(card).drift.verdict in page.text  # type: ignore[union-attr]  # it is there
@@ -43,6 +43,7 @@ def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]
     for section, chart in sections_of(card):
         assert section.title in page.text
         assert chart.summary in page.text
+        assert chart.meaning in page.text
     assert page.tags.count("h1") == 1
 
 

@@ -61,8 +61,7 @@ SECTIONS: dict[str, Section] = {
         Section(
             "estimates",
             "Estimates so far",
-            "What each variant brings per visit, from all visits up to that time. The bands hold "
-            "at all times at once.",
+            "What each variant brings per visit, from all visits up to that time.",
         ),
         Section(
             "daily",
@@ -76,8 +75,8 @@ SECTIONS: dict[str, Section] = {
         ),
         Section(
             "plausible",
-            "Who can still win",
-            "Variants that are not ruled out as the best. A test ends well when one is left.",
+            "Who may be the best",
+            "Variants that are not ruled out. A test ends well when one is left.",
         ),
         Section(
             "effects",
@@ -159,7 +158,8 @@ class Row:
     def over(self) -> bool:
         """Whether nothing more will be assigned."""
         stopped = self.summary.state in ("stopped", "archived")
-        return stopped or self.summary.assigned >= self.budget
+        spent = self.summary.assigned >= self.budget
+        return stopped or spent or (self.card is not None and self.card.ended)
 
     @property
     def leader(self) -> str | None:

@@ -386,9 +386,12 @@ def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
         for run in layout.band_runs(series):
             assert series.low is not None
             assert series.high is not None
-            axes.fill_between(
-                x[run], series.low[run], series.high[run], color=color, alpha=0.13, linewidth=0
-            )
+            low, high = series.low[run], series.high[run]
+            axes.fill_between(x[run], low, high, color=color, alpha=0.08, linewidth=0)
+            for edge in (low, high):
+                axes.plot(
+                    x[run], edge, color=color, linewidth=0.5, alpha=0.5, linestyle=_dash(series)
+                )
 
 
 def _ring(marker: str, color: str) -> dict[str, Any]:

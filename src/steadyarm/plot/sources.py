@@ -78,7 +78,7 @@ class Drawings(Generic[Figure]):
         return self._draw(chart_for("allocation", test))
 
     def plausible(self, test: Test) -> Figure:
-        """How many variants can still win, and how long the others could."""
+        """How many variants may be the best, and when the others were ruled out."""
         return self._draw(chart_for("plausible", test))
 
     def leaderboard(self, test: Test) -> Figure:
@@ -112,6 +112,13 @@ class Drawings(Generic[Figure]):
         return self._draw(charts.results(found, title))
 
 
+def has_rates(test: Seen) -> bool:
+    """Whether rewards are yes or no (1 or 0), so that their means are shown in per cent."""
+    if isinstance(test, Analysis):
+        return test.evidence.binary is not None and bool(test.evidence.binary[0])
+    return test.settings.reward_range == (0.0, 1.0)
+
+
 def _allocation(test: Seen) -> Chart:
     shares = _shares(test)
     return charts.allocation(shares, _picked(test, shares.names))
@@ -119,7 +126,7 @@ def _allocation(test: Seen) -> Chart:
 
 def _daily(test: Seen) -> Chart:
     report = _drift_report(test)
-    return charts.daily(report, _picked(test, report.names))
+    return charts.daily(report, _picked(test, report.names), has_rates(test))
 
 
 def _picked(test: Seen, names: Sequence[str]) -> list[int] | None:
@@ -130,14 +137,14 @@ def _picked(test: Seen, names: Sequence[str]) -> list[int] | None:
 
 
 CHARTS: dict[str, Callable[[Seen], Chart]] = {
-    "estimates": lambda test: charts.estimates(_course(test)),
+    "estimates": lambda test: charts.estimates(_course(test), rates=has_rates(test)),
     "daily": _daily,
     "allocation": _allocation,
     "plausible": lambda test: charts.plausible(_course(test)),
-    "leaderboard": lambda test: charts.leaderboard(*_verdict(test)),
-    "drift": lambda test: charts.drift(_drift_report(test)),
-    "effects": lambda test: charts.effects(_effects_of(test)),
-    "interactions": lambda test: charts.interactions(_effects_of(test)),
+    "leaderboard": lambda test: charts.leaderboard(*_verdict(test), has_rates(test)),
+    "drift": lambda test: charts.drift(_drift_report(test), has_rates(test)),
+    "effects": lambda test: charts.effects(_effects_of(test), has_rates(test)),
+    "interactions": lambda test: charts.interactions(_effects_of(test), has_rates(test)),
     "waiting": lambda test: charts.waiting(_waiting(test)),
 }
 
