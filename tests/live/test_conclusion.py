@@ -33,15 +33,25 @@ def verdict(
     gaps = sign * (estimates[best] - estimates)
     width = np.full(3, 0.02)
     shares = rows if defined else np.full_like(rows, np.nan)
-    compared: dict[str, Any] = {}
+    values: dict[str, Any] = {"rewards": 1000, "judged": 1000, "names": NAMES} | given
     if control is not None:
         ends = np.sort(apart[:, 1:], axis=1)
-        compared = {"control": control, "lifts": apart[:, 0], "lift_intervals": ends}
-        compared |= {"relative": shares[:, 0], "relative_intervals": shares[:, 1:]}
+        values |= {"control": control, "lifts": apart[:, 0], "lift_intervals": ends}
+        values |= {"relative": shares[:, 0], "relative_intervals": shares[:, 1:]}
     return Verdict(
-        *(best, NAMES[best], estimates, width, np.column_stack([estimates - 0.1, estimates + 0.1])),
-        *(gaps, np.column_stack([gaps - width, gaps + width]), plausible, 0.95, True, "m", "a"),
-        **{"rewards": 1000, "judged": 1000, "names": NAMES} | compared | given,
+        arm=best,
+        name=NAMES[best],
+        estimates=estimates,
+        standard_errors=width,
+        intervals=np.column_stack([estimates - 0.1, estimates + 0.1]),
+        gaps=gaps,
+        gap_intervals=np.column_stack([gaps - width, gaps + width]),
+        plausible=plausible,
+        level=0.95,
+        anytime=True,
+        method="m",
+        assumption="a",
+        **values,
     )
 
 
@@ -172,6 +182,7 @@ def test_a_verdict_says_how_variants_differ_from_the_control() -> None:
     np.testing.assert_allclose(found.lifts, found.estimates - found.estimates[0], atol=1e-12)
     guest, today = found.of("guest"), found.of("today")
     assert guest.lift == pytest.approx(0.1, abs=0.04)
+    assert guest.lift is not None
     assert guest.relative == pytest.approx(guest.lift / today.estimate)
     assert guest.lift_interval is not None
     assert guest.relative_interval is not None
