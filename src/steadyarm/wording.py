@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import combinations, product
-from math import comb, isfinite, isnan, prod
+from math import ceil, comb, isfinite, isnan, log10, prod
 from typing import Any, Protocol
 
 WHOLE = 10_000  # numbers from here on are shown without decimals
@@ -86,6 +86,46 @@ def percent(share: float) -> str:
     value = 100 * share
     digits = 1 if abs(value) >= 0.1 or value == 0 else 2
     return f"{value:.{digits}f}".removesuffix(".0") + " %"
+
+
+def by_how_much(value: float, low: float, high: float, share: bool) -> str:
+    """A difference with its interval, as few digits as its width asks for.
+
+    share : whether it is a share of something, which is said in per cent
+
+    Examples
+    --------
+    >>> by_how_much(0.0823, 0.0312, 0.1341, share=True)
+    '8 % (3 to 13 %)'
+    >>> by_how_much(0.0823, 0.0712, 0.0934, share=True), by_how_much(0.1, 0.0004, 0.2, share=True)
+    ('8.2 % (7.1 to 9.3 %)', '10 % (0.04 to 20 %)')
+    >>> by_how_much(0.5, 0.1, float("inf"), share=True), by_how_much(1.25, 0.5, 2.0, share=False)
+    ('50 % (at least 10 %)', '1.25 (0.5 to 2)')
+    """
+    unit, figure = (" %", _in_percent(value, low, high)) if share else ("", number)
+    said = f"{figure(value)}{unit}"
+    if isfinite(low) and isfinite(high):
+        return f"{said} ({figure(low)} to {figure(high)}{unit})"
+    if isfinite(low):
+        return f"{said} (at least {figure(low)}{unit})"
+    if isfinite(high):
+        return f"{said} (at most {figure(high)}{unit})"
+    return f"{said} (how sure that is, is not known yet)"
+
+
+def _in_percent(value: float, low: float, high: float) -> Callable[[float], str]:
+    """How shares are written that belong to an interval."""
+    width = 100 * (high - low if isfinite(high - low) else 2 * abs(value))
+    digits = min(max(ceil(log10(5 / width)), 0), 4) if width > 0 else 1
+
+    def written(share: float) -> str:
+        own = digits
+        while own < 4 and share and not float(f"{100 * share:.{own}f}"):
+            own += 1  # what differs from 0 does not look like it
+        text = f"{100 * share:,.{own}f}"
+        return "0" if not float(text.replace(",", "")) else text
+
+    return written
 
 
 def p_value(value: float) -> str:

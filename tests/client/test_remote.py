@@ -38,12 +38,12 @@ def test_a_budget_is_called_spent_before_clients_give_up(
     assert not client.transport.breaker.open
 
 
+@pytest.mark.parametrize("control", [None, "B", {"B": 0.3}])
 def test_verbs_answer_as_experiments_do(
-    client: Client, name: str, stored: Stored, tmp_path: Path
+    client: Client, name: str, stored: Stored, tmp_path: Path, control: Any
 ) -> None:
-    shop = client.create(
-        name, ["A", "B", "C"], budget=600, seed=3, reward_range=(0, 1), missing="drop"
-    )
+    rules: dict[str, Any] = {"reward_range": (0, 1), "missing": "drop", "control": control}
+    shop = client.create(name, ["A", "B", "C"], budget=600, seed=3, **rules)
     first = shop.ask("u0")
     assert first == sa.LiveAssignment(
         first.id, "u0", first.arm, "ABC"[first.arm], first.probability, first.created, True
@@ -69,7 +69,11 @@ def test_verbs_answer_as_experiments_do(
     for anytime in (False, True):
         there, verdict = here.recommend(0.9, anytime), shop.recommend(0.9, anytime)
         assert (str(verdict), verdict.sure) == (str(there), there.sure)
-        for field in ("estimates", "standard_errors", "intervals", "gaps", "gap_intervals"):
+        assert (verdict.decision, verdict.control) == (there.decision, there.control)
+        assert (there.lifts is None) == (control is None)
+        numbers = ("estimates", "standard_errors", "intervals", "gaps", "gap_intervals")
+        lifts = ("lifts", "lift_intervals", "relative", "relative_intervals")
+        for field in numbers if control is None else numbers + lifts:
             np.testing.assert_array_equal(getattr(verdict, field), getattr(there, field))
     written = shop.export(tmp_path / "log.csv").read_text()
     assert len(list(csv.DictReader(written.splitlines()))) == 300

@@ -75,8 +75,9 @@ def test_everything_is_there_in_its_order(running: sa.Experiment) -> None:
     document = experiment_report(running)
     assert document.title == "Test report: test"
     assert isinstance(document.blocks[0], Lead)
-    assert document.blocks[0].text == scorecard_of(running).headline
-    facts = document.blocks[1]
+    assert document.blocks[0].text == scorecard_of(running).decision.text
+    assert document.blocks[1] == Paragraph(scorecard_of(running).headline)
+    facts = document.blocks[2]
     assert isinstance(facts, Facts)
     assert ("Visits", "1,200 of 2,400 (50 %)") in facts.pairs
     assert dict(facts.pairs)["Policy"].startswith("Steady (more visits")
@@ -179,7 +180,7 @@ def test_the_first_rewards() -> None:
 def test_a_finished_test_with_missing_rewards() -> None:
     live = visited(600, budget=600, told=0.9, missing="zero", reward_window="1h")
     document = experiment_report(live)
-    facts = document.blocks[1]
+    facts = document.blocks[2]
     assert isinstance(facts, Facts)
     assert dict(facts.pairs)["Visits"] == "600 of 600 (100 %)"
     assert "Expected end" not in dict(facts.pairs)

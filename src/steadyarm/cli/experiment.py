@@ -48,7 +48,8 @@ A whole test, from a file test.toml:
   reward_window = "2d"                        # a reward that happens later does not count
   reward_grace = "1d"                         # it may arrive this much later; by default the window
   missing = "zero"                            # no purchase is a reward of 0
-  control = { now = 0.2 }                     # always a fifth
+  control = "now"                             # what others are compared with; { now = 0.2 } also
+                                              # gives it a fifth of all visits
 
   export STEADYARM_STORAGE=sqlite:///tests.db
   steadyarm experiment create test.toml

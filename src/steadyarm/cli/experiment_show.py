@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.live.settings import Settings
+from steadyarm.live.tables import lift_text
 from steadyarm.storages.records import Summary
 from steadyarm.wording import counted, number, percent, reach, span, when
 
@@ -53,6 +54,7 @@ def experiment_text(experiment: sa.Experiment) -> str:
     leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
     lines = [
         f"{status.name}: {status.state}, created {when(status.created)}",
+        *_decision(experiment),
         f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "
         f"reward; seed {settings.seed}",
         f"{assigned:,} of {status.budget:,} visits assigned ({100 * assigned // status.budget} %), "
@@ -87,6 +89,14 @@ def experiment_text(experiment: sa.Experiment) -> str:
     return "\n".join(lines)
 
 
+def _decision(experiment: sa.Experiment) -> Iterator[str]:
+    """What to do, if anything can be judged yet."""
+    try:
+        yield experiment.recommend().decision.text
+    except sa.RewardsPendingError:
+        return
+
+
 def _counts(status: sa.Status, share: Mapping[int, float]) -> list[tuple[int, int, int]]:
     """Variants with assignments and rewards; of very many those that get most come first."""
     arms = range(len(status.assigned)) if status.arms is None else status.arms
@@ -103,18 +113,23 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # unknown ones last
     shown, alive = verdict.shown, set(verdict.plausible)
     names = [settings.arms.names[int(k if shown is None else shown[k])] for k in order]
+    control = [] if verdict.control is None else ["against control"]
     rows = [
         (
             name,
             number(verdict.estimates[k]),
             reach(*verdict.intervals[k]),
+            *(lift_text(verdict, int(k)) for _ in control),
             "" if k == verdict.row else number(verdict.gaps[k]),
             "*" if name in alive else "",
         )
         for k, name in zip(order, names, strict=True)
     ]
-    head = ("variant", "estimate", f"{percent(verdict.level)}, all at once", "behind by", "")
-    lines = [f"{verdict}\n", table(head, rows, "<>>><"), "* may be the best"]
+    interval = f"{percent(verdict.level)}, all at once"
+    head = ("variant", "estimate", interval, *control, "behind by", "")
+    columns = f"<>>{'>' * len(control)}><"
+    lines = [f"{verdict.decision.text}\n", f"{verdict}\n", table(head, rows, columns)]
+    lines.append("* may be the best")
     if verdict.size:
         lines.append(
             f"The best {len(rows)} of {verdict.size:,} variants; {verdict.possible:,} of all may "
@@ -184,6 +199,8 @@ def _rules(settings: Settings) -> str:
 
 
 def _reserved(settings: Settings, name: str) -> str:
-    if name in settings.control:
-        return f"control, always {settings.control[name]:g}"
-    return f"at least {settings.min_share[name]:g}" if name in settings.min_share else ""
+    share, floor = settings.control_share, settings.min_share.get(name)
+    said = [f"at least {floor:g}"] if floor is not None else []
+    if name == settings.control:
+        said.insert(0, "control" if share is None else f"control, always {share:g}")
+    return ", ".join(said)

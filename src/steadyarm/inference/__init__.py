@@ -12,6 +12,7 @@ from steadyarm.inference.health import (
     reward_findings,
 )
 from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.lift import Lifts, lift_path, lift_sequence, lifts
 from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.sequences import confidence_path, confidence_sequence
 from steadyarm.inference.srm import (
@@ -30,6 +31,7 @@ __all__ = [
     "HealthReport",
     "Intervals",
     "LackOfFit",
+    "Lifts",
     "LoggedSegment",
     "attrition_test",
     "confidence_path",
@@ -42,6 +44,9 @@ __all__ = [
     "lack_of_fit",
     "lack_of_fit_p_values",
     "late_finding",
+    "lift_path",
+    "lift_sequence",
+    "lifts",
     "reward_findings",
     "srm_from_propensities",
     "srm_test",

@@ -39,16 +39,23 @@ GRID = 4096
 
 
 def critical_values(
-    X: Floats, covariance: Floats, freedom: Floats, alpha: float, family: int | None = None
+    X: Floats,
+    covariance: Floats,
+    freedom: Floats,
+    alpha: float,
+    family: int | None = None,
+    paired: bool = True,
 ) -> tuple[Floats, Floats, Floats]:
     """How many standard errors must be allowed for, so that all comparisons hold at once.
 
     Parameters
     ----------
-    X : (K, r) arms; covariance : (n, r, r) of the parameter, up to a factor
+    X : (K, r) arms, or other directions; (n, K, r) if they differ from test to test
+    covariance : (n, r, r) of the parameter, up to a factor
     freedom : (n,) degrees of freedom it was estimated with
     alpha : chance that any of the comparisons fails
     family : number of arms that the comparisons are about, if X holds but some of them
+    paired : whether arms are compared with each other; if not, only `values` are computed in full
 
     Returns
     -------
@@ -59,13 +66,14 @@ def critical_values(
     With more than 128 arms the latter two are the smaller of Bonferroni's and Scheffé's bound; so
     are all three where X holds but some of the arms.
     """
-    n, K, r = len(covariance), *X.shape
+    n, K, r = len(covariance), *X.shape[-2:]
     among = K if family is None else family
-    whole, paired = among == K, among <= MOST_PAIRED
+    whole, paired = among == K, paired and among <= MOST_PAIRED
     values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
     if whole:
         # other roots of the same covariance would meet other directions and give other bits
-        W = decompositions.times_each(X, decompositions.square_roots(covariance))
+        roots = decompositions.square_roots(covariance)
+        W = decompositions.times_each(X, roots) if X.ndim == 2 else np.ascontiguousarray(X @ roots)
     for free in np.unique(freedom):
         rows = np.flatnonzero(freedom == free)
         tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)
@@ -311,41 +319,17 @@ def fixed_budget(
     best = recommended_arms(evidence, recommended)
     if evidence.arms.large:
         evidence, best = shortlisted(evidence, best)
-    X = evidence.arms.coordinates
-    scatter = score_scatter(evidence)
-    T = np.maximum(evidence.played, 1)[:, None]
-    events, freedom, covariance = _events(evidence, scatter), scatter.freedom, scatter.total
-    if events is not None:  # the variance of clicks follows from their rate
-        freedom = np.where(events.clicks[:, 0], np.inf, freedom)
-        covariance = covariance.copy()
-        diagonal = np.einsum("nkk->nk", covariance)
-        silent = events.clicks & (diagonal <= 0)  # every reward of the arm was the same
-        diagonal[silent] = ((T * events.silent_error) ** 2)[silent]
-    z, z_pair, z_best = critical_values(X, covariance, freedom, alpha, evidence.family)
+    analysis = SingleAnalysis(evidence)
+    scatter, freedom, X = analysis.scatter, analysis.freedom, evidence.arms.coordinates
+    z, z_pair, z_best = critical_values(X, analysis.covariance, freedom, alpha, evidence.family)
     z_win = pairwise_value(freedom, alpha)[:, None]
     z_best = np.maximum(z_best, z_win)  # ruling out an arm and declaring a winner agree
     z_pair = np.maximum(z_pair, z_best.max(axis=1))
-    everywhere = np.broadcast_to(X, (len(best), *X.shape))
-    error, skew = error_and_skew(everywhere, evidence, scatter)
-    estimates = evidence.estimates
-    low, high = skewed_limits(estimates, error / T, skew / T, z[:, None])
-    if events is not None:
-        low, high = value_limits(events, estimates, error / T, z[:, None], low, high)
-        error = np.where(events.clicks & np.isinf(error), T * events.silent_error, error)
-
-    D, gaps = gap_directions(evidence, best)
-    gap_error, gap_skew = error_and_skew(D, evidence, scatter)
-    rows = np.arange(len(best))
-
-    def limits_of_gaps(z: Floats) -> tuple[Floats, Floats]:
-        limits = skewed_limits(gaps, gap_error / T, gap_skew / T, z)
-        if events is None:
-            return limits
-        return gap_limits(events, evidence, estimates, best, gap_error / T, z, limits)
-
-    gap_low, gap_high = limits_of_gaps(z_pair[:, None])
-    lead, _ = limits_of_gaps(z_best)
-    ahead, _ = limits_of_gaps(z_win)
+    low, high = analysis.value_limits(z[:, None])
+    gaps, rows = analysis.gaps_from(best), np.arange(len(best))
+    gap_low, gap_high = gaps.limits(z_pair[:, None])
+    lead, _ = gaps.limits(z_best)
+    ahead, _ = gaps.limits(z_win)
     gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
     ahead[rows, best] = np.inf
     winner, others = np.asarray((ahead > 0).all(axis=1)), 0
@@ -356,16 +340,16 @@ def fixed_budget(
     found = Intervals(
         arms=evidence.arms,
         recommended=best,
-        estimates=estimates,
+        estimates=evidence.estimates,
         low=low,
         high=high,
-        gaps=gaps,
+        gaps=gaps.centre,
         gap_low=gap_low,
         gap_high=gap_high,
         plausible=lead <= 0,
         winner=winner,
-        too_few=refused(events, low, high),
-        standard_errors=error / T,
+        too_few=refused(analysis.events, low, high),
+        standard_errors=analysis.errors,
         rounds=evidence.played,
         level=float(level),
         method=scatter.method,
@@ -374,6 +358,81 @@ def fixed_budget(
         others=others,
     )
     return settled(found)
+
+
+class SingleAnalysis:
+    """Limits of values and gaps after a test that is analysed once, from all of its scores.
+
+    Attributes
+    ----------
+    evidence : on all arms, or on the short list of a large set
+    scatter : the variance of the score sum
+    covariance : (n, r, r) of the score sum, as critical values use it
+    freedom : (n,) its degrees of freedom
+    events : how few rewards carry the estimates; None where arms share features
+    errors : (n, K) standard errors of the estimates, infinite if unknown
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence, self.scatter = evidence, score_scatter(evidence)
+        self.events = _events(evidence, self.scatter)
+        self.freedom, self.covariance = self.scatter.freedom, self.scatter.total
+        self._T = T = np.maximum(evidence.played, 1)[:, None]
+        X = evidence.arms.coordinates
+        everywhere = np.broadcast_to(X, (len(T), *X.shape))
+        error, skew = error_and_skew(everywhere, evidence, self.scatter)
+        self._known_errors, self._skew = error / T, skew / T
+        self.errors = self._known_errors
+        if (events := self.events) is not None:  # the variance of clicks follows from their rate
+            self.freedom = np.where(events.clicks[:, 0], np.inf, self.freedom)
+            self.covariance = self.covariance.copy()
+            diagonal = np.einsum("nkk->nk", self.covariance)
+            silent = events.clicks & (diagonal <= 0)  # every reward of the arm was the same
+            diagonal[silent] = ((T * events.silent_error) ** 2)[silent]
+            unknown = events.clicks & np.isinf(self.errors)
+            self.errors = np.where(unknown, events.silent_error, self.errors)
+
+    def value_limits(self, z: Floats) -> tuple[Floats, Floats]:
+        """(n, K) limits of all values at z standard errors."""
+        estimates, error = self.evidence.estimates, self._known_errors
+        limits = skewed_limits(estimates, error, self._skew, z)
+        if self.events is None:
+            return limits
+        return value_limits(self.events, estimates, error, z, *limits)
+
+    def gaps_from(self, arm: NDArray[np.int64], ratio: Floats | float = 1.0) -> Gaps:
+        """The gaps measured from one arm of each test, (n,), or from `ratio` times its value."""
+        D, gaps = gap_directions(self.evidence, arm, ratio)
+        error, skew = error_and_skew(D, self.evidence, self.scatter)
+        return Gaps(self, arm, ratio, gaps, error / self._T, skew / self._T)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """By how much one arm, or a multiple of its value, is better than each arm.
+
+    Attributes
+    ----------
+    arm : (n,) that arm; ratio : the multiple
+    centre, error, skew : (n, K) estimates, standard errors, third moments over variances
+    """
+
+    analysis: SingleAnalysis
+    arm: NDArray[np.int64]
+    ratio: Floats | float
+    centre: Floats
+    error: Floats
+    skew: Floats
+
+    def limits(self, z: Floats) -> tuple[Floats, Floats]:
+        """(n, K) limits at z standard errors."""
+        limits = skewed_limits(self.centre, self.error, self.skew, z)
+        events, evidence = self.analysis.events, self.analysis.evidence
+        if events is None:
+            return limits
+        return gap_limits(
+            events, evidence, evidence.estimates, self.arm, self.error, z, limits, self.ratio
+        )
 
 
 def _events(evidence: Evidence, scatter: Scatter) -> RareEvents | None:
@@ -432,10 +491,16 @@ def recommended_arms(evidence: Evidence, recommended: ArrayLike | None) -> NDArr
     return arms.astype(np.int64)
 
 
-def gap_directions(evidence: Evidence, best: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """(n, K, r) what to multiply parameters with to get gaps, and (n, K) the estimated gaps."""
+def gap_directions(
+    evidence: Evidence, best: NDArray[np.int64], ratio: Floats | float = 1.0
+) -> tuple[Floats, Floats]:
+    """(n, K, r) what to multiply parameters with to get gaps, and (n, K) the estimated gaps.
+
+    ratio : (n, K) multiple of the value of `best` that gaps are measured from
+    """
     X = evidence.arms.coordinates
     sign = evidence.sign
     estimates = evidence.estimates
-    gaps = sign * (estimates[np.arange(len(best)), best][:, None] - estimates)
-    return sign * (X[best][:, None, :] - X), gaps
+    gaps = sign * (ratio * estimates[np.arange(len(best)), best][:, None] - estimates)
+    multiple = np.broadcast_to(ratio, gaps.shape)[:, :, None]
+    return sign * (multiple * X[best][:, None, :] - X), gaps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -192,6 +193,7 @@ def gap_limits(
     error: Floats,
     z: Floats,
     limits: tuple[Floats, Floats],
+    ratio: Floats | float = 1.0,
 ) -> tuple[Floats, Floats]:
     """(n, K) the limits of gaps, moved out where few rewards carry one of the two estimates.
 
@@ -200,6 +202,7 @@ def gap_limits(
     for the most part, so other rewards than clicks are given the least tail that is possible.
 
     error : (n, K) standard errors of the gaps, infinite if unknown
+    ratio : (n, K) multiple of the value of `best` that gaps are measured from
     """
     z = np.broadcast_to(z, estimates.shape)
     rows, turn = np.arange(len(best)), evidence.direction == "minimize"
@@ -213,13 +216,15 @@ def gap_limits(
 
     parts = (estimates, events.variance, events.unit, events.size, events.tail)
     other, first = reach(*parts), reach(*(part[rows, best][:, None] for part in parts))
-    alone = np.maximum(events.variance + events.variance[rows, best][:, None], 1e-300)
+    first = np.abs(ratio) * np.where(np.asarray(ratio) < 0, first[::-1], first)
+    alone = events.variance + np.square(ratio) * events.variance[rows, best][:, None]
+    alone = np.maximum(alone, 1e-300)
     shared = np.where(np.isfinite(error), error, 0.0) ** 2 / alone  # 1 if errors are independent
     wider = np.sqrt(np.where(events.clicks, np.maximum(shared, 1.0), shared))
     less = wider * np.hypot(first[0], other[1])  # the best may be less, the other more
     more = wider * np.hypot(first[1], other[0])
     less, more = (more, less) if turn else (less, more)
-    gaps = (estimates[rows, best][:, None] - estimates) * (-1.0 if turn else 1.0)
+    gaps = (ratio * estimates[rows, best][:, None] - estimates) * (-1.0 if turn else 1.0)
     low = np.where(events.clicks, gaps - less, np.fmin(limits[0], gaps - less))
     high = np.where(events.clicks, gaps + more, np.fmax(limits[1], gaps + more))
     return low, high
@@ -333,12 +338,15 @@ def evenly_spaced(pieces: int, most: int = LEADERS) -> Indices:
 
 
 def shortlisted(
-    evidence: Evidence, recommended: Indices | None = None, most: int = SHORT
+    evidence: Evidence,
+    recommended: Indices | None = None,
+    most: int = SHORT,
+    also: Sequence[int] = (),
 ) -> tuple[Evidence, Indices]:
     """A view of the evidence on few arms, and which of them the recommended one is, (1,).
 
     These are the recommended arm, by default the one with the best estimate, those with the best
-    estimates, and those that led at 16 times during the test.
+    estimates, those that led at 16 times during the test, and those in `also`, such as a control.
     """
     if len(evidence.rounds) != 1:
         raise InvalidInputError(
@@ -350,7 +358,8 @@ def shortlisted(
     paths = np.cumsum(evidence.scores[0], axis=0)[at] / rounds[:, None]
     leaders, top = best_of_all(evidence, paths, most)
     best = leaders[-1:] if recommended is None else recommended
-    view = evidence.view(np.unique(np.concatenate([best, leaders, top])))
+    others = np.asarray(also, dtype=np.int64)
+    view = evidence.view(np.unique(np.concatenate([best, leaders, top, others])))
     assert view.shown is not None
     return view, np.searchsorted(view.shown, best)
 

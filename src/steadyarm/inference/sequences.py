@@ -250,23 +250,14 @@ class ConfidenceSequence:
         """The intervals at the end of piece j; of a large set others are counted if count_all."""
         alpha = 1 - check_fraction(level, "level")
         arms, K = self.evidence.arms, self.evidence.family
-        X = arms.coordinates
-        until = Evidence(  # all that estimates need of the pieces so far
-            arms,
-            self.rounds[:, j : j + 1],
-            self.scores[:, j : j + 1],
-            self.squares[:, j : j + 1],
-            direction=self.evidence.direction,
-        )
-        best = recommended_arms(until, recommended)
-        rows, T = np.arange(len(best)), np.maximum(until.played, 1)[:, None]
-        everywhere = np.broadcast_to(X, (len(best), *X.shape))
-        D, gaps = gap_directions(until, best)
-        events = self._events(j, until)
-        low, high = self._limits(j, everywhere, None, alpha / (2 * K), until.estimates, events)
+        until = self.until(j)
+        best, rows = recommended_arms(until, recommended), np.arange(len(until.rounds))
+        events = self.events(j)
+        low, high = self.value_limits(j, alpha / (2 * K), events)
+        gaps = gap_directions(until, best)
         pairs = max(K * (K - 1), 2)
-        gap_low, gap_high = self._limits(j, D, best, alpha / pairs, gaps, events)
-        lead, _ = self._limits(j, D, best, alpha / K, gaps, events)
+        gap_low, gap_high = self._limits(j, gaps, best, alpha / pairs, events)
+        lead, _ = self._limits(j, gaps, best, alpha / K, events)
         gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
         plausible, others = lead <= 0, 0
         winner = plausible.sum(axis=1) == 1  # the recommended arm always is plausible
@@ -274,20 +265,20 @@ class ConfidenceSequence:
             possible = self.possible(j, level, best)
             winner &= possible.sum() == 1
             others = others_than(self.evidence, possible) if count_all else 0
-        errors = np.sqrt(quadratic(everywhere, self.variance[:, j])) / T
+        X = arms.coordinates
         found = Intervals(
             arms=arms,
             recommended=best,
             estimates=until.estimates,
             low=low,
             high=high,
-            gaps=gaps,
+            gaps=gaps[1],
             gap_low=gap_low,
             gap_high=gap_high,
             plausible=plausible,
             winner=winner,
             too_few=refused(events, low, high),
-            standard_errors=np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf),
+            standard_errors=self.errors(j, np.broadcast_to(X, (len(best), *X.shape)), low, high),
             rounds=until.played,
             level=float(level),
             method=self.method,
@@ -296,6 +287,45 @@ class ConfidenceSequence:
             others=others,
         )
         return settled(found)
+
+    def until(self, j: int) -> Evidence:
+        """All that estimates need of the pieces up to the end of piece j."""
+        here = slice(j, j + 1)
+        sums = self.rounds[:, here], self.scores[:, here], self.squares[:, here]
+        return Evidence(self.evidence.arms, *sums, direction=self.evidence.direction)
+
+    def value_limits(
+        self, j: int, alpha: float, events: RareEvents | None
+    ) -> tuple[Floats, Floats]:
+        """(n, K) limits of all values at the end of piece j, with the `events` up to there.
+
+        alpha is one-sided, of one value
+        """
+        until, X = self.until(j), self.evidence.arms.coordinates
+        everywhere = np.broadcast_to(X, (len(until.rounds), *X.shape))
+        return self._limits(j, (everywhere, until.estimates), None, alpha, events)
+
+    def gap_limits(
+        self,
+        j: int,
+        arm: NDArray[np.int64],
+        alpha: float,
+        events: RareEvents | None,
+        ratio: Floats | float = 1.0,
+    ) -> tuple[Floats, Floats]:
+        """(n, K) limits of gaps at the end of piece j, with the `events` up to there.
+
+        Gaps are measured from one arm of each test, (n,), or from `ratio` times its value; alpha
+        is one-sided, of one gap.
+        """
+        directions = gap_directions(self.until(j), arm, ratio)
+        return self._limits(j, directions, arm, alpha, events, ratio)
+
+    def errors(self, j: int, D: Floats, low: Floats, high: Floats) -> Floats:
+        """(n, K) standard errors of d'θ at the end of piece j; infinite if no limit is known."""
+        T = np.maximum(self.rounds[:, j][:, None], 1)
+        errors = np.sqrt(quadratic(D, self.variance[:, j])) / T
+        return np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf)
 
     def possible(self, j: int, level: float, best: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(K,) arms of the whole set that cannot be ruled out as the best at the end of piece j."""
@@ -321,27 +351,29 @@ class ConfidenceSequence:
         for start in range(0, unsure.size, SOME):
             few = unsure[start : start + SOME]
             D = sign * (first - rows.take(few))
-            low, _ = self._limits(j, D[None], best, alpha, gaps[None, few])
+            low, _ = self._limits(j, (D[None], gaps[None, few]), best, alpha)
             out[few] = low[0] <= 0
         return out
 
     def _limits(
         self,
         j: int,
-        D: Floats,
+        directions: tuple[Floats, Floats],
         best: NDArray[np.int64] | None,
         alpha: float,
-        centre: Floats,
         events: RareEvents | None = None,
+        ratio: Floats | float = 1.0,
     ) -> tuple[Floats, Floats]:
         """(n, K) limits of d'θ around the estimates; infinite if unknown.
 
-        D : (n, K, r) directions d; alpha is one-sided; best is None for the values of the arms
+        directions : (n, K, r) the d, and (n, K) estimates of d'θ; alpha is one-sided; best is None
+            for the values of the arms; gaps are measured from `ratio` times its value
         """
+        D, centre = directions
         variance = quadratic(D, self.variance[:, j])
         if self.scale is not None:
-            terms = self._scales(self.scale[:, :, j], best)
-            first = self._scales(self.first, best)
+            terms = self._scales(self.scale[:, :, j], best, ratio)
+            first = self._scales(self.first, best, ratio)
             return self._bounded_limits(j, variance, terms, first, best is not None, alpha, centre)
         known = variance > TINY * quadratic(D, self.squares[:, j])
         skew = np.zeros_like(variance)
@@ -356,12 +388,13 @@ class ConfidenceSequence:
         if best is None:
             return value_limits(events, centre, error, z, *limits)
         values = self.scores[:, j] / T
-        return gap_limits(events, self.evidence, values, best, error, z, limits)
+        return gap_limits(events, self.evidence, values, best, error, z, limits, ratio)
 
-    def _events(self, j: int, until: Evidence) -> RareEvents | None:
+    def events(self, j: int) -> RareEvents | None:
         """How few rewards carry the estimates at the end of piece j; None if that is not asked."""
         if self.inverse is None:
             return None
+        until = self.until(j)
         variance = np.maximum(np.diagonal(self.variance[:, j], axis1=1, axis2=2), 0.0)
         events = rare_events(
             self.evidence,
@@ -434,16 +467,17 @@ class ConfidenceSequence:
             freedom = np.where(clicks, np.inf, freedom)
         return np.asarray(np.minimum(scipy.stats.t.isf(tail, freedom), 1e50))
 
-    def _scales(self, scale: Floats, best: NDArray[np.int64] | None) -> tuple[Floats, Floats]:
-        """(n, K) below and above, of values or of what the arm `best` is better by."""
+    def _scales(
+        self, scale: Floats, best: NDArray[np.int64] | None, ratio: Floats | float = 1.0
+    ) -> tuple[Floats, Floats]:
+        """(n, K) below and above, of values or of gaps measured from `ratio` times `best`."""
         below, above = scale
         if best is not None:
             rows = np.arange(len(best))
             if self.evidence.direction == "minimize":
                 below, above = above, below
-            below, above = (
-                below[rows, best][:, None] + above,
-                above[rows, best][:, None] + below,
-            )
+            first = np.stack([below[rows, best], above[rows, best]])[:, :, None]
+            first = np.abs(ratio) * np.where(np.asarray(ratio) < 0, first[::-1], first)
+            below, above = first[0] + above, first[1] + below
         most = np.maximum(below, above)
         return np.maximum(below, most / 64), np.maximum(above, most / 64)

@@ -64,7 +64,7 @@ def create_experiment(
     reward_grace: float | str | timedelta | None = None,
     missing: Missing | None = None,
     sticky: Sticky = "unit",
-    control: Mapping[str, float] | None = None,
+    control: str | Mapping[str, float] | None = None,
     min_share: Mapping[str, float] | float | None = None,
     load_if_exists: bool = False,
     start: bool = True,
@@ -291,8 +291,9 @@ def description_of(settings: Settings) -> dict[str, Any]:
         if grace != usual_grace(window):
             lasting["reward_grace"] = grace
         found |= {key: t if t % 1 else duration_text(t) for key, t in lasting.items()}
-    if settings.control:
-        found["control"] = dict(settings.control)
+    if settings.control is not None:
+        share = settings.control_share
+        found["control"] = settings.control if share is None else {settings.control: share}
     if settings.min_share:
         found["min_share"] = _min_share(settings)
     return found
@@ -362,7 +363,8 @@ def _described_policy(policy: Policy[Any]) -> str | dict[str, Any]:
 
 
 def _min_share(settings: Settings) -> float | dict[str, float]:
-    others = settings.arms.size - len(settings.control)  # the control is none of them
+    # a control with a share is none of those that a number stands for
+    others = settings.arms.size - (settings.control_share is not None)
     shares = set(settings.min_share.values())
     if len(shares) == 1 and len(settings.min_share) == others:
         return shares.pop()

@@ -31,6 +31,7 @@ from steadyarm.inference import (
     late_finding,
 )
 from steadyarm.live.assignments import Status
+from steadyarm.live.conclusion import decision_of
 from steadyarm.live.decisions import (
     SegmentLedger,
     as_seen,
@@ -185,7 +186,7 @@ class LiveResults:
             as_policy=not missing and all(p.index in mature for p in self.pieces if p.observed),
         )
         last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
-        return replace(
+        verdict = replace(
             verdict,
             level=level,
             rewards=visits - missing if policy.unbiased else verdict.rewards - zeros,
@@ -196,6 +197,11 @@ class LiveResults:
             until=None if last is None else to_datetime(last),
             unhealthy=self.health.unhealthy if self.pieces else "",
             caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
+        )
+        settings, over = self.settings, self.ended or self.final
+        return replace(
+            verdict,
+            decision=decision_of(verdict, settings.direction, settings.budget, over, self.spent),
         )
 
     def _check_range(self, reward_range: tuple[float, float]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Literal
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import Status
+from steadyarm.live.conclusion import Compared, Decision, compared
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
@@ -285,6 +286,25 @@ class Scorecard:
         """Whether it has ended, and no reward is waited for: the verdict is final."""
         return self.ended and self.rewards_until is None and not self.needs_stop
 
+    @property
+    def decision(self) -> Decision:
+        """What to do, in a word and in a sentence with short names of the variants."""
+        if self.verdict is None:
+            if self.light == "fail":
+                return Decision("unhealthy", "Not healthy: do not decide.")
+            if self.settled:
+                return Decision("unclear", "No clear winner: there is nothing to judge by.")
+            text = (
+                "Not decided yet: rewards may still come." if self.ended else "Too early to decide."
+            )
+            return Decision("running", text)
+        decision, text = self.verdict.decision, self.verdict.decision.text
+        if not self.settings.arms.large:
+            pairs = zip(self.names, self.labels, strict=True)
+            for name, label in sorted(pairs, key=lambda pair: -len(pair[0])):
+                text = text if name == label else text.replace(name, label)
+        return replace(decision, text=text)
+
 
 def _of_those(
     counts: tuple[int, ...], arms: tuple[int, ...] | None, shown: Integers | None
@@ -314,12 +334,12 @@ def order_of(card: Scorecard) -> list[int]:
 
 
 def standing_of(card: Scorecard, k: int) -> Standing:
-    """Where a variant stands; a test whose last rewards may still come counts as running.
+    """Where a variant stands.
 
     best : recommended at the end, with all others that were measured ruled out
-    leads : recommended while the test runs
+    leads : recommended while the test runs, or rewards of its last visits may still come
     ahead : recommended at the end, but others are not ruled out
-    open, maybe : not ruled out, while the test runs and at its end
+    open, maybe : not ruled out, while variants are assigned and after the last visit
     out : ruled out
     dropped : the policy stopped measuring it
     unknown : there is no verdict
@@ -340,7 +360,7 @@ def standing_of(card: Scorecard, k: int) -> Standing:
         return "dropped"
     if names[k] not in verdict.plausible:
         return "out"
-    return "maybe" if card.settled else "open"
+    return "maybe" if card.ended else "open"
 
 
 def _dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
@@ -420,7 +440,7 @@ def _standing(card: Scorecard, verdict: Verdict) -> str:
     final = card.settled and not verdict.caution
     unknown = not np.isfinite(verdict.intervals[verdict.row]).all()
     if unknown and not np.isfinite(verdict.gap_intervals).all():
-        few = "that is too little to tell" if final else "it is too early to tell"
+        few = "that is too little to tell" if card.ended else "it is too early to tell"
         return f"{name} is ahead, but {few} which is best."
     if not verdict.anytime and not final:
         return f"{name} leads; how sure that is can be said only at the end."
@@ -428,17 +448,64 @@ def _standing(card: Scorecard, verdict: Verdict) -> str:
     dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
     others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
+    against = compared(verdict, card.settings.direction)
+    if against is not None and not verdict.size:
+        return _against_control(card.labels, verdict, against) + gone
     rivals = [labels[one] for one in others]
-    said = _sure(name, rivals, verdict.others, K - len(dropped), final) + gone
+    said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
     return (
         said.replace("is the best;", "is the best of those measured to the end;") if gone else said
     )
 
 
-def _sure(name: str, others: list[str], more: int, K: int, final: bool) -> str:
+def _against_control(labels: Sequence[str], verdict: Verdict, against: Compared) -> str:
+    """Who beats the control and by how much, who is worse, and who does not differ clearly."""
+    control, known = labels[against.control], ~np.isnan(verdict.estimates)
+    groups = [against.better & known, against.worse & known, against.unclear & known]
+    better, worse, unclear = (np.flatnonzero(group).tolist() for group in groups)
+    if better:
+        best = max(better, key=lambda k: float(against.lifts[k]))
+        lead = verdict.row if verdict.row in better else best
+        better.remove(lead)
+        said = [f"{labels[lead]} beats {control} by {against.amount(lead)}"]
+    elif verdict.row in unclear:
+        unclear.remove(verdict.row)
+        amount = against.amount(verdict.row)
+        said = [f"{labels[verdict.row]} is ahead of {control} by {amount}, which is not clear"]
+    elif unclear:
+        said = [f"{control} has the best estimate"]
+    else:
+        return f"no other variant beats {control}."
+    left = len(better) + len(worse) + len(unclear)
+    for group, one, many in (
+        (better, "beats it, too", "beat it, too"),
+        (worse, "is worse", "are worse"),
+        (
+            unclear,
+            f"does not differ clearly from {control}",
+            f"do not differ clearly from {control}",
+        ),
+    ):
+        if group:
+            which = _some([labels[k] for k in group], len(group) == left)
+            said.append(f"{which} {one if len(group) == 1 else many}")
+            left -= len(group)
+    return f"{'; '.join(said)}."
+
+
+def _some(names: Sequence[str], rest: bool) -> str:
+    """Some variants by name; by number if they are many, or several and all the rest."""
+    if rest and len(names) > 1:
+        words = {2: "two", 3: "three", 4: "four", 5: "five"}
+        return f"the other {words.get(len(names), f'{len(names):,}')}"
+    return listed(names) if len(names) <= FEW else f"{len(names):,} variants"
+
+
+def _sure(name: str, others: list[str], more: int, K: int, final: bool, ended: bool) -> str:
     """Who leads, and who of the K that were measured to the end may be as good.
 
     more : how many of these are not among the others that have names
+    final : whether no reward may come any more; ended : whether no visit may
     """
     if not others and not more:
         rest = "the other one is" if K == 2 else f"the other {K - 1:,} are"
@@ -451,12 +518,12 @@ def _sure(name: str, others: list[str], more: int, K: int, final: bool) -> str:
         )
     ahead = "has the best estimate" if final else "leads"
     if len(others) + more == K - 1 and K > 2:
-        no = "no other is ruled out" if final else "it is too early to rule out any other"
+        no = "no other is ruled out" if ended else "it is too early to rule out any other"
         return f"{name} {ahead}, but {no}."
     if len(others) + more <= FEW and not more:
-        verb = "may be as good" if final else "can still win"
+        verb = "may be as good" if ended else "can still win"
         return f"{name} {ahead}; {listed(others)} {verb}."
-    verb = "may be the best" if final else "can still win"
+    verb = "may be the best" if ended else "can still win"
     return f"{name} {ahead}; {len(others) + more + 1:,} of {K:,} variants {verb}."
 
 

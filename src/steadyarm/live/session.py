@@ -61,6 +61,8 @@ class Session(LiveTest):
     budget : how many assignments will be made in all
     seed : makes the whole test reproducible
     direction : "maximize" or "minimize" the reward
+    control : name of the variant that others are compared with, or {name: share} if it is to get
+        exactly this share
 
     Notes
     -----
@@ -95,8 +97,17 @@ class Session(LiveTest):
         budget: int,
         seed: int = 0,
         direction: Direction = "maximize",
+        control: str | Mapping[str, float] | None = None,
     ) -> None:
-        self.settings = Settings(arms, policy, budget, seed, direction, missing="drop")
+        self.settings = Settings(
+            arms,
+            policy,
+            budget,
+            seed,
+            direction,
+            missing="drop",
+            control=control,  # type: ignore[arg-type]  # name and share are taken apart there
+        )
         self._lock = RLock()
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
         self._finished = False
@@ -293,6 +304,8 @@ class Session(LiveTest):
                     "arms": self.arms.to_dict(),
                     "seed": self.seed,
                     "direction": self.direction,
+                    "control": self.settings.control,
+                    "control_share": self.settings.control_share,
                     "state": self._state.to_dict(),
                     "books": {
                         "asked": self._asked,
@@ -324,7 +337,9 @@ class Session(LiveTest):
         try:
             arms, budget = ArmSet.from_dict(data["arms"]), data["state"]["budget"]
             policy = stored_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
-            session = cls(policy, arms, budget, data["seed"], data["direction"])
+            control, share = data.get("control"), data.get("control_share")
+            control = control if share is None else {control: share}
+            session = cls(policy, arms, budget, data["seed"], data["direction"], control)
             session._read(data)
         except InvalidInputError:
             raise

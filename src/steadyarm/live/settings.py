@@ -65,9 +65,12 @@ class Settings:
         whatever they are; "fail", no verdict without it. May be left out only where large rewards
         are good and a reward_range that contains 0 is given: then it is "zero".
     sticky : "unit" if a unit keeps its first variant, "none" if every request is drawn anew
-    control : {name: share} of one variant that always gets exactly this share
+    control : name of the variant that others are compared with, such as what is there today; or
+        {name: share}, which gives it exactly this share throughout. Kept as name and share
     min_share : {name: share} that variants get in addition to what the policy gives them of the
-        rest; a number for all variants but the control, unless they are very many
+        rest; a number for all variants but a control with a share, unless they are very many
+    control_share : the share of the control, if it was not given with its name; None if the policy
+        decides how often it is played
     """
 
     arms: ArmSet
@@ -79,9 +82,10 @@ class Settings:
     reward_window: float | None = None
     missing: Missing = None  # type: ignore[assignment]  # chosen in __post_init__ or refused
     sticky: Sticky = "unit"
-    control: Mapping[str, float] = field(default_factory=dict)
+    control: str | None = None
     min_share: Mapping[str, float] = field(default_factory=dict)
     reward_grace: float | None = None
+    control_share: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -108,14 +112,16 @@ class Settings:
                     field="reward_grace",
                 )
         object.__setattr__(self, "reward_grace", grace)
+        control, share = _control(self.control, self.control_share, self.arms)
+        object.__setattr__(self, "control", control)
+        object.__setattr__(self, "control_share", share)
         floors = self.min_share
         if isinstance(floors, (int, float)) and self.arms.large:
             floors = _no_floors(floors, self.arms)
         elif isinstance(floors, (int, float)):
-            floors = {name: floors for name in self.arms.names if name not in (self.control or {})}
+            floors = {name: floors for name in self.arms.names if name not in self._fixed}
         object.__setattr__(self, "reward_window", window)
         object.__setattr__(self, "reward_range", _range(self.reward_range))
-        object.__setattr__(self, "control", _shares(self.control, "control", self.arms))
         object.__setattr__(self, "min_share", _shares(floors, "min_share", self.arms))
         self._check_shares()
         self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
@@ -132,20 +138,21 @@ class Settings:
                     field="missing",
                 )
 
+    @property
+    def _fixed(self) -> dict[str, float]:
+        """The control and its share, if it has a share of its own."""
+        if self.control is None or self.control_share is None:
+            return {}
+        return {self.control: self.control_share}
+
     def _check_shares(self) -> None:
-        if len(self.control) > 1:
-            raise InvalidInputError(
-                f"control names {len(self.control)} variants ({', '.join(self.control)}); only one "
-                "can be the control. Give others a min_share.",
-                field="control",
-            )
-        if both := set(self.control) & set(self.min_share):
+        if both := set(self._fixed) & set(self.min_share):
             raise InvalidInputError(
                 f"{both.pop()!r} is the control and has a min_share, too; its share is fixed, so "
                 "leave it out of min_share.",
                 field="min_share",
             )
-        total = sum(self.control.values()) + sum(self.min_share.values())
+        total = (self.control_share or 0.0) + sum(self.min_share.values())
         if total >= 1:
             raise InvalidInputError(
                 f"control and min_share reserve {100 * total:.3g} % of all assignments; they must "
@@ -155,17 +162,19 @@ class Settings:
         if total and self.policy.waits:
             raise InvalidInputError(
                 f"{self.policy.name} plays fixed numbers of each variant, which leave no room for "
-                "control or min_share; leave both out, or use a policy such as Steady.",
+                "the share of a control or min_share; leave both out, or use a policy such as "
+                "Steady. A control without a share is fine.",
                 field="policy",
             )
 
     def mixed(self, segment: Segment) -> Segment:
         """A policy's segment (a batch of one) with the shares of control and min_share in it."""
-        if not self.control and not self.min_share:
+        fixed = self._fixed
+        if not fixed and not self.min_share:
             return segment
         shares = {
             self.arms.index(name): share
-            for name, share in (*self.control.items(), *self.min_share.items())
+            for name, share in (*fixed.items(), *self.min_share.items())
         }
         segment = segment.in_blocks()
         if segment.arms is not None:
@@ -176,12 +185,12 @@ class Settings:
         floors, free = np.zeros(segment.columns), np.ones(segment.columns, dtype=bool)
         for arm, share in shares.items():
             floors[segment.column_of(arm)] = share
-        for name in self.control:
+        for name in fixed:
             free[segment.column_of(self.arms.index(name))] = False
         if not free.any():
             raise InvalidInputError(
                 f"{self.policy.name} wants to play the control alone, which has its fixed share; "
-                "leave control out, or give other variants a min_share."
+                "leave its share out, or give other variants a min_share."
             )
         own = np.where(free, segment.weights[0], 0.0)
         if own.sum() <= 0:  # the policy wants nothing but the control
@@ -250,7 +259,6 @@ class Settings:
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
             "reward_range": None if self.reward_range is None else list(self.reward_range),
-            "control": dict(self.control),
             "min_share": dict(self.min_share),
         }
 
@@ -351,6 +359,42 @@ def _no_floors(floor: float, arms: ArmSet) -> dict[str, float]:
     return {}
 
 
+def _control(given: Any, share: Any, arms: ArmSet) -> tuple[str | None, float | None]:
+    """The control and its share, from its name or from {name: share}."""
+    if isinstance(given, Mapping):
+        if len(given) > 1:
+            raise InvalidInputError(
+                f"control names {len(given)} variants ({strung([str(one) for one in given], 8)}); "
+                "only one can be the control. Give others a min_share.",
+                field="control",
+            )
+        shares = _shares(given, "control", arms)
+        return next(iter(shares.items()), (None, None))
+    if given is None:
+        if share is not None:
+            raise InvalidInputError(
+                f"control_share is {share!r}, but there is no control that could get it; name it.",
+                field="control",
+            )
+        return None, None
+    if not isinstance(given, str):
+        first = arms.names[0]
+        expected = f"the name of a variant, such as {first!r}, or its share, {{{first!r}: 0.1}}"
+        raise InvalidInputError.of("control", given, expected)
+    if share is None:
+        _check_variant(given, "control", arms)
+        return given, None
+    return given, _shares({given: share}, "control", arms)[given]
+
+
+def _check_variant(name: Any, what: str, arms: ArmSet) -> None:
+    if name not in arms.names:
+        raise InvalidInputError(
+            f"{what} names {name!r}, which is no variant; they are {strung(arms.names, 8)}.",
+            field=what,
+        )
+
+
 def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
     if given is None:
         return {}
@@ -358,11 +402,7 @@ def _shares(given: Any, what: str, arms: ArmSet) -> dict[str, float]:
         expected = f"shares by the variants' names, such as {{{arms.names[0]!r}: 0.1}}"
         raise InvalidInputError.of(what, given, expected)
     for name in given:
-        if name not in arms.names:
-            raise InvalidInputError(
-                f"{what} names {name!r}, which is no variant; they are {strung(arms.names, 8)}.",
-                field=what,
-            )
+        _check_variant(name, what, arms)
         try:
             check_fraction(given[name], f"{what} of {name!r}")
         except InvalidInputError as error:

@@ -13,9 +13,21 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference import Evidence, Intervals, confidence_sequence, fixed_budget
-from steadyarm.inference.limits import SHORT
+from steadyarm.inference import (
+    Evidence,
+    Intervals,
+    Lifts,
+    confidence_sequence,
+    fixed_budget,
+    lift_sequence,
+    lifts,
+)
+from steadyarm.inference.intervals import recommended_arms
+from steadyarm.inference.lift import lifts_between, settled_lifts
+from steadyarm.inference.limits import SHORT, shortlisted
+from steadyarm.live.conclusion import UNDECIDED, Decision
 from steadyarm.live.settings import Settings
+from steadyarm.live.tables import frame_of, html_of, lift_text
 from steadyarm.policies import State
 from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
@@ -45,6 +57,11 @@ class OfVariant:
     gap : by how much the recommended variant is better
     gap_interval : (low, high); those of all gaps hold at once
     plausible : whether it cannot be ruled out as the best
+    lift : value of the variant minus that of the control, in units of the reward; None without a
+        control
+    lift_interval : (low, high); those of all lifts hold at once
+    relative : the lift as a share of the control's value; None where that is not defined
+    relative_interval : (low, high); those of all relative lifts hold at once
     """
 
     arm: int
@@ -55,6 +72,10 @@ class OfVariant:
     gap: float
     gap_interval: tuple[float, float]
     plausible: bool
+    lift: float | None = None
+    lift_interval: tuple[float, float] | None = None
+    relative: float | None = None
+    relative_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +113,14 @@ class Verdict:
     others : variants that are not on it and cannot be ruled out either
     size : number of variants of the whole set; 0 if arrays are of all
     names : (K,) of the variants that arrays are of
+    control : the variant that others are compared with; without one there are no lifts
+    lifts : (K,) value of each variant minus that of the control, in units of the reward, whether
+        large or small rewards are good
+    lift_intervals : (K, 2) that hold for all lifts at once with probability `level`
+    relative : (K,) lifts as shares of the control's value; nan, not defined, where that cannot be
+        told from 0
+    relative_intervals : (K, 2) that hold for all relative lifts at once with probability `level`
+    decision : what to do, in a word and in a sentence
 
     Examples
     --------
@@ -130,18 +159,32 @@ class Verdict:
     shown: NDArray[np.int64] | None = None
     others: int = 0
     size: int = 0
+    control: str | None = None
+    lifts: Floats | None = None
+    lift_intervals: Floats | None = None
+    relative: Floats | None = None
+    relative_intervals: Floats | None = None
+    decision: Decision = UNDECIDED
     names: Sequence[str] = field(repr=False, kw_only=True)
 
     @classmethod
     def from_intervals(
-        cls, found: Intervals, names: Sequence[str], anytime: bool, **given: Any
+        cls,
+        found: Intervals,
+        names: Sequence[str],
+        anytime: bool,
+        compared: Lifts | None = None,
+        **given: Any,
     ) -> Verdict:
         """The verdict on one test whose intervals are known.
 
         names : of all variants, of which intervals may have a short list
+        compared : differences from the control, of the same variants
         given : further attributes
         """
         chosen = int(found.recommended[0])
+        if compared is not None:
+            given |= _of_lifts(compared, found.arms.names)
         return cls(
             arm=chosen if found.shown is None else int(found.shown[chosen]),
             name=found.arms.names[chosen],
@@ -209,7 +252,21 @@ class Verdict:
             gap=float(self.gaps[row]),
             gap_interval=(float(gap_low), float(gap_high)),
             plausible=name in self.plausible,
+            **self._lift_of(row),
         )
+
+    def _lift_of(self, row: int) -> dict[str, Any]:
+        """What `of` says of the lift; nothing without a control."""
+        if self.lifts is None or self.lift_intervals is None:
+            return {}
+        low, high = self.lift_intervals[row].tolist()
+        found = {"lift": float(self.lifts[row]), "lift_interval": (low, high)}
+        if self.relative is None or self.relative_intervals is None:
+            return found
+        if np.isnan(share := float(self.relative[row])):
+            return found
+        low, high = self.relative_intervals[row].tolist()
+        return found | {"relative": share, "relative_interval": (low, high)}
 
     def _row_of(self, variant: str | int | np.integer[Any]) -> int:
         """Where a variant is in the arrays."""
@@ -257,12 +314,34 @@ class Verdict:
                 (
                     self.unhealthy,
                     f"{self.name}: {value} after {count}.",
+                    self._against_control(),
                     rest,
                     self.reach,
                     self.caution,
                 ),
             )
         )
+
+    def _against_control(self) -> str:
+        if self.control is None or self.name == self.control:
+            return ""
+        return f"Against {self.control}: {lift_text(self, self.row)}."
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame with a row of raw numbers for each variant; needs the extra frames.
+
+        Columns are name, arm, recommended, plausible, estimate, standard_error, low, high, gap,
+        gap_low, gap_high and, with a control, lift, lift_low, lift_high, relative, relative_low,
+        relative_high.
+        """
+        return frame_of(self, "pandas")
+
+    def to_polars(self) -> Any:
+        """The same as a Polars data frame."""
+        return frame_of(self, "polars")
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     @property
     def reach(self) -> str:
@@ -324,13 +403,62 @@ def verdict_of(
     found = settings.policy.recommend(state)
     if evidence is None:
         return _by_policy(settings, state, found, level)
-    recommended = found.arm[:1] if as_policy else None
-    intervals = (
-        confidence_sequence(evidence, settings.budget, level, reward_range, recommended)
-        if anytime
-        else fixed_budget(evidence, level, recommended)
+    best = recommended_arms(evidence, found.arm[:1] if as_policy else None)
+    control = None if settings.control is None else settings.arms.index(settings.control)
+    if evidence.arms.large:
+        evidence, best = shortlisted(evidence, best, also=[] if control is None else [control])
+        if control is not None:
+            control = int(np.searchsorted(_shown(evidence), control))
+    if anytime:
+        budget, compared = settings.budget, None
+        intervals = confidence_sequence(evidence, budget, level, reward_range, best)
+        if control is not None:
+            compared = lift_sequence(evidence, budget, control, level, reward_range)
+    else:
+        intervals = fixed_budget(evidence, level, best)
+        compared = None if control is None else lifts(evidence, control, level)
+    if compared is not None:
+        compared = settled_lifts(compared, intervals, settings.direction)
+    return Verdict.from_intervals(intervals, settings.arms.names, anytime, compared)
+
+
+def _shown(evidence: Evidence) -> NDArray[np.int64]:
+    """The arms of a large set that a short list has."""
+    assert evidence.shown is not None
+    return evidence.shown
+
+
+def _of_lifts(found: Lifts, names: Sequence[str]) -> dict[str, Any]:
+    """The attributes of a verdict on one test that say how variants differ from the control."""
+    return {
+        "control": names[found.control],
+        "lifts": found.differences[0],
+        "lift_intervals": np.column_stack([found.low[0], found.high[0]]),
+        "relative": found.relative[0],
+        "relative_intervals": np.column_stack([found.relative_low[0], found.relative_high[0]]),
+    }
+
+
+def _own_lifts(estimates: Floats, errors: Floats, control: int, z: float) -> Lifts:
+    """Differences from the control by a policy's own standard errors, which add up at worst."""
+
+    def limits(ratio: Floats) -> tuple[Floats, Floats]:
+        reach = z * (errors + np.abs(ratio) * errors[control])
+        centre = np.nan_to_num(estimates - ratio * estimates[control])
+        return centre - reach, centre + reach
+
+    reach = z * errors
+    centre = np.nan_to_num(estimates)
+    return lifts_between(
+        estimates[None],
+        control,
+        limits,
+        ((centre - reach)[None], (centre + reach)[None]),
+        standard_errors=(errors + errors[control])[None],
+        level=0.0,
+        method="",
+        assumption="",
     )
-    return Verdict.from_intervals(intervals, settings.arms.names, anytime)
 
 
 def _by_policy(settings: Settings, state: State, found: Recommendations, level: float) -> Verdict:
@@ -353,15 +481,21 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
     gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
     middle = np.nan_to_num(gaps)
     # Errors of two arms of one fit may be correlated either way: they add up at worst.
-    gap_reach = scipy.stats.norm.isf((1 - level) / (2 * max(arms.size - 1, 1))) * (
-        known[arm] + known
-    )
+    z = float(scipy.stats.norm.isf((1 - level) / (2 * max(arms.size - 1, 1))))
+    gap_reach = z * (known[arm] + known)
     gap_reach[arm] = 0.0
     plausible = middle - gap_reach <= 0
     rows = np.arange(arms.size)
     if arms.large:
         losses = np.nan_to_num(-sign * estimates, nan=np.inf)
-        rows = np.union1d(np.argpartition(losses, SHORT - 1)[:SHORT], [arm]).astype(np.int64)
+        top = np.argpartition(losses, SHORT - 1)[:SHORT]
+        also = [arm] if settings.control is None else [arm, arms.index(settings.control)]
+        rows = np.union1d(top, also).astype(np.int64)
+    names = tuple(arms.names[k] for k in rows.tolist())
+    compared: dict[str, Any] = {}
+    if settings.control is not None:
+        control = names.index(settings.control)
+        compared = _of_lifts(_own_lifts(estimates[rows], known[rows], control, z), names)
     return Verdict(
         arm=arm,
         name=arms.names[arm],
@@ -379,5 +513,6 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
         shown=rows if arms.large else None,
         others=int(plausible.sum() - plausible[rows].sum()),
         size=arms.size if arms.large else 0,
-        names=tuple(arms.names[k] for k in rows.tolist()),
+        names=names,
+        **compared,
     )

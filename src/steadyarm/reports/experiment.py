@@ -15,6 +15,7 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.tables import lift_text
 from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
 from steadyarm.plot.charts.common import thinned
@@ -49,13 +50,15 @@ STANDINGS: dict[Standing, str] = {
     "maybe": "may be as good",
     "out": "ruled out",
     "dropped": "dropped",
-    "unknown": "too early",
+    "unknown": "no verdict",
 }
 
 # Short names of variants throughout a report.
 
 
-NAMES = {"name", "names", "best", "leader", "leaders", "plausible", "winner"}  # fields with them
+NAMES = {  # fields with them
+    *("name", "names", "best", "leader", "leaders", "plausible", "winner", "control"),
+}
 
 
 def labelled(card: Scorecard) -> Scorecard:
@@ -127,7 +130,7 @@ def document_of(
     if isinstance(other, Counterfactuals):
         other = _shortened(other, card)
     card = labelled(card)
-    blocks: list[Block] = [Lead(card.headline), Facts(_facts(card)), *leaderboard_section(card)]
+    blocks: list[Block] = [*_top(card), Facts(_facts(card)), *leaderboard_section(card)]
     if card.status.total_assigned:
         blocks += [
             *course_section(card),
@@ -143,6 +146,15 @@ def document_of(
     if not card.settled and (fingerprint or replayed or isinstance(other, Counterfactuals)):
         foot += MEANWHILE
     return Document(f"Test report: {card.name}", tuple(blocks), foot)
+
+
+def _top(card: Scorecard) -> Iterator[Block]:
+    """The decision, if there is one to make, and the headline."""
+    if card.status.total_assigned:
+        yield Lead(card.decision.text)
+        yield Paragraph(card.headline)
+    else:
+        yield Lead(card.headline)
 
 
 def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:
@@ -247,21 +259,25 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         yield cut_table("The variants", header, "lrr", rows, total=card.size)
         return
     total, order = max(card.status.total_assigned, 1), order_of(card)
+    lifts = [] if verdict.control is None else [lift_text(verdict, k) for k in range(len(names))]
+    against = [f"against {verdict.control}"] * bool(lifts)
     table = cut_table(
         "Variants from the best to the worst",
         (
             "variant",
             "estimate",
             f"{percent(verdict.level)} interval",
+            *against,
             "share of visits",
             "standing",
         ),
-        "lrrrl",
+        f"lrr{'r' * len(against)}rl",
         (
             (
                 names[k],
                 number(verdict.estimates[k]),
                 reach(*verdict.intervals[k]),
+                *lifts[k : k + 1],
                 percent(card.assigned[k] / total),
                 STANDINGS[standing_of(card, k)],
             )
@@ -270,12 +286,13 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         total=card.size,
     )
     if rest := [standing_of(card, k) for k in order[MOST_ROWS:]]:
-        still: Standing = "maybe" if card.settled else "open"
+        still: Standing = "maybe" if card.ended else "open"
         more = f" Of the others {rest.count(still) + verdict.others:,} {STANDINGS[still]}."
         table = replace(table, note=table.note + more)
     yield table
     yield Paragraph(
         f"From {counted(verdict.rewards, 'reward')}. Intervals hold for all variants at once."
+        + (f" Differences from {verdict.control} have their own." if lifts else "")
     )
     if np.isfinite(verdict.estimates).any():
         chart = charts.leaderboard(verdict, names, card.settings.direction)
@@ -335,7 +352,7 @@ def allocation_section(card: Scorecard) -> Iterator[Block]:
         yield Paragraph(changed if turns else "Shares stayed as they were.")
         yield Picture(charts.allocation(card.shares))
         yield _shares(card)
-    yield Heading("Who may be as good" if card.settled else "Who can still win")
+    yield Heading("Who may be as good" if card.ended else "Who can still win")
     yield from map(Paragraph, _rivals(card))
     if card.course is not None:
         yield Picture(charts.plausible(card.course))
@@ -375,7 +392,7 @@ def _rivals(card: Scorecard) -> Iterator[str]:
     verdict = card.verdict
     if verdict is None:
         none = "There is no verdict, so no variant is ruled out."
-        yield none if card.settled else "Every variant can still win."
+        yield none if card.ended else "Every variant can still win."
         return
     standings = [(name, standing_of(card, k)) for k, name in enumerate(card.labels)]
     others = [name for name, standing in standings if standing in ("open", "maybe")]

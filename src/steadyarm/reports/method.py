@@ -221,8 +221,10 @@ def policy_in_words(settings: Settings) -> tuple[str, ...]:
     _, long = POLICIES.get(policy.name, ("", f"Variants are chosen by {OWN}, {policy.name}."))
     said = [long]
     said.append(UNBIASED if policy.unbiased else EPOCHS if policy.waits else TRUSTING)
-    for name, share in settings.control.items():
-        said.append(f"{name} is the control and always gets {percent(share)}.")
+    if settings.control is not None:
+        share = settings.control_share
+        always = "" if share is None else f" and always gets {percent(share)}"
+        said.append(f"{settings.control} is the control{always}.")
     floors = settings.min_share
     if floors and len(set(floors.values())) == 1 and len(floors) > 3:
         share = next(iter(floors.values()))

@@ -57,7 +57,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     missing : zero, drop or fail: what a reward that never comes counts as; may be left out only if
         large rewards are good and reward_range contains 0
     sticky : unit if a unit keeps its first variant, none if a variant is drawn for every request
-    control : an object with one variant and the share that it always gets, from 0 to below 1
+    control : the variant that others are compared with: its name, or an object with its name and
+        the share that it always gets, from 0 to below 1
     min_share : a share from 0 to below 1 for all variants, or an object with some of them and their
         shares
     start : true or false: whether it starts at once
@@ -75,7 +76,7 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     reward_grace: float | str | None = None
     missing: Missing | None = None
     sticky: Sticky = "unit"
-    control: dict[str, float] | None = None
+    control: str | dict[str, float] | None = None
     min_share: dict[str, float] | float | None = None
     start: bool = True
     load_if_exists: bool = False

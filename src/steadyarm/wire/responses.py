@@ -167,7 +167,8 @@ class SettingsAnswer(Response):
     reward_grace : seconds after its window in which a reward may still arrive; null without one
     missing : what a reward that never came counts as; fail for no verdict without it
     sticky : unit if a unit keeps its first variant, none if a variant is drawn for every request
-    control : one variant and the share that it always gets; empty if there is none
+    control : the variant that others are compared with; null if there is none
+    control_share : the share that the control always gets; null if the policy decides
     min_share : by variant, the share beyond what the policy gives; empty if there is none
     """
 
@@ -183,7 +184,8 @@ class SettingsAnswer(Response):
     reward_grace: float | None
     missing: Missing
     sticky: Sticky
-    control: dict[str, float]
+    control: str | None
+    control_share: float | None
     min_share: dict[str, float]
 
     @classmethod

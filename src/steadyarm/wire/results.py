@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding as HealthFinding
+from steadyarm.live.conclusion import Decision, Word
 from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
@@ -76,6 +77,13 @@ class ArmEstimate(Response):
     gap : by how much the recommended variant is better
     gap_low : where the interval of the gap begins
     gap_high : where it ends
+    lift : its value minus that of the control, in units of the reward; null without a control
+    lift_low : where the interval of the lift begins
+    lift_high : where it ends
+    relative : the lift as a share of the control's value; null, not defined, where that cannot be
+        told from 0
+    relative_low : where the interval of the relative lift begins
+    relative_high : where it ends
     """
 
     name: str
@@ -87,6 +95,28 @@ class ArmEstimate(Response):
     gap: Number
     gap_low: Number
     gap_high: Number
+    lift: Number
+    lift_low: Number
+    lift_high: Number
+    relative: Number
+    relative_low: Number
+    relative_high: Number
+
+
+class DecisionAnswer(Response):
+    """What to do.
+
+    word : ship a variant, keep the control, unclear if the test ended without a clear winner,
+        unhealthy if nothing must be decided, running if it is not decided yet
+    text : the same as a person says it
+    variant : the variant to ship or to keep; null if there is none
+    more : about how many more visits would tell; null if there is nothing to tell or nobody knows
+    """
+
+    word: Word
+    text: str
+    variant: str | None
+    more: int | None
 
 
 class Recommendation(Response):
@@ -114,6 +144,8 @@ class Recommendation(Response):
     others : further ones that cannot be ruled out
     variants : how many there are
     arms : what is known of each
+    decision : what to do
+    control : the variant that others are compared with; null if there is none
     """
 
     arm: str
@@ -134,20 +166,27 @@ class Recommendation(Response):
     others: int
     variants: int
     arms: list[ArmEstimate]
+    decision: DecisionAnswer
+    control: str | None
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         """A verdict."""
+        none = np.full(len(verdict.estimates), np.nan)
+        lifts = [verdict.lifts, verdict.lift_intervals]
+        lifts += [verdict.relative, verdict.relative_intervals]
         columns = np.column_stack(
             [
                 *(verdict.estimates, verdict.standard_errors, verdict.intervals),
                 *(verdict.gaps, verdict.gap_intervals),
+                *([none] * 6 if verdict.control is None else lifts),
             ]
         ).tolist()
         shown = range(len(columns)) if verdict.shown is None else verdict.shown.tolist()
         same = {name: getattr(verdict, name) for name in cls.__struct_fields__ if name in SAME}
         return cls(
             arm=verdict.name,
+            decision=DecisionAnswer(**vars(verdict.decision)),
             until=None if verdict.until is None else iso(verdict.until),
             plausible=list(verdict.plausible),
             arms=[
@@ -170,9 +209,20 @@ class Recommendation(Response):
             return np.column_stack([column(low, -np.inf), column(high, np.inf)])
 
         same = {name: getattr(self, name) for name in SAME - {"sure", "variants"}}
+        if self.control is not None:
+            relative = column("relative")
+            undefined = np.isnan(relative)[:, None]
+            between_shares = between("relative_low", "relative_high")
+            same |= {
+                "lifts": column("lift"),
+                "lift_intervals": between("lift_low", "lift_high"),
+                "relative": relative,
+                "relative_intervals": np.where(undefined, np.nan, between_shares),
+            }
         return Verdict(
             arm=places[self.arm],
             name=self.arm,
+            decision=Decision(**msgspec.structs.asdict(self.decision)),
             estimates=column("estimate"),
             standard_errors=column("standard_error", np.inf),
             intervals=between("low", "high"),
@@ -188,7 +238,9 @@ class Recommendation(Response):
 
 
 # What a recommendation and a verdict call by the same name.
-SAME = frozenset(Recommendation.__struct_fields__) - {"arm", "until", "plausible", "arms"}
+SAME = frozenset(Recommendation.__struct_fields__) - {
+    *("arm", "decision", "until", "plausible", "arms"),
+}
 
 
 class Finding(Response):

@@ -115,8 +115,22 @@ def _table(verdict: Verdict, names: Sequence[str], order: NDArray[np.intp]) -> T
             "behind by, low": gap_low,
             "behind by, high": gap_high,
             "not ruled out": [names[k] in verdict.plausible for k in order],
+            **_lifts(verdict, order),
         }
     )
+
+
+def _lifts(verdict: Verdict, order: NDArray[np.intp]) -> dict[str, Any]:
+    """Columns that compare with the control, if there is one."""
+    if verdict.lifts is None or verdict.lift_intervals is None:
+        return {}
+    found = {"lift": verdict.lifts[order]}
+    found["lift, low"], found["lift, high"] = verdict.lift_intervals[order].T
+    if verdict.relative is not None and verdict.relative_intervals is not None:
+        found["relative lift"] = verdict.relative[order]
+        ends = verdict.relative_intervals[order].T
+        found["relative lift, low"], found["relative lift, high"] = ends
+    return found
 
 
 # What each item brings to the bundles it is in.

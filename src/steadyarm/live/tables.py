@@ -1,0 +1,108 @@
+"""A verdict as a table: columns of plain values, a data frame, or HTML for notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from steadyarm.errors import InvalidInputError
+from steadyarm.wording import by_how_much, number, percent, reach
+
+if TYPE_CHECKING:
+    from steadyarm.live.verdict import Verdict
+
+MOST = 30  # variants that a notebook shows
+
+
+def lift_text(verdict: Verdict, row: int) -> str:
+    """How a variant differs from the control, such as "+8 % (3 to 13 %)"; relative if defined."""
+    absolute, ends = verdict.lifts, verdict.lift_intervals
+    shares, between = verdict.relative, verdict.relative_intervals
+    if absolute is None or ends is None:
+        return ""
+    if verdict.names[row] == verdict.control:
+        return "control"
+    share = shares is not None and between is not None and not np.isnan(shares[row])
+    if share and shares is not None and between is not None:
+        absolute, ends = shares, between
+    value, (low, high) = float(absolute[row]), ends[row].tolist()
+    if np.isnan(value):
+        return "unknown"
+    return f"{'+' * (value > 0)}{by_how_much(value, low, high, share)}"
+
+
+def columns_of(verdict: Verdict) -> dict[str, list[Any]]:
+    """Raw numbers by column, a row for each variant; infinite limits where nothing is known.
+
+    Lifts are there if the test has a control.
+    """
+    arms = range(len(verdict.names)) if verdict.shown is None else verdict.shown.tolist()
+    plausible = set(verdict.plausible)
+    found: dict[str, Any] = {
+        "name": list(verdict.names),
+        "arm": list(arms),
+        "recommended": [name == verdict.name for name in verdict.names],
+        "plausible": [name in plausible for name in verdict.names],
+        "estimate": verdict.estimates,
+        "standard_error": verdict.standard_errors,
+    }
+    found |= _with_ends("", verdict.intervals)
+    found |= {"gap": verdict.gaps} | _with_ends("gap_", verdict.gap_intervals)
+    if verdict.control is not None:
+        found |= {"lift": verdict.lifts} | _with_ends("lift_", verdict.lift_intervals)
+        found |= {"relative": verdict.relative}
+        found |= _with_ends("relative_", verdict.relative_intervals)
+    return {
+        name: column.tolist() if isinstance(column, np.ndarray) else column
+        for name, column in found.items()
+    }
+
+
+def _with_ends(name: str, intervals: Any) -> dict[str, Any]:
+    return {f"{name}low": intervals[:, 0], f"{name}high": intervals[:, 1]}
+
+
+def frame_of(verdict: Verdict, library: Literal["pandas", "polars"]) -> Any:
+    """The columns as a data frame of that library."""
+    try:
+        import narwhals
+
+        return narwhals.from_dict(columns_of(verdict), backend=library).to_native()
+    except ImportError as error:
+        raise InvalidInputError(
+            f"a data frame of {library} needs Narwhals and {library} itself ({error}); install "
+            f'them: pip install "steadyarm[frames]" {library}.'
+        ) from None
+
+
+def html_of(verdict: Verdict) -> str:
+    """The decision and a small table, for notebooks; names are escaped."""
+    columns = ["variant", "estimate", f"{percent(verdict.level)} interval"]
+    columns += [] if verdict.control is None else [f"against {verdict.control}"]
+    plausible = set(verdict.plausible)
+    order = sorted(range(len(verdict.names)), key=lambda k: _place(verdict, k))
+    rows = []
+    for k in order[:MOST]:
+        name = verdict.names[k]
+        cells = [name, number(float(verdict.estimates[k])), reach(*verdict.intervals[k].tolist())]
+        cells += [] if verdict.control is None else [lift_text(verdict, k)]
+        standing = "recommended" if k == verdict.row else ""
+        cells.append(standing or ("may be the best" if name in plausible else "ruled out"))
+        rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in (*columns, ""))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    more = len(verdict.names) - len(rows)
+    cut = f"<p>{more:,} more are in to_pandas().</p>" if more > 0 else ""
+    return (
+        f"<div><p><strong>{escape(verdict.decision.text)}</strong></p>"
+        f"<p>{escape(str(verdict))}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{cut}</div>"
+    )
+
+
+def _place(verdict: Verdict, k: int) -> tuple[bool, float]:
+    """The recommended variant first, then by distance from it; unknown ones last."""
+    gap = float(verdict.gaps[k])
+    return k != verdict.row, np.inf if np.isnan(gap) else gap
