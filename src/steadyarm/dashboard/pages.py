@@ -36,7 +36,7 @@ from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.plot.chart import Chart
-from steadyarm.plot.charts.comparisons import intervals_mean
+from steadyarm.plot.charts.standings import intervals_mean
 from steadyarm.plot.plotly import spec_of
 from steadyarm.plot.sources import has_rates
 from steadyarm.reports.experiment import labelled
