@@ -16,7 +16,7 @@ from steadyarm.dashboard.responses import amount
 from steadyarm.dashboard.views import SECTIONS, leaderboard, sections_of
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.verdict import lift_text
+from steadyarm.live.tables import lift_text
 from steadyarm.plot.plotly import spec_of
 from steadyarm.reports.experiment import labelled
 from steadyarm.storages import open_storage

@@ -78,7 +78,9 @@ def test_relative_differences_are_drawn_and_both_are_in_the_table() -> None:
     assert table["better"]["lift"] == found.lifts[1]
     assert table["better"]["relative lift"] == found.relative[1]
     assert chart.summary.startswith("better against today, the control: +")
-    assert "1 clearly better than the control, 1 clearly worse" in chart.summary
+    assert (
+        "Of 3 variants 1 is clearly better than the control, 1 is clearly worse." in chart.summary
+    )
 
 
 def test_absolute_differences_are_drawn_where_relative_ones_are_not_defined() -> None:

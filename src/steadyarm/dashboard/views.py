@@ -13,7 +13,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.effects import bundles_in
 from steadyarm.live.scorecard import Light, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.settings import variants_in
-from steadyarm.live.verdict import lift_text
+from steadyarm.live.tables import lift_text
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.sources import chart_for
 from steadyarm.reports.method import rewards_in_words
@@ -63,6 +63,7 @@ SECTIONS: dict[str, Section] = {
             "lifts",
             "Against the control",
             "By how much each variant is better or worse than what people see today.",
+            wide=True,
         ),
         Section(
             "estimates",

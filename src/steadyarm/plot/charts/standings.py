@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.conclusion import compared
-from steadyarm.live.verdict import Verdict, lift_text
+from steadyarm.live.tables import lift_text
+from steadyarm.live.verdict import Verdict
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.common import difference_axis, shown, split
 from steadyarm.segments import Direction
@@ -133,18 +134,19 @@ def lifts(
     order = np.argsort(-against.lifts, kind="stable")  # nan come last
     order = order[order != against.control]
     top = order[:ROWS]
-    values, ends = (verdict.relative, verdict.relative_intervals)
+    values, ends = verdict.relative, verdict.relative_intervals
     if not against.share:
         values, ends = verdict.lifts, verdict.lift_intervals
     assert values is not None
     assert ends is not None
     labels = names if verdict.size else labels_of(names)
     control, best = shown(labels[against.control], 36), int(order[0])
+    low, high = ends[top].T
     series = split(
-        Series("", tuple(labels[k] for k in top), values[top], *ends[top].T, kind="points"),
+        Series("", tuple(labels[k] for k in top), values[top], low, high, kind="points"),
         {
             f"better than {control}": (against.better[top], 2),
-            "no clear difference": (against.unclear[top], None),
+            "no clear difference": (against.unclear[top] & ~np.isnan(values[top]), None),
             f"worse than {control}": (against.worse[top], 1),
         },
     )
@@ -157,8 +159,9 @@ def lifts(
         "lifts",
         f"Difference of each variant from {control}",
         f"{shown(labels[best], 60)} against {control}, the control: {lift_text(verdict, best)}. "
-        f"Of {counted(len(order), 'variant')} {against.better.sum():,} clearly better than the "
-        f"control, {against.worse.sum():,} clearly worse.",
+        f"Of {counted(len(order), 'variant')} {counted(int(against.better.sum()), 'is', 'are')} "
+        f"clearly better than the control, {counted(int(against.worse.sum()), 'is', 'are')} "
+        "clearly worse.",
         (Panel(Axis("", "label"), axis, series, level=0.0, sideways=True),),
         _lifts_table(verdict, names, [against.control, *order.tolist()]),
         f"{cut}{small}Lines: where the true differences may lie ({percent(verdict.level)}). At "
@@ -179,7 +182,7 @@ def _lifts_mean(verdict: Verdict) -> str:
 
 
 def _lifts_table(verdict: Verdict, names: Sequence[str], order: Sequence[int]) -> Table:
-    known = {
+    known: dict[str, Any] = {
         "variant": [names[k] for k in order],
         "control": [verdict.names[k] == verdict.control for k in order],
         "estimate": verdict.estimates[order],
