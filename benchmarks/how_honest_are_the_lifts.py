@@ -239,13 +239,14 @@ def main() -> None:
                     text, low = coverage(int(column.sum()), len(column))
                     said, missed = said + text, missed + low
                 wide = found[f"{analyses} width"]
-                unknown = 100 * np.isnan(wide[:, 1]).mean()
+                lost = np.isnan(wide[:, 1])
+                unknown = "" if lost.all() else f"{100 * lost.mean():8.1f}%"
                 widths = "".join(
                     f"{np.nanmean(column):{size}.3f}" if np.isfinite(column).any() else " " * size
                     for column, size in zip(wide.T, (10, 10), strict=True)
                 )
                 shown = "".join(f"{part:<{n}}" for part, n in zip(name, (9, 12, 9), strict=True))
-                print(f"{shown}{analyses:<10}{said}{widths}{unknown:8.1f}%", flush=True)
+                print(f"{shown}{analyses:<10}{said}{widths}{unknown}".rstrip(), flush=True)
     result = "PASS" if not missed else f"MISS in {missed} places"
     print(f"\n{result}, {perf_counter() - begin:.0f} s")
 

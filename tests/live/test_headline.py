@@ -230,6 +230,19 @@ def test_with_a_control_all_are_compared_with_it(
     assert said_of(verdict=against(lifts)) == f"After 6,000 of 10,000 visits, {said}"
 
 
+def test_lifts_are_not_said_aloud_whenever_they_change() -> None:
+    for lifts in ([UP, (0, 0), *[EVEN] * 4], [EVEN, (0, 0), *[DOWN] * 4]):
+        said = announcement(scorecard(STATUS, verdict=against(lifts)))
+        assert "%" not in said
+        assert said.startswith(("A beats B; the other four", "A is ahead of B, which is not"))
+
+
+def test_a_large_set_is_compared_with_its_control_in_a_word() -> None:
+    found = against([UP, (0, 0), *[EVEN] * 4], size=5000, plausible=("A",))
+    said = said_of(verdict=replace(found, others=12))
+    assert said.endswith("It beats B by 8 % (3 to 13 %).")
+
+
 def test_a_lift_that_is_not_known_yet_is_not_said() -> None:
     unknown = against([(-np.inf, np.inf), (0, 0)] + [(-np.inf, np.inf)] * 4)
     unknown.intervals[:] = (-np.inf, np.inf)

@@ -33,7 +33,7 @@ Booleans = NDArray[np.bool_]
 Limits = Callable[[Floats], tuple[Floats, Floats]]
 
 STEPS = 60  # of the search for the limits of a ratio; about ten are needed
-PRECISION = 1e-10  # of these limits
+PRECISION = 1e-8  # of these limits
 LARGEST = 1e12  # ratios beyond which nothing is searched
 
 

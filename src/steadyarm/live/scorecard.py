@@ -408,7 +408,7 @@ def announcement(card: Scorecard) -> str:
     """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
     if unhealthy := _unhealthy(card):
         return unhealthy
-    return "" if card.verdict is None else _standing(card, card.verdict)
+    return "" if card.verdict is None else _standing(card, card.verdict, amounts=False)
 
 
 def since(report: DriftReport, moved: Floats) -> date:
@@ -434,7 +434,8 @@ def _progress(card: Scorecard) -> str:
     return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
 
 
-def _standing(card: Scorecard, verdict: Verdict) -> str:
+def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
+    """Who leads or beats the control, by which amounts if they are wanted, and how sure that is."""
     labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
     name = labels[verdict.name]
     final = card.settled and not verdict.caution
@@ -450,16 +451,25 @@ def _standing(card: Scorecard, verdict: Verdict) -> str:
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
     against = compared(verdict, card.settings.direction)
     if against is not None and not verdict.size:
-        return _against_control(card.labels, verdict, against) + gone
+        return _against_control(card.labels, verdict, against, amounts) + gone
     rivals = [labels[one] for one in others]
     said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
-    return (
-        said.replace("is the best;", "is the best of those measured to the end;") if gone else said
-    )
+    if gone:
+        said = said.replace("is the best;", "is the best of those measured to the end;")
+    if against is not None and against.better[verdict.row]:
+        by = f" by {against.amount(verdict.row)}" if amounts else ""
+        said += f" It beats {verdict.control}{by}."
+    return said
 
 
-def _against_control(labels: Sequence[str], verdict: Verdict, against: Compared) -> str:
+def _against_control(
+    labels: Sequence[str], verdict: Verdict, against: Compared, amounts: bool
+) -> str:
     """Who beats the control and by how much, who is worse, and who does not differ clearly."""
+
+    def by(k: int) -> str:
+        return f" by {against.amount(k)}" if amounts else ""
+
     control, known = labels[against.control], ~np.isnan(verdict.estimates)
     groups = [against.better & known, against.worse & known, against.unclear & known]
     better, worse, unclear = (np.flatnonzero(group).tolist() for group in groups)
@@ -467,11 +477,11 @@ def _against_control(labels: Sequence[str], verdict: Verdict, against: Compared)
         best = max(better, key=lambda k: float(against.lifts[k]))
         lead = verdict.row if verdict.row in better else best
         better.remove(lead)
-        said = [f"{labels[lead]} beats {control} by {against.amount(lead)}"]
+        said = [f"{labels[lead]} beats {control}{by(lead)}"]
     elif verdict.row in unclear:
         unclear.remove(verdict.row)
-        amount = against.amount(verdict.row)
-        said = [f"{labels[verdict.row]} is ahead of {control} by {amount}, which is not clear"]
+        ahead = f"{labels[verdict.row]} is ahead of {control}{by(verdict.row)}"
+        said = [f"{ahead}, which is not clear"]
     elif unclear:
         said = [f"{control} has the best estimate"]
     else:
