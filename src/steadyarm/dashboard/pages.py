@@ -35,8 +35,9 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.tables import metric_rows
 from steadyarm.plot.chart import Chart
-from steadyarm.plot.charts.comparisons import intervals_mean
+from steadyarm.plot.charts.standings import intervals_mean
 from steadyarm.plot.plotly import spec_of
 from steadyarm.plot.sources import has_rates
 from steadyarm.reports.experiment import labelled
@@ -315,12 +316,15 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
 def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Content:
     card = kept.card
     rows = leaderboard(card, None if everything else MOST_ROWS)
+    measured = [] if card.verdict is None else metric_rows(card.verdict)
     return page(
         "experiment.html",
         viewer,
         card=card,
         path=experiment_path(card.name),
         rows=rows,
+        guardrails=[row for row in measured if row.role == "guardrail"],
+        metrics=[row for row in measured if row.role == "secondary"],
         more=len(card.names) - len(rows),
         everything=everything,
         origin=origin,

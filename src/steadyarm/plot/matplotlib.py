@@ -40,7 +40,7 @@ except ImportError as error:
 
 __all__ = [
     "allocation", "daily", "draw", "drift", "effects", "estimates", "interactions", "leaderboard",
-    "plan", "plausible", "png", "results", "save", "svg", "waiting",
+    "lifts", "plan", "plausible", "png", "results", "save", "svg", "waiting",
 ]  # fmt: skip  # a table reads better so
 
 # Which fonts draw the names of people all over the world, of those that are installed.
@@ -477,4 +477,4 @@ _DRAWINGS = Drawings(draw)
 estimates, daily, allocation = _DRAWINGS.estimates, _DRAWINGS.daily, _DRAWINGS.allocation
 plausible, leaderboard, drift = _DRAWINGS.plausible, _DRAWINGS.leaderboard, _DRAWINGS.drift
 effects, interactions, waiting = _DRAWINGS.effects, _DRAWINGS.interactions, _DRAWINGS.waiting
-plan, results = _DRAWINGS.plan, _DRAWINGS.results
+lifts, plan, results = _DRAWINGS.lifts, _DRAWINGS.plan, _DRAWINGS.results

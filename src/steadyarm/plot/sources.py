@@ -85,6 +85,10 @@ class Drawings(Generic[Figure]):
         """Estimates and intervals of the variants, from best to worst."""
         return self._draw(chart_for("leaderboard", test))
 
+    def lifts(self, test: Test) -> Figure:
+        """Difference of each variant from the control, for tests that have one."""
+        return self._draw(chart_for("lifts", test))
+
     def drift(self, test: Test) -> Figure:
         """The lead over the nearest rivals and the level common to all variants over time."""
         return self._draw(chart_for("drift", test))
@@ -113,10 +117,11 @@ class Drawings(Generic[Figure]):
 
 
 def has_rates(test: Seen) -> bool:
-    """Whether rewards are yes or no (1 or 0), so that their means are shown in per cent."""
-    if isinstance(test, Analysis):
-        return test.evidence.binary is not None and bool(test.evidence.binary[0])
-    return test.settings.reward_range == (0.0, 1.0)
+    """Whether rewards were declared to be yes or no (1 or 0): means are shown in per cent then.
+
+    A log declares nothing.
+    """
+    return not isinstance(test, Analysis) and test.settings.reward_range == (0.0, 1.0)
 
 
 def _allocation(test: Seen) -> Chart:
@@ -142,6 +147,7 @@ CHARTS: dict[str, Callable[[Seen], Chart]] = {
     "allocation": _allocation,
     "plausible": lambda test: charts.plausible(_course(test)),
     "leaderboard": lambda test: charts.leaderboard(*_verdict(test), has_rates(test)),
+    "lifts": lambda test: charts.lifts(*_verdict(test), has_rates(test)),
     "drift": lambda test: charts.drift(_drift_report(test), has_rates(test)),
     "effects": lambda test: charts.effects(_effects_of(test), has_rates(test)),
     "interactions": lambda test: charts.interactions(_effects_of(test), has_rates(test)),

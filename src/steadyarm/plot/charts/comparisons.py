@@ -1,4 +1,4 @@
-"""Charts that compare: variants, levels of factors, items of bundles, policies."""
+"""Charts that compare: levels of factors, items of bundles, policies."""
 
 from __future__ import annotations
 
@@ -11,127 +11,18 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.scorecard import Effect, Effects, Interaction
-from steadyarm.live.verdict import Verdict
 from steadyarm.planning.answer import Curve, Plan, Point
 from steadyarm.planning.question import Question
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.common import MOST, difference_axis, shown, split
-from steadyarm.segments import Direction
 from steadyarm.simulation import Results
 from steadyarm.wording import (
-    amount,
     counted,
     difference,
     difference_reach,
-    labels_of,
     p_value,
     percent,
 )
-
-# The variants from best to worst, with what is known of each.
-
-
-ROWS = 30
-
-
-def leaderboard(
-    verdict: Verdict, names: Sequence[str], direction: Direction, rates: bool = False
-) -> Chart:
-    """Estimate and interval of each variant, the recommended one on top, then the best.
-
-    names : of the rows of the verdict, or of all variants
-    rates : whether rewards are yes or no, so that their means are shown in per cent
-    """
-    if verdict.shown is not None and len(names) != len(verdict.shown):
-        names = tuple(names[k] for k in verdict.shown.tolist())
-    sign = 1.0 if direction == "maximize" else -1.0
-    order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
-    order = np.concatenate([[verdict.row], order[order != verdict.row]])
-    top = order[:ROWS]
-    first, alive = top == verdict.row, np.array([names[k] in verdict.plausible for k in top])
-    labels = names if verdict.size else labels_of(names)
-    low, high = verdict.intervals[top].T
-    rows = tuple(labels[k] for k in top)
-    series = split(
-        Series("", rows, verdict.estimates[top], low, high, kind="points"),
-        {
-            "leads": (first, 0),
-            "not ruled out": (alive & ~first, 4),
-            "ruled out": (~alive & ~first, None),
-        },
-    )
-    more = len(order) - len(top)
-    reward = Axis("estimated reward", percent=rates)
-    panel = Panel(Axis("", "label"), reward, series, sideways=True)
-    small = "Small values are good. " if direction == "minimize" else ""
-    cut = f"{more:,} more variants are in the table. " if more else ""
-    if verdict.size:
-        cut += f"The table has the best {len(order):,} of {verdict.size:,} variants. "
-    return Chart(
-        "leaderboard",
-        "Variants from best to worst",
-        _summary(verdict, labels, rates),
-        (panel,),
-        _table(verdict, names, order),
-        f"{cut}{small}Lines: where the true values may lie.",
-        intervals_mean(verdict),
-    )
-
-
-def intervals_mean(verdict: Verdict) -> str:
-    """What the intervals of a verdict say, and what must hold for them."""
-    often = " at all times, so you may look as often as you like" if verdict.anytime else ""
-    return (
-        f"An interval says where the true value of a variant may lie. In {percent(verdict.level)} "
-        f"of all tests those of all variants contain the true values{often}. A variant is ruled "
-        "out by its difference from the leader, which is known more exactly than the value of "
-        f"either; so the intervals of the two may overlap. Assumptions: {verdict.assumption}"
-    )
-
-
-def _summary(verdict: Verdict, labels: Sequence[str], rates: bool) -> str:
-    low, high = verdict.intervals[verdict.row]
-    known = np.isfinite(high - low)
-    reach = f" (interval {amount(low, rates)} to {amount(high, rates)})" if known else ""
-    return (
-        f"{shown(labels[verdict.row], 60)} leads with an estimate of "
-        f"{amount(verdict.estimates[verdict.row], rates)}{reach}; not ruled out: "
-        f"{verdict.possible:,} of {counted(verdict.variants, 'variant')}."
-    )
-
-
-def _table(verdict: Verdict, names: Sequence[str], order: NDArray[np.intp]) -> Table:
-    low, high = verdict.intervals[order].T
-    gap_low, gap_high = verdict.gap_intervals[order].T
-    return Table.of(
-        {
-            "rank": range(1, len(order) + 1),
-            "variant": [names[k] for k in order],
-            "estimate": verdict.estimates[order],
-            "standard error": verdict.standard_errors[order],
-            "low": low,
-            "high": high,
-            "behind by": verdict.gaps[order],
-            "behind by, low": gap_low,
-            "behind by, high": gap_high,
-            "not ruled out": [names[k] in verdict.plausible for k in order],
-            **_lifts(verdict, order),
-        }
-    )
-
-
-def _lifts(verdict: Verdict, order: NDArray[np.intp]) -> dict[str, Any]:
-    """Columns that compare with the control, if there is one."""
-    if verdict.lifts is None or verdict.lift_intervals is None:
-        return {}
-    found = {"lift": verdict.lifts[order]}
-    found["lift, low"], found["lift, high"] = verdict.lift_intervals[order].T
-    if verdict.relative is not None and verdict.relative_intervals is not None:
-        found["relative lift"] = verdict.relative[order]
-        ends = verdict.relative_intervals[order].T
-        found["relative lift, low"], found["relative lift, high"] = ends
-    return found
-
 
 # What each item brings to the bundles it is in.
 
