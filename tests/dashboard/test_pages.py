@@ -296,3 +296,28 @@ def test_corrections_are_listed_with_their_reasons(
     assert actions == ["admin", "ada", "ada"]
     browser.post_form("/experiments/shop/stop")
     assert (shop.history()[-1].author, shop.state) == ("admin", "stopped")
+
+
+def test_guardrails_and_other_metrics_have_their_tables() -> None:
+    storage = open_storage("memory")
+    metrics = [
+        sa.Metric("bought", role="primary", kind="yes/no"),
+        sa.Metric("revenue", kind="money", unit="€"),
+        sa.Metric("loading", role="guardrail", unit="s", direction="minimize", margin=0.1),
+    ]
+    shop = sa.create_experiment(
+        "shop", ["A", "B"], sa.Steady(), 200, storage, seed=1, control="A", metrics=metrics
+    )
+    for i in range(200):
+        shown = shop.ask(f"u{i}")
+        slow = 0.5 * (shown.name == "B")
+        values = {"bought": i % 2, "revenue": 10.0 * (i % 3), "loading": 1 + slow + i % 5 / 50}
+        shop.tell(shown, values)
+    with dashboard(storage) as browser:
+        page = Elements(browser.get("/experiments/shop").text)
+    assert "Guardrails" in page.text
+    assert "worse than the margin" in page.text
+    assert "Other metrics" in page.text
+    revenue = shop.recommend().metrics[0]
+    assert revenue.estimates is not None
+    assert revenue.metric.shown(float(revenue.estimates[1])) in page.text
