@@ -301,7 +301,7 @@ def test_corrections_are_listed_with_their_reasons(
 def test_guardrails_and_other_metrics_have_their_tables() -> None:
     storage = open_storage("memory")
     metrics = [
-        sa.Metric("bought", role="primary", kind="yes/no"),
+        sa.Metric("bought", role="primary", kind="yes/no", missing="fail"),
         sa.Metric("revenue", kind="money", unit="€"),
         sa.Metric("loading", role="guardrail", unit="s", direction="minimize", margin=0.1),
     ]
