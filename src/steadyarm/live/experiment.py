@@ -275,7 +275,7 @@ class Experiment(LiveTest):
         A third value is when the reward happened and a fourth the key of its event, as in `tell`.
         The answers say of each whether it was stored or was there already; a refused one has the
         error in its place, and the others are stored. Values of further metrics are stored in a
-        second transaction.
+        second transaction, together with a primary metric that was reported beside them.
 
         refresh : False leaves it to the caller to `refresh` afterwards
         """
