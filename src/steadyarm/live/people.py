@@ -1,0 +1,328 @@
+"""Breakdown: what a live test found among units of each level of an attribute, such as a device.
+
+The units of a level are part of the test, with the same known probabilities, so that estimates
+and intervals come from `Evidence` like all others. Looking at parts is exploratory: whoever looks
+at many of them finds differences, so intervals hold for all levels and variants at once, and one
+test says whether the differences between levels are more than chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from steadyarm.errors import InvalidInputError, RewardsPendingError
+from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
+from steadyarm.inference.lift import lift_sequence, lifts
+from steadyarm.inference.variance import score_scatter
+from steadyarm.live.attributes import check_attribute, levels_of, series_of
+from steadyarm.live.decisions import SegmentLedger, ledger_of
+from steadyarm.live.measured import Sums, by_series, with_references
+from steadyarm.live.metrics import REWARD
+from steadyarm.live.results import LiveResults
+from steadyarm.live.tables import FEW, lift_text
+from steadyarm.storages.records import Snapshot, Tally
+from steadyarm.storages.series import SeriesSums
+from steadyarm.validation import check_fraction
+from steadyarm.wording import listed, number, p_value, percent
+
+Floats = NDArray[np.float64]
+
+LEAST = 30  # visits of a variant within a level, for the test of interaction
+UNLIKELY = 0.05  # p-values below which a sentence says that levels differ
+
+
+@dataclass(frozen=True, eq=False)
+class LevelResult:
+    """What is known of the units of one level.
+
+    Attributes
+    ----------
+    name : of the level
+    names : (K,) of the variants
+    visits : judged visits of the level
+    control : the variant that differences are from
+    estimates, intervals : (K,) and (K, 2) mean reward by variant
+    lifts, lift_intervals : (K,) and (K, 2) differences from `control` in units of the reward
+    relative, relative_intervals : the same divided by the value of `control`; nan where that
+        cannot be told from 0
+    obstacle : why there is no result, in one sentence; empty if there is one, and then all numbers
+        are there
+    """
+
+    name: str
+    names: Sequence[str]
+    visits: int
+    control: str
+    estimates: Floats | None = None
+    intervals: Floats | None = None
+    lifts: Floats | None = None
+    lift_intervals: Floats | None = None
+    relative: Floats | None = None
+    relative_intervals: Floats | None = None
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Breakdown:
+    """What is known of each level of an attribute; exploratory, never a reason by itself.
+
+    With probability `level` the intervals of the values hold for all levels and variants at once;
+    so do those of the differences, and those of the relative ones. Each attribute has that level
+    by itself.
+
+    Attributes
+    ----------
+    attribute : its name
+    against : the variant that differences are from: the control, or the recommended one if there
+        is no control
+    levels : a result for each level, in the order of the declaration, then "other"
+    unknown : judged visits of which the level is not known
+    interaction : p-value of the hypothesis that all differences are the same in all levels, for a
+        single analysis; None if fewer than two levels have enough visits
+    left_out : levels with too few visits for that test
+    level, anytime : as in `Verdict`
+    exploratory : always true: what is found here is a question for the next test
+    """
+
+    attribute: str
+    against: str
+    levels: tuple[LevelResult, ...]
+    unknown: int
+    interaction: float | None
+    left_out: tuple[str, ...]
+    level: float
+    anytime: bool
+    exploratory: bool = True
+
+    @property
+    def differs(self) -> bool:
+        """Whether the differences between variants depend on the level by more than chance."""
+        return self.interaction is not None and self.interaction < UNLIKELY
+
+    def of(self, name: str) -> LevelResult:
+        """What is known of one level."""
+        for found in self.levels:
+            if found.name == name:
+                return found
+        known = ", ".join(found.name for found in self.levels)
+        raise InvalidInputError(f"{name!r} is no level of {self.attribute!r}; they are {known}.")
+
+    @property
+    def summary(self) -> str:
+        """Whether levels differ, and what to make of that, in two or three sentences."""
+        if self.interaction is None:
+            found = f"There are too few visits to compare the levels of {self.attribute}."
+        else:
+            p = p_value(self.interaction)
+            found = (
+                "How much variants differ depends on"
+                if self.differs
+                else ("Nothing shows that how much variants differ depends on")
+            )
+            found += f" {self.attribute} (p {p if p.startswith('<') else f'= {p}'})."
+            if self.left_out:
+                found += f" The test leaves out {listed(self.left_out)}, with too few visits."
+        return (
+            f"{found} Intervals hold for all levels and variants at once with probability "
+            f"{percent(self.level)}. This is exploratory: let another test confirm it."
+        )
+
+    def __str__(self) -> str:
+        rows = "\n".join("  ".join(filter(None, cells)) for cells in breakdown_cells(self))
+        return f"{self.summary}\n{rows}"
+
+
+def breakdown_of(
+    results: LiveResults,
+    snapshot: Snapshot,
+    series: Iterable[SeriesSums],
+    attribute: str,
+    against: str,
+    level: float = 0.95,
+    anytime: bool | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> Breakdown:
+    """What is known of each level of an attribute, on the visits that results rest on.
+
+    Errors are shared out evenly over the levels (Bonferroni). Without a control differences are
+    from a variant that the same rewards made the recommended one; so they are shared out over all
+    variants that it might have been, too.
+
+    results : of the whole test; snapshot, series : from which they were made
+    against : the variant that differences are from, the control if there is one
+    level, anytime, reward_range : as in `LiveResults.recommend`
+    """
+    check_fraction(level, "level")
+    settings = results.settings
+    names = levels_of(settings.attributes, check_attribute(settings.attributes, attribute))
+    if settings.arms.large:
+        raise InvalidInputError(
+            f"results by attribute are computed for sets of variants that fit into a table, not "
+            f"for {settings.arms.size:,}."
+        )
+    used, anytime = results.spending(level, anytime)
+    share, row, sums = (1 - used) / len(names), settings.arms.index(against), by_series(series)
+    found, evidences = [], {}
+    for name in names:
+        own = _of_level(results, snapshot, sums, series_of(attribute, name))
+        visits = sum(piece.used for piece in own.pieces)
+        result = LevelResult(name, settings.arms.names, visits, against)
+        try:
+            evidence = own.evidence
+        except RewardsPendingError:
+            obstacle = "no judged visit" if not visits else "no reward of a judged visit"
+            found.append(replace(result, obstacle=obstacle))
+            continue
+        if _enough(own.pieces):
+            evidences[name] = evidence
+        budget = max(settings.budget // len(names), 1) if anytime else None
+        found.append(
+            _compared(result, evidence, row, share, settings.control is None, budget, reward_range)
+        )
+    visits = sum(piece.used for piece in results.mature)
+    tested = _interaction(evidences, row)
+    return Breakdown(
+        attribute,
+        against,
+        tuple(found),
+        unknown=visits - sum(one.visits for one in found),
+        interaction=tested,
+        left_out=tuple(name for name in names if name not in evidences),
+        level=level,
+        anytime=anytime,
+    )
+
+
+def _of_level(results: LiveResults, snapshot: Snapshot, sums: Sums, series: str) -> LiveResults:
+    """The results of a test that only the units of one level took part in."""
+    settings, mature = results.settings, {piece.index for piece in results.mature}
+    pieces = []
+    for record, tally in snapshot.segments:
+        if record.index not in mature or (series, record.index) not in sums:
+            continue
+        none = np.full((3, len(tally.assigned)), Fraction(0), dtype=object)
+        visits = sums[series, record.index][0].tolist()
+        counts, totals, squares = sums.get((f"{series}*{REWARD}", record.index), none).tolist()
+        own = Tally(
+            assigned=tuple(map(int, visits)),
+            rewarded=tuple(map(int, counts)),
+            sums=tuple(totals),
+            squares=tuple(squares),
+            last=tally.last,
+        )
+        if own.total_assigned:
+            # Some units of a balanced block are not balanced: theirs are draws like any other.
+            drawn = record.segment.lasting(own.total_assigned)
+            part = replace(record, segment=replace(drawn, order="iid", block=1))
+            pieces.append(ledger_of(settings, part, own, given_up=True))
+    return replace(results, pieces=with_references(settings, pieces), ended=True)
+
+
+def _enough(pieces: Iterable[SegmentLedger]) -> bool:
+    """Whether every variant has rewards enough for normal approximations."""
+    return bool(sum(piece.stats.counts[0] for piece in pieces).min() >= LEAST)
+
+
+def _compared(
+    result: LevelResult,
+    evidence: Evidence,
+    row: int,
+    share: float,
+    chosen: bool,
+    budget: int | None,
+    reward_range: tuple[float, float] | None,
+) -> LevelResult:
+    """A result with its numbers.
+
+    row : of the variant that differences are from; chosen : by what was seen
+    share : probability of an error that the level may have
+    budget : visits that are expected of the level, if intervals hold at all times; else None
+    """
+    among = evidence.arms.size if chosen else 1
+    of_values, of_lifts = 1 - share, 1 - share / among
+    if budget is None:
+        values, against = fixed_budget(evidence, of_values), lifts(evidence, row, of_lifts)
+    else:
+        values = confidence_sequence(evidence, budget, of_values, reward_range)
+        against = lift_sequence(evidence, budget, row, of_lifts, reward_range)
+    return replace(
+        result,
+        estimates=values.estimates[0],
+        intervals=np.column_stack([values.low[0], values.high[0]]),
+        lifts=against.differences[0],
+        lift_intervals=np.column_stack([against.low[0], against.high[0]]),
+        relative=against.relative[0],
+        relative_intervals=np.column_stack([against.relative_low[0], against.relative_high[0]]),
+    )
+
+
+def _interaction(evidences: Mapping[str, Evidence], row: int) -> float | None:
+    """The p-value of Wald's test that differences from one variant are the same in all levels.
+
+    Units of different levels are different units, so that estimates of levels are independent:
+    their distances from the mean with the least variance, each in units of its covariance, add up
+    to a chi-square variable.
+    """
+    if len(evidences) < 2:
+        return None
+    first = next(iter(evidences.values()))
+    X = first.arms.coordinates
+    _, sizes, directions = np.linalg.svd(X - X[row])
+    B = directions[: int((sizes > 1e-9 * sizes.max(initial=0.0)).sum())]  # an orthonormal basis
+    weights, distances = [], []
+    for evidence in evidences.values():
+        rounds = float(evidence.played[0])
+        covariance = B @ score_scatter(evidence).total[0] @ B.T / rounds**2
+        try:
+            np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:  # rewards that do not vary say nothing of their error
+            return None
+        weights.append(np.linalg.inv(covariance))
+        distances.append(B @ evidence.theta[0])
+    mean = np.linalg.solve(
+        sum(weights), sum(w @ d for w, d in zip(weights, distances, strict=True))
+    )
+    total = sum(float((d - mean) @ w @ (d - mean)) for w, d in zip(weights, distances, strict=True))
+    return float(scipy.stats.chi2.sf(total, (len(weights) - 1) * len(B)))
+
+
+# In words
+
+
+def breakdown_cells(found: Breakdown) -> list[tuple[str, str, str, str, str]]:
+    """Level, visits, variant, value and difference, with a row for each variant of each level.
+
+    Of many variants those are shown that differ from the one they are compared with in some level,
+    or as many as there is room for.
+    """
+    rows: list[tuple[str, str, str, str, str]] = []
+    for result in found.levels:
+        level = result.name, f"{result.visits:,}"
+        if result.estimates is None:
+            rows.append((*level, "", "", result.obstacle))
+            continue
+        for k in _kept(found, result.names):
+            same = result.names[k] == found.against
+            difference = "compared with" if same else lift_text(result, k)
+            rows.append((*level, result.names[k], number(float(result.estimates[k])), difference))
+            level = "", ""
+    return rows
+
+
+def _kept(found: Breakdown, names: Sequence[str]) -> list[int]:
+    """Rows of the variants that are shown, the one that others are compared with first."""
+    base, clear = names.index(found.against), set[int]()
+    for result in found.levels:
+        if result.lift_intervals is not None:
+            low, high = result.lift_intervals.T
+            clear |= set(np.flatnonzero((low > 0) | (high < 0)).tolist())
+    others = [k for k in range(len(names)) if k != base]
+    if len(others) > FEW:
+        others = sorted(others, key=lambda k: k not in clear)[:FEW]
+    return [base, *sorted(others)]
