@@ -7,7 +7,7 @@ its products with the reward add up what these visits brought. Attributes never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
@@ -131,6 +131,20 @@ def levels_in(declared: Declared, given: Any) -> tuple[str, ...]:
             raise error
         found.append(series_of(name, level if level in declared[name] else OTHER))
     return tuple(found)
+
+
+def pairs_of(
+    units: Sequence[str | None], attributes: Sequence[Given | None] | None
+) -> list[tuple[str | None, Given | None]]:
+    """Units, each with what is known of it."""
+    known = [None] * len(units) if attributes is None else list(attributes)
+    if len(known) != len(units):
+        raise InvalidInputError(
+            f"there are attributes of {len(known)} units, but {len(units)} units; give as many, "
+            "with None for units of which nothing is known.",
+            field="attributes",
+        )
+    return list(zip(units, known, strict=True))
 
 
 def stored_levels(declared: Declared) -> tuple[list[dict[str, Any]], list[list[str]]]:

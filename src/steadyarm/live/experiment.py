@@ -41,7 +41,7 @@ from steadyarm.live.assignments import (
     run,
     waited_for,
 )
-from steadyarm.live.attributes import Given, check_attribute, levels_in
+from steadyarm.live.attributes import Given, check_attribute, levels_in, pairs_of
 from steadyarm.live.measured import MetricResult, metric_results
 from steadyarm.live.metrics import microseconds
 from steadyarm.live.people import Breakdown, breakdown_of
@@ -172,16 +172,12 @@ class Experiment(LiveTest):
         attributes : of each unit, as in `ask`. They are stored in a second transaction; should that
             fail, the assignments stay and belong to no level
         """
-        levels = [None] * len(units) if attributes is None else list(attributes)
-        if len(levels) != len(units):
-            raise InvalidInputError(
-                f"there are attributes of {len(levels)} units, but {len(units)} units; give as "
-                "many, with None for units of which nothing is known.",
-                field="attributes",
-            )
+        if attributes is not None:
+            pairs_of(units, attributes)  # as many as units
 
         def asked(places: Sequence[int]) -> list[LiveAssignment | SteadyArmError | Soon]:
-            return run(self.asking([units[i] for i in places], ahead, [levels[i] for i in places]))
+            known = () if attributes is None else [attributes[i] for i in places]
+            return run(self.asking([units[i] for i in places], ahead, known))
 
         return waited_for(asked(range(len(units))), asked)
 

@@ -8,7 +8,7 @@ test says whether the differences between levels are more than chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,20 +20,21 @@ from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import lift_sequence, lifts
 from steadyarm.inference.variance import score_scatter
-from steadyarm.live.attributes import check_attribute, levels_of, series_of
-from steadyarm.live.decisions import SegmentLedger, ledger_of
+from steadyarm.live.attributes import OTHER, check_attribute, levels_of, series_of
+from steadyarm.live.decisions import ledger_of
 from steadyarm.live.measured import Sums, by_series, with_references
 from steadyarm.live.metrics import REWARD
 from steadyarm.live.results import LiveResults
 from steadyarm.live.tables import FEW, lift_text
-from steadyarm.storages.records import Snapshot, Tally
+from steadyarm.storages.records import SegmentRecord, Snapshot, Tally
 from steadyarm.storages.series import SeriesSums
 from steadyarm.validation import check_fraction
 from steadyarm.wording import listed, number, p_value, percent
 
 Floats = NDArray[np.float64]
 
-LEAST = 30  # visits of a variant within a level, for the test of interaction
+LEAST = 30  # visits of every variant within a level, for the test of interaction
+LEAST_REWARDS = 10  # rewards, likewise; of clicks as many visits with and without one
 UNLIKELY = 0.05  # p-values below which a sentence says that levels differ
 
 
@@ -85,7 +86,7 @@ class Breakdown:
     unknown : judged visits of which the level is not known
     interaction : p-value of the hypothesis that all differences are the same in all levels, for a
         single analysis; None if fewer than two levels have enough visits
-    left_out : levels with too few visits for that test
+    left_out : levels with too few visits for that test, if they have any
     level, anytime : as in `Verdict`
     exploratory : always true: what is found here is a question for the next test
     """
@@ -168,65 +169,80 @@ def breakdown_of(
         )
     used, anytime = results.spending(level, anytime)
     share, row, sums = (1 - used) / len(names), settings.arms.index(against), by_series(series)
-    found, evidences = [], {}
+    found, tested = [], {}
     for name in names:
-        own = _of_level(results, snapshot, sums, series_of(attribute, name))
-        visits = sum(piece.used for piece in own.pieces)
+        parts = _visits_of(series_of(attribute, name), results, snapshot, sums)
+        visits = sum(tally.total_assigned for _, tally in parts)
         result = LevelResult(name, settings.arms.names, visits, against)
         try:
-            evidence = own.evidence
+            evidence = _alone(results, parts).evidence
         except RewardsPendingError:
-            obstacle = "no judged visit" if not visits else "no reward of a judged visit"
+            obstacle = "no reward of a judged visit" if visits else "no judged visit"
             found.append(replace(result, obstacle=obstacle))
             continue
-        if _enough(own.pieces):
-            evidences[name] = evidence
+        if _enough(parts, evidence, settings.missing == "zero"):
+            tested[name] = evidence
         budget = max(settings.budget // len(names), 1) if anytime else None
         found.append(
             _compared(result, evidence, row, share, settings.control is None, budget, reward_range)
         )
     visits = sum(piece.used for piece in results.mature)
-    tested = _interaction(evidences, row)
     return Breakdown(
         attribute,
         against,
         tuple(found),
         unknown=visits - sum(one.visits for one in found),
-        interaction=tested,
-        left_out=tuple(name for name in names if name not in evidences),
+        interaction=_interaction(tested.values(), row),
+        left_out=tuple(one.name for one in found if one.visits and one.name not in tested),
         level=level,
         anytime=anytime,
     )
 
 
-def _of_level(results: LiveResults, snapshot: Snapshot, sums: Sums, series: str) -> LiveResults:
-    """The results of a test that only the units of one level took part in."""
-    settings, mature = results.settings, {piece.index for piece in results.mature}
-    pieces = []
-    for record, tally in snapshot.segments:
-        if record.index not in mature or (series, record.index) not in sums:
-            continue
-        none = np.full((3, len(tally.assigned)), Fraction(0), dtype=object)
-        visits = sums[series, record.index][0].tolist()
+Part = tuple[SegmentRecord, Tally]  # what some of a segment's visits brought
+
+
+def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums) -> list[Part]:
+    """The judged visits of one level, by segment.
+
+    Some visits of a balanced block are not balanced: they count as drawn independently.
+    """
+    mature, found = {piece.index for piece in results.mature}, []
+    for record, whole in snapshot.segments:
+        none = np.full((3, len(whole.assigned)), Fraction(0), dtype=object)
+        visits, *_ = sums.get((series, record.index), none).tolist()
         counts, totals, squares = sums.get((f"{series}*{REWARD}", record.index), none).tolist()
-        own = Tally(
-            assigned=tuple(map(int, visits)),
-            rewarded=tuple(map(int, counts)),
-            sums=tuple(totals),
-            squares=tuple(squares),
-            last=tally.last,
-        )
-        if own.total_assigned:
-            # Some units of a balanced block are not balanced: theirs are draws like any other.
-            drawn = record.segment.lasting(own.total_assigned)
-            part = replace(record, segment=replace(drawn, order="iid", block=1))
-            pieces.append(ledger_of(settings, part, own, given_up=True))
+        if record.index in mature and any(visits):
+            own = Tally(
+                assigned=tuple(map(int, visits)),
+                rewarded=tuple(map(int, counts)),
+                sums=tuple(totals),
+                squares=tuple(squares),
+                last=whole.last,
+            )
+            drawn = replace(record.segment.lasting(own.total_assigned), order="iid", block=1)
+            found.append((replace(record, segment=drawn), own))
+    return found
+
+
+def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
+    """The results of a test that consisted of these visits."""
+    settings = results.settings
+    pieces = [ledger_of(settings, record, tally, given_up=True) for record, tally in parts]
     return replace(results, pieces=with_references(settings, pieces), ended=True)
 
 
-def _enough(pieces: Iterable[SegmentLedger]) -> bool:
-    """Whether every variant has rewards enough for normal approximations."""
-    return bool(sum(piece.stats.counts[0] for piece in pieces).min() >= LEAST)
+def _enough(parts: Iterable[Part], evidence: Evidence, zero: bool) -> bool:
+    """Whether every variant has rewards enough for normal approximations.
+
+    zero : whether visits without a reward count as zero
+    """
+    each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
+    visits, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
+    fewest = min(rewards)
+    if evidence.binary is not None and evidence.binary[0]:
+        fewest = min(*totals, *((visits if zero else rewards) - totals))
+    return bool(min(visits) >= LEAST and fewest >= LEAST_REWARDS)
 
 
 def _compared(
@@ -262,7 +278,7 @@ def _compared(
     )
 
 
-def _interaction(evidences: Mapping[str, Evidence], row: int) -> float | None:
+def _interaction(evidences: Collection[Evidence], row: int) -> float | None:
     """The p-value of Wald's test that differences from one variant are the same in all levels.
 
     Units of different levels are different units, so that estimates of levels are independent:
@@ -271,12 +287,11 @@ def _interaction(evidences: Mapping[str, Evidence], row: int) -> float | None:
     """
     if len(evidences) < 2:
         return None
-    first = next(iter(evidences.values()))
-    X = first.arms.coordinates
+    X = next(iter(evidences)).arms.coordinates
     _, sizes, directions = np.linalg.svd(X - X[row])
     B = directions[: int((sizes > 1e-9 * sizes.max(initial=0.0)).sum())]  # an orthonormal basis
     weights, distances = [], []
-    for evidence in evidences.values():
+    for evidence in evidences:
         rounds = float(evidence.played[0])
         covariance = B @ score_scatter(evidence).total[0] @ B.T / rounds**2
         try:
@@ -304,6 +319,8 @@ def breakdown_cells(found: Breakdown) -> list[tuple[str, str, str, str, str]]:
     rows: list[tuple[str, str, str, str, str]] = []
     for result in found.levels:
         level = result.name, f"{result.visits:,}"
+        if result.name == OTHER and not result.visits:
+            continue
         if result.estimates is None:
             rows.append((*level, "", "", result.obstacle))
             continue
