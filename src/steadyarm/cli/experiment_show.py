@@ -10,7 +10,6 @@ import numpy as np
 
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
-from steadyarm.live.people import breakdown_cells
 from steadyarm.live.settings import Settings
 from steadyarm.live.tables import lift_text, metric_cells
 from steadyarm.storages.records import Summary
@@ -141,7 +140,7 @@ def breakdown_text(found: sa.Breakdown) -> str:
     """The levels of an attribute below each other, and what it means."""
     head = (found.attribute, "visits", "variant", "estimate", f"against {found.against}")
     unknown = counted(found.unknown, "visit") if found.unknown else ""
-    lines = [textwrap.fill(found.summary, WIDTH), "", table(head, breakdown_cells(found), "<><>>")]
+    lines = [textwrap.fill(found.summary, WIDTH), "", table(head, found.rows, "<><>>")]
     if unknown:
         lines.append(f"{unknown} of an unknown {found.attribute}")
     return "\n".join(lines)

@@ -35,6 +35,7 @@ Floats = NDArray[np.float64]
 
 LEAST = 30  # visits of every variant within a level, for the test of interaction
 LEAST_REWARDS = 10  # rewards, likewise; of clicks as many visits with and without one
+BASE = "the others are compared with it"
 UNLIKELY = 0.05  # p-values below which a sentence says that levels differ
 
 
@@ -115,6 +116,27 @@ class Breakdown:
         raise InvalidInputError(f"{name!r} is no level of {self.attribute!r}; they are {known}.")
 
     @property
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """Level, visits, variant, value and difference in words, for tables.
+
+        Of many variants those are there that clearly differ in some level, as far as there is room.
+        """
+        rows: list[tuple[str, str, str, str, str]] = []
+        for result in self.levels:
+            level = result.name, f"{result.visits:,}"
+            if result.name == OTHER and not result.visits:
+                continue
+            if result.estimates is None:
+                rows.append((*level, "", "", result.obstacle))
+                continue
+            for k in _shown(self):
+                name, value = result.names[k], number(float(result.estimates[k]))
+                difference = BASE if name == self.against else lift_text(result, k)
+                rows.append((*level, name, value, difference))
+                level = "", ""
+        return rows
+
+    @property
     def summary(self) -> str:
         """Whether levels differ, and what to make of that, in two or three sentences."""
         if self.interaction is None:
@@ -135,8 +157,27 @@ class Breakdown:
         )
 
     def __str__(self) -> str:
-        rows = "\n".join("  ".join(filter(None, cells)) for cells in breakdown_cells(self))
-        return f"{self.summary}\n{rows}"
+        lines = []
+        for level, visits, variant, value, difference in self.rows:
+            if level:
+                lines.append(f"{level} ({visits} visits): {'' if variant else difference}".rstrip())
+            if variant:
+                lines.append(f"  {variant}: {value}, {difference}")
+        return "\n".join([self.summary, *lines])
+
+
+def _shown(found: Breakdown) -> list[int]:
+    """Rows of the variants that tables show, the one that others are compared with first."""
+    names, clear = found.levels[0].names, set[int]()
+    base = names.index(found.against)
+    for result in found.levels:
+        if result.lift_intervals is not None:
+            low, high = result.lift_intervals.T
+            clear |= set(np.flatnonzero((low > 0) | (high < 0)).tolist())
+    others = [k for k in range(len(names)) if k != base]
+    if len(others) > FEW:
+        others = sorted(others, key=lambda k: k not in clear)[:FEW]
+    return [base, *sorted(others)]
 
 
 def breakdown_of(
@@ -305,41 +346,3 @@ def _interaction(evidences: Collection[Evidence], row: int) -> float | None:
     )
     total = sum(float((d - mean) @ w @ (d - mean)) for w, d in zip(weights, distances, strict=True))
     return float(scipy.stats.chi2.sf(total, (len(weights) - 1) * len(B)))
-
-
-# In words
-
-
-def breakdown_cells(found: Breakdown) -> list[tuple[str, str, str, str, str]]:
-    """Level, visits, variant, value and difference, with a row for each variant of each level.
-
-    Of many variants those are shown that differ from the one they are compared with in some level,
-    or as many as there is room for.
-    """
-    rows: list[tuple[str, str, str, str, str]] = []
-    for result in found.levels:
-        level = result.name, f"{result.visits:,}"
-        if result.name == OTHER and not result.visits:
-            continue
-        if result.estimates is None:
-            rows.append((*level, "", "", result.obstacle))
-            continue
-        for k in _kept(found, result.names):
-            same = result.names[k] == found.against
-            difference = "compared with" if same else lift_text(result, k)
-            rows.append((*level, result.names[k], number(float(result.estimates[k])), difference))
-            level = "", ""
-    return rows
-
-
-def _kept(found: Breakdown, names: Sequence[str]) -> list[int]:
-    """Rows of the variants that are shown, the one that others are compared with first."""
-    base, clear = names.index(found.against), set[int]()
-    for result in found.levels:
-        if result.lift_intervals is not None:
-            low, high = result.lift_intervals.T
-            clear |= set(np.flatnonzero((low > 0) | (high < 0)).tolist())
-    others = [k for k in range(len(names)) if k != base]
-    if len(others) > FEW:
-        others = sorted(others, key=lambda k: k not in clear)[:FEW]
-    return [base, *sorted(others)]

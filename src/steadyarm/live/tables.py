@@ -89,7 +89,7 @@ def metric_cells(verdict: Verdict) -> list[tuple[str, ...]]:
     ]
 
 
-class Compared(Protocol):
+class AgainstControl(Protocol):
     """What has differences from a control, as `Verdict` describes them."""
 
     @property
@@ -117,7 +117,7 @@ class Compared(Protocol):
         """(K, 2) their intervals."""
 
 
-def lift_text(verdict: Compared, row: int) -> str:
+def lift_text(verdict: AgainstControl, row: int) -> str:
     """How a variant differs from the control, such as "+8 % (3 to 13 %)"; relative if defined."""
     absolute, ends = verdict.lifts, verdict.lift_intervals
     shares, between = verdict.relative, verdict.relative_intervals

@@ -184,7 +184,7 @@ class MetricAnswer(Response):
         if result.estimates is not None and result.intervals is not None:
             safety = result.safety or (None,) * len(result.names)
             arms = [
-                MetricEstimate(*row, each)
+                MetricEstimate(*row, each)  # type: ignore[call-arg]  # a name and nine numbers
                 for row, each in zip(_compared(result), safety, strict=True)
             ]
         same = (result.visits, result.level, result.anytime, result.obstacle)
@@ -220,7 +220,8 @@ def _compared(result: MetricResult | LevelResult) -> list[tuple[Any, ...]]:
     """The name and the nine numbers of every variant, as `ComparedEstimate` has them."""
     none = np.full((len(result.names), 6), np.nan)
     lifts = [none] if result.lifts is None else [getattr(result, part) for part in LIFTS]
-    columns = np.column_stack([result.estimates, result.intervals, *lifts])
+    values: list[Any] = [result.estimates, result.intervals]
+    columns = np.column_stack([*values, *lifts])
     return [(name, *row) for name, row in zip(result.names, json_ready(columns), strict=True)]
 
 
@@ -251,8 +252,8 @@ class LevelAnswer(Response):
         if not self.arms:
             return result
         numbers = _Columns(self.arms)
-        values = {"estimates": numbers("estimate"), "intervals": numbers.between("low", "high")}
-        return replace(result, **values, **numbers.lifts())
+        between = numbers.between("low", "high")
+        return replace(result, estimates=numbers("estimate"), intervals=between, **numbers.lifts())
 
 
 class BreakdownAnswer(Response):
