@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steadyarm as sa
+from steadyarm.inference import Evidence
+from steadyarm.live import people
+from steadyarm.live.measured import by_series
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.results import LiveResults, results_of
 from steadyarm.segments import Segment
@@ -83,6 +86,25 @@ class Crowd:
         against = self.test.settings.control or results.recommend().name
         return breakdown_of(results, moment, series, "crowd", against)
 
+    def many(self, rng: np.random.Generator, tests: int) -> tuple[list[Evidence], Floats]:
+        """Many tests at once: the evidence of each level as a batch, and p-values of interaction.
+
+        What `play` computes test by test, without its intervals.
+        """
+        found: list[list[Evidence]] = [[] for _ in self.levels]
+        p_values = []
+        for _ in range(tests):
+            results, moment, series = self.drawn(rng)
+            sums, tested = by_series(series), []
+            for level, batch in zip(self.levels, found, strict=True):
+                parts = people._visits_of(f"crowd={level}", results, moment, sums)
+                batch.append(people._alone(results, parts).evidence)
+                if people._enough(parts, batch[-1], zero=True):
+                    tested.append(batch[-1])
+            p = people._interaction(tested, row=0)
+            p_values.append(np.nan if p is None else p)
+        return [_together(batch) for batch in found], np.array(p_values)
+
     def _sums(
         self, index: int, arms: Any, level: Any, rewards: Floats
     ) -> tuple[Tally, list[SeriesSums]]:
@@ -109,6 +131,15 @@ class Crowd:
                 SeriesSums(index, 0, f"crowd={name}*reward", *of(mine & bought, rewards), none),
             ]
         return Tally(assigned, *rewarded, last=0), parts
+
+
+def _together(tests: list[Evidence]) -> Evidence:
+    """Tests with equally many pieces as one batch."""
+    arrays = ("rounds", "scores", "squares", "weights", "references", "binary")
+    batch: dict[str, Any] = {
+        name: np.concatenate([getattr(test, name) for test in tests]) for name in arrays
+    }
+    return replace(tests[0], **batch)
 
 
 def _blocks(rng: np.random.Generator, weights: Floats, rounds: int) -> NDArray[np.int64]:
