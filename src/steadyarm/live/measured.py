@@ -108,7 +108,7 @@ def metric_results(
     """
     further = settings.further
     secondary = sum(metric.role == "secondary" for metric in further)
-    sums, state = _by_series(series), stored_state(settings, snapshot.experiment.policy_state)
+    sums, state = by_series(series), stored_state(settings, snapshot.experiment.policy_state)
     found = []
     for metric in further:
         alpha = (1 - level) / (secondary if metric.role == "secondary" else 1)
@@ -125,7 +125,7 @@ Exact = NDArray[np.object_]  # (3, m) whole numbers of values, then fractions: s
 Sums = Mapping[tuple[str, int], Exact]  # by series and segment
 
 
-def _by_series(series: Iterable[SeriesSums]) -> Sums:
+def by_series(series: Iterable[SeriesSums]) -> Sums:
     """Numbers of values, their sums and squares: days are added up."""
     found: dict[tuple[str, int], Exact] = {}
     for part in series:
@@ -185,7 +185,7 @@ def _results(
     def of(own: Settings, segments: Iterable[tuple[SegmentRecord, Tally]]) -> LiveResults:
         moment = replace(snapshot, segments=tuple(segments))
         found = results_of(own, moment, (), now, state)
-        return replace(found, pieces=_with_levels(own, found.pieces))
+        return replace(found, pieces=with_references(own, found.pieces))
 
     if metric.ratio is None:
         own = _of_metric(settings, metric)
@@ -273,10 +273,13 @@ def _linearized(
         yield record, new
 
 
-def _with_levels(settings: Settings, pieces: Sequence[SegmentLedger]) -> tuple[SegmentLedger, ...]:
-    """The same segments, with the metric's mean so far as the reference of each.
+def with_references(
+    settings: Settings, pieces: Sequence[SegmentLedger]
+) -> tuple[SegmentLedger, ...]:
+    """The same segments, with the mean of earlier ones as the reference of each.
 
-    References of the policy are about the reward. The mean of earlier segments is known before a
+    References of the policy are about the reward of all units, not about another metric or about
+    some of the units. The mean of earlier segments is known before a
     segment is drawn, or at least does not depend on its draws, so that estimates stay unbiased; it
     takes out what all variants share.
     """
