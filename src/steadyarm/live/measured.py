@@ -322,11 +322,18 @@ def _judged(
     )
     if metric.role != "guardrail":
         return result
-    return replace(result, safety=tuple(_safety(result, k) for k in range(settings.arms.size)))
+    return replace(result, safety=safety_of(result))
+
+
+def safety_of(result: MetricResult) -> tuple[Safety, ...]:
+    """Whether each variant is worse than the control by less than the margin: non-inferiority.
+
+    The margin is that of `result.metric`, and the interval of the lift must lie on its safe side.
+    """
+    return tuple(_safety(result, k) for k in range(len(result.names)))
 
 
 def _safety(result: MetricResult, k: int) -> Safety:
-    """Whether a variant is worse than the control by less than the margin: non-inferiority."""
     metric = result.metric
     if result.names[k] == result.control:
         return "control"
