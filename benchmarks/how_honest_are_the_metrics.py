@@ -7,7 +7,7 @@ or a trend that differs from variant to variant, or events that come up to two d
 order. Both variants are worse than today's by exactly the margins of the guardrails, so that
 neither may be called safe. Values and lifts, absolute and relative, must be right for all variants
 at once: in a single analysis at the end, and at three analyses of a watched test together. Segments
-are drawn as a live test draws them, and sums are judged by `metric_results`. Shares are printed
+are drawn as a live test draws them, and sums are judged as those of a storage. Shares are printed
 with Wilson's 95 % interval; FAIL where coverage lies below 94 %, or false "safe" above 5 %.
 """
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,9 @@ from scipy.special import ndtri
 from scipy.stats import binomtest
 
 import steadyarm as sa
+from steadyarm.inference import Evidence
 from steadyarm.live.decisions import SegmentLedger, first_state, stored_state, transition
-from steadyarm.live.measured import MetricResult, metric_results, safety_of
+from steadyarm.live.measured import MetricResult, judged, results_by_metric, safety_of
 from steadyarm.live.metrics import Metric
 from steadyarm.live.settings import Settings
 from steadyarm.segments import SegmentStats, columns_between
@@ -45,7 +47,7 @@ VISITS = DAYS * A_DAY
 STEP = 400 * 1_000_000  # microseconds from one visit to the next
 BEGIN = 1_700_000_000 * 1_000_000
 LOOKS = (VISITS // 3, 2 * VISITS // 3, VISITS)
-CHUNK = 10
+CHUNK = 50
 TWICE, LOST = 0.2, 0.1  # share of buyers that buy again, and of these orders that come too late
 AMOUNT, CAP, SIGMA, QUANTILES = 40.0, 150.0, 1.2, 200
 CANCELLED, WORSE = 0.04, 0.01  # share of visits today, and by how much both variants are worse
@@ -127,7 +129,7 @@ WORLDS = ("stationary", "rhythm", "trend", "late")
 
 def _worse(course: Floats, today: float, by: float) -> Floats:
     """The course with these means over time: both variants are worse by that much."""
-    return course - course.mean(axis=0) + today + np.array([0.0, by, by])
+    return np.asarray(course - course.mean(axis=0) + today + np.array([0.0, by, by]))
 
 
 def settings_of(world: World, seed: int) -> Settings:
@@ -339,16 +341,47 @@ STATEMENTS = {
 SHARES = {"cancelled": f"{100 * WORSE / CANCELLED:g}%", "loading": f"{100 * SLOWER / LOADING:g}%"}
 
 
-def judged(
-    settings: Settings, play: Play, visits: int, now: int, anytime: bool
-) -> Iterator[MetricResult]:
-    """All metrics, each at 95 %: secondary ones would share that level among each other."""
-    snapshot, series = play.sums(visits, now)
-    for role in ("secondary", "guardrail"):
-        some = tuple(one for one in settings.metrics if one.role in ("primary", role))
-        level = 1 - (1 - LEVEL) * (len(some) - 1 if role == "secondary" else 1)
-        own = replace(settings, metrics=some)
-        yield from metric_results(own, snapshot, series, now, level, anytime)
+def stacked(parts: Sequence[Evidence]) -> Evidence:
+    """The evidence of tests that have the same number of pieces, as that of a batch."""
+    first = parts[0]
+
+    def together(name: str) -> Any:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    optional = ("within", "weights", "references", "binary")
+    known = [name for name in optional if getattr(first, name) is not None]
+    names = ("rounds", "scores", "squares", *known)
+    return replace(first, **{name: together(name) for name in names})
+
+
+def results_at(
+    plays: Sequence[Play], visits: int, anytime: bool
+) -> Iterator[tuple[int, MetricResult]]:
+    """What is known of each metric after so many visits, with the index of the test.
+
+    These are the results of `metric_results` at a level of 95 % for each metric, which secondary
+    ones would share among each other. Tests are judged together where they are of the same shape.
+    """
+    wait = 3 * DAY if visits == VISITS else 0  # until the last window has ended
+    now = BEGIN + (visits - 1) * STEP + wait
+    alike: dict[Any, list[tuple[int, int, Evidence]]] = {}
+    for i, play in enumerate(plays):
+        for metric, own in results_by_metric(play.settings, *play.sums(visits, now), now):
+            if isinstance(own, sa.SteadyArmError):
+                yield i, MetricResult(metric, NAMES, obstacle=str(own))
+                continue
+            assert own.spending(LEVEL, anytime) == (LEVEL, anytime)
+            one, judgeable = own.evidence, sum(piece.used for piece in own.mature)
+            kept = one.within is None, one.references is None
+            shape = metric.name, one.rounds.shape[1], one.block, *kept
+            alike.setdefault(shape, []).append((i, judgeable, one))
+    settings = plays[0].settings
+    metrics = {metric.name: metric for metric in settings.metrics}
+    for (name, *_), group in alike.items():
+        which, visited, parts = zip(*group, strict=True)
+        found = judged(settings, metrics[name], stacked(parts), LEVEL, anytime)
+        for i, seen, result in zip(which, visited, found, strict=True):
+            yield i, replace(result, visits=seen)
 
 
 def right(found: MetricResult, truth: Floats) -> dict[str, bool]:
@@ -364,9 +397,7 @@ def right(found: MetricResult, truth: Floats) -> dict[str, bool]:
     def inside(ends: Floats | None, true: Floats) -> bool:
         assert ends is not None
         known = ~np.isnan(ends).any(axis=1)
-        return bool(
-            ((ends[:, 0] <= true + slack) & (true - slack <= ends[:, 1]) | ~known).all()
-        )
+        return bool(((ends[:, 0] <= true + slack) & (true - slack <= ends[:, 1]) | ~known).all())
 
     answers = {
         "values": inside(found.intervals, truth),
@@ -386,20 +417,15 @@ def right(found: MetricResult, truth: Floats) -> dict[str, bool]:
 
 def tests(world: str, seeds: Sequence[int], watched: bool) -> list[dict[tuple[str, str], bool]]:
     """Some tests: for each statement whether it was right, at all analyses."""
-    place, found = world_of(world), []
-    truths = truths_of(world)
-    for seed in seeds:
-        settings = settings_of(place, seed)
-        play, answers = Play(settings, place, seed), dict[tuple[str, str], bool]()
-        for visits in LOOKS if watched else LOOKS[-1:]:
-            wait = 3 * DAY if visits == VISITS else 0  # until the last window has ended
-            now = BEGIN + (visits - 1) * STEP + wait
-            for result in judged(settings, play, visits, now, watched):
-                truth = truths[result.name][max(result.visits, 1) - 1]
-                for statement, good in right(result, truth).items():
-                    at = result.name, statement
-                    answers[at] = answers.get(at, True) and good
-        found.append(answers)
+    place, truths = world_of(world), truths_of(world)
+    plays = [Play(settings_of(place, seed), place, seed) for seed in seeds]
+    found: list[dict[tuple[str, str], bool]] = [{} for _ in seeds]
+    for visits in LOOKS if watched else LOOKS[-1:]:
+        for i, result in results_at(plays, visits, watched):
+            truth = truths[result.name][max(result.visits, 1) - 1]
+            for statement, good in right(result, truth).items():
+                at = result.name, statement
+                found[i][at] = found[i].get(at, True) and good
     return found
 
 
