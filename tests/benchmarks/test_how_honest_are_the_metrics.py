@@ -96,6 +96,24 @@ def test_a_play_is_a_live_test(world: str, stop: int | None) -> None:
         assert {one.visits for one in results if one.name != "loading"} != {visits}
 
 
+@pytest.mark.parametrize("anytime", [False, True])
+def test_tests_that_are_judged_together_have_the_results_of_each(anytime: bool) -> None:
+    world, visits = honest.world_of("late"), honest.LOOKS[0]
+    plays = [honest.Play(honest.settings_of(world, seed), world, seed) for seed in (4, 5)]
+    now = honest.BEGIN + (visits - 1) * honest.STEP
+    found = list(honest.results_at(plays, visits, anytime))
+    assert len(found) == 2 * len(honest.STATEMENTS)
+    for i, result in found:
+        settings = plays[i].settings
+        role = result.metric.role
+        level = 1 - 2 * (1 - honest.LEVEL) if role == "secondary" else honest.LEVEL
+        alone = metric_results(settings, *plays[i].sums(visits, now), now, level, anytime)
+        (same_metric,) = (one for one in alone if one.name == result.name)
+        assert result.lift_intervals is not None
+        assert same_metric.lift_intervals is not None
+        assert same(result, same_metric)
+
+
 def test_truths_are_the_means_of_what_is_drawn() -> None:
     world = honest.world_of("trend")
     settings, truths = honest.settings_of(world, 0), world.truths()

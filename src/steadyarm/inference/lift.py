@@ -144,7 +144,7 @@ def lift_p_values(evidence: Evidence, control: int) -> Floats:
     >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
     >>> evidence = Evidence.from_segments(ArmSet.one_hot(["today", "guest"]), [(half, stats)])
     >>> lift_p_values(evidence, control=0).round(2).tolist()
-    [[1.0, 0.16]]
+    [[1.0, 0.24]]
     """
     evidence, row = _compared(evidence, control)
     analysis = SingleAnalysis(evidence)

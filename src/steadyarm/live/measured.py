@@ -178,7 +178,8 @@ def _discoveries(
     p = np.ones((len(secondary), others))
     for row, own in enumerate(known.values()):
         p[row] = np.delete(lift_p_values(own.evidence, control)[0], control)
-    chosen = scipy.stats.false_discovery_control(p, axis=None, method="bh") <= alpha
+    adjusted = scipy.stats.false_discovery_control(p, axis=None, method="bh")
+    chosen = adjusted.reshape(p.shape) <= alpha
     share = max(int(chosen.sum()), 1) * alpha / p.size
     which = dict(zip(known, np.insert(chosen, control, False, axis=1).tolist(), strict=False))
     return tuple(

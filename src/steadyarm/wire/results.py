@@ -136,6 +136,8 @@ class MetricEstimate(Response):
     relative_low : where the interval of that begins
     relative_high : where it ends
     safety : of a guardrail: safe, broken or unclear, and control for the control itself
+    selected : whether the variant was selected as different from the control; null if this was not
+        asked for
     """
 
     name: str
@@ -149,6 +151,7 @@ class MetricEstimate(Response):
     relative_low: Number
     relative_high: Number
     safety: Safety | None
+    selected: bool | None = None
 
 
 class MetricAnswer(Response):
@@ -181,10 +184,11 @@ class MetricAnswer(Response):
                 if (numbers := getattr(result, part)) is not None:
                     columns.append(numbers)
             safety = result.safety or (None,) * len(result.names)
+            selected = result.selected or (None,) * len(result.names)
             rows = json_ready(np.column_stack(columns))
             arms = [
-                MetricEstimate(name, *row, each)  # type: ignore[call-arg]  # a row has nine numbers
-                for name, row, each in zip(result.names, rows, safety, strict=True)
+                MetricEstimate(name, *row, *each)
+                for name, row, *each in zip(result.names, rows, safety, selected, strict=True)
             ]
         same = (result.visits, result.level, result.anytime, result.obstacle)
         return cls(result.metric.to_dict(), *same, arms)
@@ -221,6 +225,7 @@ class MetricAnswer(Response):
             relative=relative,
             relative_intervals=np.where(np.isnan(relative)[:, None], np.nan, shares),
             safety=tuple(one.safety for one in self.arms if one.safety is not None),
+            selected=tuple(one.selected for one in self.arms if one.selected is not None),
         )
 
 
