@@ -4,7 +4,7 @@ A shop of three variants with 6,048 visits in four weeks: 5 % of the visitors bu
 for lognormal amounts; further metrics are revenue up to a cap, revenue per order, cancellations
 (yes or no) and a loading time. Orders steer the test. The worlds stand still, have a weekly rhythm,
 or a trend that differs from variant to variant, or events that come up to two days late and in any
-order. Both variants are worse than today's by exactly the margins of the guardrails, so that
+order, or five times fewer buyers. Both variants are worse than today's by exactly the margins of the guardrails, so that
 neither may be called safe. Values and lifts, absolute and relative, must be right for all variants
 at once: in a single analysis at the end, and at three analyses of a watched test together. Segments
 are drawn as a live test draws them, and sums are judged as those of a storage. Shares are printed
@@ -116,7 +116,7 @@ def world_of(name: str) -> World:
     scale = 1 + 0.5 * (np.roll(course, 1, axis=1) - 1)
     amounts = AMOUNT * scale[:, :, None] * np.exp(SIGMA * ranks - SIGMA**2 / 2)
     return World(
-        0.05 * course,
+        (0.01 if name == "few buyers" else 0.05) * course,
         np.round(4 * amounts) / 4,  # sums of such numbers are exact
         _worse(CANCELLED * course, CANCELLED, WORSE),
         _worse(LOADING * (1 + 0.2 * (course - 1)), LOADING, SLOWER),
@@ -124,7 +124,7 @@ def world_of(name: str) -> World:
     )
 
 
-WORLDS = ("stationary", "rhythm", "trend", "late")
+WORLDS = ("stationary", "rhythm", "trend", "late", "few buyers")
 
 
 def _worse(course: Floats, today: float, by: float) -> Floats:

@@ -35,6 +35,9 @@ Floats = NDArray[np.float64]
 Safety = Literal["safe", "unclear", "broken", "control"]
 Many = Literal["bonferroni", "benjamini-hochberg"]
 
+LEAST_UNITS = 10  # that bring something of what a ratio is divided by, of each variant
+RARE = 0.005  # of Student's quantile that stands for all
+
 
 @dataclass(frozen=True, eq=False)
 class MetricResult:
@@ -296,7 +299,32 @@ def _results(
         for record, _ in snapshot.segments
         if (at := ("*".join(metric.ratio), record.index)) in sums
     }
-    return of(own, _linearized(parts[0], parts[1], products, means[0], means[1]))
+    few = _widening(metric, below, parts[1], settings.arms.size)
+    return of(own, _linearized(parts[0], parts[1], products, means[0], means[1], few))
+
+
+def _widening(
+    metric: Metric, below: Metric, segments: Iterable[tuple[SegmentRecord, Tally]], arms: int
+) -> list[float]:
+    """(K,) by how much errors of a ratio are larger than its linearization shows.
+
+    The deviations from a ratio are small where few units brought something of what it is divided
+    by, because the ratio was chosen to fit them. With the effective number m of these units (Kish)
+    their variance is multiplied by m / (m - 1), and the quantile is Student's.
+    """
+    sums, squares = np.zeros(arms), np.zeros(arms)
+    for record, tally in segments:
+        columns = [record.segment.arm_at(column) for column in range(len(tally.sums))]
+        sums[columns] += np.array(tally.sums, dtype=np.float64)
+        squares[columns] += np.array(tally.squares, dtype=np.float64)
+    units = sums**2 / np.maximum(squares, np.finfo(float).tiny)
+    if units.min() < LEAST_UNITS:
+        raise RewardsPendingError(
+            f"{metric.name} needs {LEAST_UNITS} units of every variant that bring something of "
+            f"{below.name}, and so far one has {units.min():.1f} in effect."
+        )
+    quantiles = scipy.stats.t.isf(RARE, units - 1) / scipy.stats.norm.isf(RARE)
+    return np.asarray(quantiles * np.sqrt(units / (units - 1))).tolist()
 
 
 def _known_as(settings: Settings, name: str) -> str:
@@ -334,6 +362,7 @@ def _linearized(
     products: Mapping[int, Sequence[Fraction]],
     numerators: Floats,
     denominators: Floats,
+    widening: Sequence[float],
 ) -> Iterator[tuple[SegmentRecord, Tally]]:
     """Tallies of R + (a - R b) / B: a mean of such values is the ratio R = A / B of two means.
 
@@ -342,9 +371,10 @@ def _linearized(
 
     products : sums of ab by segment and variant
     numerators, denominators : (K,) the means A and B of every variant
+    widening : (K,) factor of the deviations from R
     """
     ratios = [Fraction(a) / Fraction(b) for a, b in zip(numerators, denominators, strict=True)]
-    scales = [1 / Fraction(b) for b in denominators]
+    scales = [Fraction(w) / Fraction(b) for w, b in zip(widening, denominators, strict=True)]
     for (record, a), (_, b) in zip(above, below, strict=True):
         both = products.get(record.index, [Fraction(0)] * len(a.assigned))
         counts = [n - e for n, e in zip(a.assigned, a.excluded, strict=True)]
