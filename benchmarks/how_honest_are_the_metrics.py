@@ -3,12 +3,13 @@
 A shop of three variants with 6,048 visits in four weeks: 5 % of the visitors buy, once or twice,
 for lognormal amounts; further metrics are revenue up to a cap, revenue per order, cancellations
 (yes or no) and a loading time. Orders steer the test. The worlds stand still, have a weekly rhythm,
-or a trend that differs from variant to variant, or events that come up to two days late and in any
-order, or five times fewer buyers. Both variants are worse than today's by exactly the margins of the guardrails, so that
-neither may be called safe. Values and lifts, absolute and relative, must be right for all variants
-at once: in a single analysis at the end, and at three analyses of a watched test together. Segments
-are drawn as a live test draws them, and sums are judged as those of a storage. Shares are printed
-with Wilson's 95 % interval; FAIL where coverage lies below 94 %, or false "safe" above 5 %.
+a trend that differs from variant to variant, events that come up to two days late and in any order,
+or five times fewer buyers. Both variants are worse than today's by exactly the margins of the
+guardrails, so that neither may be called safe. Values and lifts, absolute and relative, must be
+right for all variants at once: in a single analysis at the end, and at three analyses of a watched
+test together. Segments are drawn as a live test draws them, and sums are judged as those of a
+storage. Shares are printed with Wilson's 95 % interval; FAIL where coverage lies below 94 %, or
+false "safe" above 5 %.
 """
 
 from __future__ import annotations

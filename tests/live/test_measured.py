@@ -219,6 +219,53 @@ def test_reports_are_checked_as_a_whole() -> None:
     assert sum(shop.test.status().rewarded) == 1
 
 
+def test_a_ratio_waits_for_both_of_its_parts() -> None:
+    day = 86400.0
+    slow = Metric("slow", kind="count", several="sum", window=day, grace=5 * day)
+    long = Metric("long", kind="count", several="sum", window=2 * day, grace=0)
+    shop = Shop((BOUGHT, slow, long, Metric("share", ratio=("slow", "long"))), budget=90)
+
+    def tell(test: sa.Experiment, shown: LiveAssignment) -> None:
+        test.tell(shown, {"slow": 1.0 + len(shop.shown) % 2, "long": 1.0}, event="only")
+
+    shop.visit(tell, 90)
+    shop.wait(3)
+    assert shop.metric("long").visits == 90
+    assert shop.metric("share").estimates is None
+    shop.wait(4)
+    found = shop.metric("share")
+    assert found.visits == 90
+    assert found.estimates == pytest.approx([1.5] * 3, abs=0.2)
+
+
+def test_a_ratio_of_few_denominators_is_refused_then_wide() -> None:
+    shop = Shop((BOUGHT, REVENUE, ORDERS, PER_ORDER), budget=900)
+    drawn = random.Random(2)
+
+    def tell(every: int) -> Callable[[sa.Experiment, LiveAssignment], Any]:
+        def one(test: sa.Experiment, shown: LiveAssignment) -> None:
+            if shop.shown.count(shown.name) % every == 0:
+                values = {"orders": 1.0, "revenue": round(drawn.uniform(15, 25), 2)}
+                test.tell(shown, values, event="only")
+
+        return one
+
+    shop.visit(tell(40), 300)
+    shop.wait(3)
+    few = shop.metric("revenue per order")
+    assert few.estimates is None
+    assert "needs 10 units of every variant that bring something of orders" in few.obstacle
+    shop.visit(tell(20), 600)
+    shop.wait(3)
+    found = shop.metric("revenue per order")
+    assert found.estimates is not None
+    assert found.intervals is not None
+    assert found.estimates == pytest.approx([20.0] * 3, abs=5.0)
+    reach = (found.intervals[:, 1] - found.intervals[:, 0]) / 2
+    error = 10 / 12**0.5 / 12**0.5  # of the mean of twelve amounts between 15 and 25
+    assert (reach > 2.5 * error).all()  # simultaneous, for two of three metrics, by Student's t
+
+
 SECONDARY = tuple(Metric(f"m{i}", missing="drop") for i in range(4))
 
 
@@ -301,7 +348,7 @@ def test_selecting_waits_for_the_end_and_needs_a_control() -> None:
 
 def test_a_guardrail_of_which_nothing_ever_happened_is_safe_within_a_margin() -> None:
     crash = Metric(
-        *("crashed", "guardrail", "yes/no", "", "minimize"), window="1h", grace=0, margin=0.02
+        *("crashed", "guardrail", "yes/no", "", "minimize"), window=3600.0, grace=0, margin=0.02
     )
     shop = Shop((BOUGHT, crash), budget=1800)
     shop.visit(lambda test, shown: test.tell(shown, 1.0), 300)

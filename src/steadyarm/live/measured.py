@@ -288,7 +288,8 @@ def _results(
     parts = [
         list(_tallies(snapshot, sums, part.name, settings.primary.name)) for part in (above, below)
     ]
-    means = [of(own, part).evidence.estimates[0] for part in parts]
+    over, under = (of(own, part) for part in parts)
+    means = [part.evidence.estimates[0] for part in (over, under)]
     if not (means[1] > 0).all():
         raise RewardsPendingError(
             f"{metric.name} is {above.name} per {below.name}, and of {below.name} nothing has come "
@@ -299,24 +300,25 @@ def _results(
         for record, _ in snapshot.segments
         if (at := ("*".join(metric.ratio), record.index)) in sums
     }
-    few = _widening(metric, below, parts[1], settings.arms.size)
+    few = _widening(metric, below, under)
     return of(own, _linearized(parts[0], parts[1], products, means[0], means[1], few))
 
 
-def _widening(
-    metric: Metric, below: Metric, segments: Iterable[tuple[SegmentRecord, Tally]], arms: int
-) -> list[float]:
+def _widening(metric: Metric, below: Metric, results: LiveResults) -> Floats:
     """(K,) by how much errors of a ratio are larger than its linearization shows.
 
-    The deviations from a ratio are small where few units brought something of what it is divided
-    by, because the ratio was chosen to fit them. With the effective number m of these units (Kish)
+    Deviations from a ratio are small where few units brought something of what it is divided by,
+    because the ratio was chosen to fit them. With the effective number m of these units (Kish)
     their variance is multiplied by m / (m - 1), and the quantile is Student's.
+
+    below : what the ratio is divided by; results : of a test whose reward that is
     """
-    sums, squares = np.zeros(arms), np.zeros(arms)
-    for record, tally in segments:
-        columns = [record.segment.arm_at(column) for column in range(len(tally.sums))]
-        sums[columns] += np.array(tally.sums, dtype=np.float64)
-        squares[columns] += np.array(tally.squares, dtype=np.float64)
+    sums, squares = np.zeros((2, results.settings.arms.size))
+    for piece in results.judged():
+        assert piece.stats.squares is not None
+        arms = [piece.segment.arm_at(column) for column in range(piece.segment.columns)]
+        sums[arms] += piece.stats.sums[0]
+        squares[arms] += piece.stats.squares[0]
     units = sums**2 / np.maximum(squares, np.finfo(float).tiny)
     if units.min() < LEAST_UNITS:
         raise RewardsPendingError(
@@ -324,7 +326,7 @@ def _widening(
             f"{below.name}, and so far one has {units.min():.1f} in effect."
         )
     quantiles = scipy.stats.t.isf(RARE, units - 1) / scipy.stats.norm.isf(RARE)
-    return np.asarray(quantiles * np.sqrt(units / (units - 1))).tolist()
+    return np.asarray(quantiles * np.sqrt(units / (units - 1)))
 
 
 def _known_as(settings: Settings, name: str) -> str:
@@ -349,7 +351,8 @@ def _ratio_of(metric: Metric, above: Metric, below: Metric) -> Metric:
     """The ratio as a metric of its own: it is final when both of its parts are."""
     window = grace = None
     if above.window is not None and below.window is not None:
-        window, grace = max((part.window or 0.0, part.grace or 0.0) for part in (above, below))
+        times = ((part.window or 0.0, part.grace or 0.0) for part in (above, below))
+        window, grace = max(times, key=sum)
     several: Several = "first" if window is None else "sum"
     return replace(
         metric, ratio=None, missing="zero", window=window, grace=grace, several=several, range=None
@@ -362,7 +365,7 @@ def _linearized(
     products: Mapping[int, Sequence[Fraction]],
     numerators: Floats,
     denominators: Floats,
-    widening: Sequence[float],
+    widening: Floats,
 ) -> Iterator[tuple[SegmentRecord, Tally]]:
     """Tallies of R + (a - R b) / B: a mean of such values is the ratio R = A / B of two means.
 
