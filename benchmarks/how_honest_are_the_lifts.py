@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -33,9 +33,10 @@ DAYS = 28
 NAMES = ("today", "equal", "better", "worse")
 LIFT = np.array([1.0, 1.0, 1.08, 0.92])
 VISITS = {"clicks": 8000, "normal": 4000, "money": 16000}
-LATE_VISITS, LATE_LOOKS = 2000, 4
+LATE, LATE_VISITS, LATE_LOOKS = "late", 2000, 4
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
+Batch = Callable[[int], dict[str, Floats]]
 
 
 def courses() -> dict[str, Floats]:
@@ -131,7 +132,7 @@ def late_session(kind: str, seed: int) -> tuple[Booleans, Booleans, Floats]:
     course = courses()["rhythm"][np.arange(visits) * DAYS // visits]
     session = sa.Session(sa.Steady(), arms, visits, seed=seed, control="today")
     sums = np.vstack([np.zeros(len(NAMES)), course.cumsum(axis=0)])
-    scale = 0.16 if kind == "clicks" else 1.0
+    scale = {"clicks": 0.16, "normal": 1.0, "money": 0.05}[kind]
     waiting: list[tuple[int, int, float]] = []
     watched = np.ones(2, dtype=bool)
 
@@ -165,7 +166,7 @@ def _rewards(kind: str, mean: float, rng: np.random.Generator) -> float:
     if kind == "normal":
         return mean + rng.normal()
     sigma = 1.2
-    return (rng.random() < 0.05) * mean * rng.lognormal(-(sigma**2) / 2, sigma)
+    return (rng.random() < 0.05) * mean / 0.05 * rng.lognormal(-(sigma**2) / 2, sigma)
 
 
 def _lifts_in(verdict: sa.Verdict) -> Lifts:
@@ -198,14 +199,16 @@ def late_batch(kind: str, seed: int) -> dict[str, Floats]:
     return {"once": once, "watched": watched, "once width": wide, "watched width": wide * np.nan}
 
 
-def cells(kinds: list[str], policies: list[sa.Policy[Any]], late: bool) -> Iterator[Any]:
+def cells(kinds: list[str], worlds: list[str]) -> Iterator[tuple[tuple[str, str, str], Batch]]:
     """Name of each cell, and what plays a batch of it."""
+    policies: tuple[sa.Policy[Any], ...] = (sa.Steady(), sa.P1RAGE())
     for kind in kinds:
-        for course in courses():
+        for world in worlds:
+            if world == LATE:
+                yield (kind, world, "Steady"), partial(late_batch, kind)
+                continue
             for policy in policies:
-                yield (kind, course, policy.name), partial(measured, kind, course, policy)
-        if late:
-            yield (kind, "late", "Steady"), partial(late_batch, kind)
+                yield (kind, world, policy.name), partial(measured, kind, world, policy)
 
 
 def main() -> None:
@@ -214,7 +217,8 @@ def main() -> None:
     parser.add_argument(
         "--kinds", nargs="*", choices=list(VISITS), default=list(VISITS), help="default: all"
     )
-    parser.add_argument("--no-sessions", action="store_true", help="leave the live sessions out")
+    worlds = [*courses(), LATE]
+    parser.add_argument("--worlds", nargs="*", choices=worlds, default=worlds, help="default: all")
     parser.add_argument("--processes", type=int, default=2, help="that play tests side by side")
     options = parser.parse_args()
     if options.trials < CHUNK or options.trials % CHUNK:
@@ -225,9 +229,8 @@ def main() -> None:
     print(f"{options.trials} tests each, all lifts right at once, in %; level {LEVEL:.0%}.\n")
     head = f"{'rewards':<9}{'world':<12}{'policy':<9}{'analyses':<10}"
     print(f"{head}{'absolute':>22}{'relative':>24}{'width':>12}{'relative':>10}{'unknown':>9}")
-    policies: list[sa.Policy[Any]] = [sa.Steady(), sa.P1RAGE()]
     with ProcessPoolExecutor(options.processes) as pool:
-        for name, play in cells(options.kinds, policies, not options.no_sessions):
+        for name, play in cells(options.kinds, options.worlds):
             runs = list(pool.map(play, range(options.trials // CHUNK)))
             found = {key: np.concatenate([run[key] for run in runs]) for key in runs[0]}
             for analyses in ("once", "watched"):
@@ -236,13 +239,14 @@ def main() -> None:
                     text, low = coverage(int(column.sum()), len(column))
                     said, missed = said + text, missed + low
                 wide = found[f"{analyses} width"]
-                unknown = 100 * np.isnan(wide[:, 1]).mean()
+                lost = np.isnan(wide[:, 1])
+                unknown = "" if lost.all() else f"{100 * lost.mean():8.1f}%"
                 widths = "".join(
                     f"{np.nanmean(column):{size}.3f}" if np.isfinite(column).any() else " " * size
                     for column, size in zip(wide.T, (10, 10), strict=True)
                 )
                 shown = "".join(f"{part:<{n}}" for part, n in zip(name, (9, 12, 9), strict=True))
-                print(f"{shown}{analyses:<10}{said}{widths}{unknown:8.1f}%", flush=True)
+                print(f"{shown}{analyses:<10}{said}{widths}{unknown}".rstrip(), flush=True)
     result = "PASS" if not missed else f"MISS in {missed} places"
     print(f"\n{result}, {perf_counter() - begin:.0f} s")
 

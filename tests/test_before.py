@@ -29,14 +29,17 @@ OUTCOMES_MAY_DIFFER: dict[str, str] = {
 _RULE = "a rule of settings, which a request no longer repeats; wrong values are refused as before"
 _TIME = "the format stands beside the type that it is of, no longer beside null"
 _FIELD = "new: which field is wrong, what was given and what was expected"
+_LIFT = "new: the control, what to do, and by how much each variant differs from the control"
+_CONTROL = "a control may have no share, so its name and its share stand side by side"
 _SCHEMA, _NEW = "/components/schemas", "/components/schemas/NewExperiment/properties"
+_SETTINGS, _FOUND = f"{_SCHEMA}/SettingsAnswer", f"{_SCHEMA}/Recommendation"
 OPENAPI_MAY_DIFFER: dict[str, str] = {
     **{
         f"{_NEW}/{place}": _RULE
         for place in (
             *("budget/exclusiveMaximum", "budget/minimum", "name/pattern"),
-            *("control/anyOf/0/additionalProperties", "min_share/anyOf/0/additionalProperties"),
-            *("min_share/anyOf/1", "reward_range/anyOf/0", "seed/anyOf/0"),
+            *("min_share/anyOf/0/additionalProperties", "min_share/anyOf/1"),
+            *("reward_range/anyOf/0", "seed/anyOf/0"),
         )
     },
     **{
@@ -48,6 +51,20 @@ OPENAPI_MAY_DIFFER: dict[str, str] = {
         for part in ("format", "anyOf/0/format")
     },
     **{f"{_SCHEMA}/Problem/properties/{name}": _FIELD for name in ("field", "given", "expected")},
+    **{
+        f"{_SCHEMA}/ArmEstimate/properties/{name}": _LIFT
+        for name in (
+            *("lift", "lift_low", "lift_high"),
+            *("relative", "relative_low", "relative_high"),
+        )
+    },
+    **{f"{_SCHEMA}/ArmEstimate/required/{place}": _LIFT for place in range(9, 15)},
+    f"{_SCHEMA}/DecisionAnswer": _LIFT,
+    **{f"{_FOUND}/properties/{name}": _LIFT for name in ("control", "decision")},
+    **{f"{_FOUND}/required/{place}": _LIFT for place in (18, 19)},
+    f"{_NEW}/control": _CONTROL,
+    **{f"{_SETTINGS}/properties/{name}": _CONTROL for name in ("control", "control_share")},
+    **{f"{_SETTINGS}/required/{place}": _CONTROL for place in (11, 12)},
 }
 
 ROUGH = ("/standard errors/", "/intervals/")  # computed with functions of SciPy

@@ -64,6 +64,7 @@ from steadyarm.errors import (
 from steadyarm.live.assignments import LiveAssignment, Status
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_experiment, import_experiment, load_experiment
+from steadyarm.live.metrics import Metric
 from steadyarm.live.session import Assignment, Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.planning import Plan, Question, plan
@@ -97,6 +98,7 @@ __all__ = [
     "Client",
     "Experiment",
     "LiveAssignment",
+    "Metric",
     "Status",
     "create_experiment",
     "import_experiment",

@@ -27,6 +27,17 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if WHOLE <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
+def amount(value: float, rates: bool = False) -> str:
+    """A mean reward: in per cent where rewards are yes or no, so that their means are rates.
+
+    Examples
+    --------
+    >>> amount(0.12345, rates=True), amount(12.3456), amount(float("nan"), rates=True)
+    ('12.35 %', '12.35', 'unknown')
+    """
+    return f"{100 * value:.2f} %" if rates and isfinite(value) else number(value)
+
+
 def reach(low: float, high: float) -> str:
     """An interval.
 
@@ -38,6 +49,30 @@ def reach(low: float, high: float) -> str:
     if isfinite(low) or isfinite(high):
         return f"{number(low)} to {number(high)}"
     return "unknown"
+
+
+def difference(value: float, rates: bool = False) -> str:
+    """A difference of two mean rewards: in percentage points where these are rates.
+
+    Examples
+    --------
+    >>> difference(0.0123, rates=True), difference(0.0123)
+    ('1.23 percentage points', '0.0123')
+    """
+    return f"{100 * value:.2f} percentage points" if rates and isfinite(value) else number(value)
+
+
+def difference_reach(low: float, high: float, rates: bool = False) -> str:
+    """The interval of such a difference.
+
+    Examples
+    --------
+    >>> difference_reach(-0.01, 0.02, rates=True), difference_reach(-0.01, 0.02)
+    ('-1.00 to 2.00 percentage points', '-0.01 to 0.02')
+    """
+    if rates and isfinite(low) and isfinite(high):
+        return f"{100 * low:.2f} to {100 * high:.2f} percentage points"
+    return reach(low, high)
 
 
 def percent(share: float) -> str:

@@ -46,7 +46,7 @@ def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
     text = textwrap.dedent(ABOUT.split("test.toml:", 1)[1].split("\n  export", 1)[0])
     Path("example.toml").write_text(text)
     made = facts(run, "create", "example.toml")
-    assert made["settings"]["control"] == {"now": 0.2}
+    assert (made["settings"]["control"], made["settings"]["control_share"]) == ("now", None)
     for line in ABOUT.splitlines():
         words = line.split()
         if words[:2] == ["steadyarm", "experiment"] and words[2] != "create":
@@ -112,10 +112,14 @@ def test_unknown_names_are_refused(run: Run) -> None:
 
 def test_recommend(shop: Run) -> None:
     lines = shop("recommend", "shop").splitlines()
-    assert lines[0].startswith("short: ")
-    head = ["variant", "estimate", "95", "%,", "all", "at", "once", "behind", "by"]
-    assert lines[2].split() == head
-    assert [line.split()[0] for line in lines[3:6]] == ["short", "now", "long"]
+    assert lines[0] == "Ship short: it beats now by 191 % (113 to 333 %)."
+    assert lines[2].startswith("short: ")
+    assert "Against now: +191 % (113 to 333 %)." in lines[2]
+    head = "variant estimate 95 %, all at once against control behind by"
+    assert lines[4].split() == head.split()
+    assert [line.split()[0] for line in lines[5:8]] == ["short", "now", "long"]
+    assert "+191 % (113 to 333 %)" in lines[5]
+    assert lines[6].split()[-2] == "control"
     assert lines[-1].startswith("Assumptions: ")
     verdict = facts(shop, "recommend", "shop", "--level", "0.9")
     assert (verdict["arm"], verdict["sure"], verdict["level"]) == ("short", True, 0.9)
@@ -123,8 +127,15 @@ def test_recommend(shop: Run) -> None:
     assert facts(shop, "recommend", "shop", "--anytime")["anytime"]
     assert (verdict["rewards"], verdict["missing"]) == (600, 0)
     numbers = ("estimate", "standard_error", "low", "high", "gap", "gap_low", "gap_high")
-    keys = {"name", "index", *numbers}
+    lifts = ("lift", "lift_low", "lift_high", "relative", "relative_low", "relative_high")
+    keys = {"name", "index", *numbers, *lifts}
     assert all(arm.keys() == keys for arm in verdict["arms"])
+    assert verdict["control"] == "now"
+    assert [verdict["arms"][0][name] for name in lifts] == [0.0] * 6
+    assert verdict["arms"][1]["relative_low"] > 1
+    decision = verdict["decision"]
+    assert (decision["word"], decision["variant"], decision["more"]) == ("ship", "short", None)
+    assert shop("show", "shop").splitlines()[1] == lines[0]
     assert "level is 2" in shop("recommend", "shop", "--level", "2", status=1)
 
 

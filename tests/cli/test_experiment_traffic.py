@@ -98,3 +98,50 @@ def test_units_and_rewards_are_read_line_by_line() -> None:
     ):
         with pytest.raises(sa.InvalidInputError, match=message):
             read(lines)
+
+
+METRICS = """
+name = "shop"
+arms = ["now", "short"]
+budget = 60
+seed = 5
+control = "now"
+
+[[metrics]]
+name = "bought"
+role = "primary"
+kind = "yes/no"
+
+[[metrics]]
+name = "revenue"
+kind = "money"
+unit = "€"
+several = "sum"
+window = "1d"
+
+[[metrics]]
+name = "loading"
+role = "guardrail"
+direction = "minimize"
+unit = "s"
+margin = "20%"
+"""
+
+
+def test_metrics_from_a_file_to_the_verdict(run: Run) -> None:
+    Path("metrics.toml").write_text(METRICS)
+    run("create", "metrics.toml")
+    run("ask", "shop", "-", stdin="\n".join(f"v{i}" for i in range(60)))
+    told = run("tell", "shop", "v0", "bought=1", "loading=1.5", "v1", "bought=0", "loading=1.25")
+    assert told.startswith("2 stored")
+    err = run("tell", "shop", "v0", "revenue=35.20", status=1)
+    assert "give each a key" in err
+    assert run("tell", "shop", "v0", "revenue=35.20", "--event", "o1").startswith("1 stored")
+    assert run("tell", "shop", "v0", "revenue=35.20", "--event", "o1").startswith("0 stored, 1 rep")
+    lines = ["unit,bought,loading", *(f"v{i},{i % 2},{1 + i % 3 / 10}" for i in range(2, 60))]
+    assert run("tell", "shop", "-", stdin="\n".join(lines)).startswith("58 stored")
+    shown = run("recommend", "shop")
+    assert "guardrail" in shown
+    assert " s " in shown
+    verdict = facts(run, "recommend", "shop")
+    assert [one["metric"]["name"] for one in verdict["metrics"]] == ["revenue", "loading"]

@@ -244,3 +244,37 @@ def test_a_buffer_on_a_full_disk_empties_itself(tmp_path: Path, room: str) -> No
         assert file.stat().st_size < before / 4
         lines = Path(f"{file}.rejected").read_text().splitlines()
         assert len({json.loads(line)["assignment"] for line in lines}) == 300
+
+
+def test_events_of_metrics_are_kept_each_by_its_key(tmp_path: Path) -> None:
+    buffer = RewardBuffer(tmp_path / "rewards.db")
+
+    def order(key: str, amount: float) -> RewardReport:
+        return RewardReport("unit", "u", {"revenue": amount}, 1.7e9, key)
+
+    given = [order("1", 5.0), order("2", 6.0), order("1", 5.0), told("u"), order("1", 7.0)]
+    *good, other = buffer.keep("s", "shop", given)
+    assert good == ["kept"] * 4
+    assert isinstance(other, sa.RepeatedRewardError)
+    kept = [one.report for one in buffer.oldest("s", 10)]
+    assert kept == [given[0], given[1], given[3]]
+    assert kept[0].to_dict()["metrics"] == {"revenue": 5.0}
+    assert kept[0].to_dict()["event"] == "1"
+
+
+def test_a_file_of_a_release_without_metrics_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "rewards.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(
+            "CREATE TABLE rewards (number INTEGER PRIMARY KEY AUTOINCREMENT, "
+            "service TEXT NOT NULL, experiment TEXT NOT NULL, kind TEXT NOT NULL, "
+            "target TEXT NOT NULL, reward REAL NOT NULL, kept REAL NOT NULL, "
+            "UNIQUE (service, experiment, target))"
+        )
+        db.execute(f"PRAGMA application_id = {0x53415257}")
+        db.execute("INSERT INTO rewards VALUES (7, 's', 'shop', 'unit', 'u', 0.5, 1.7e9)")
+        db.commit()
+    buffer = RewardBuffer(path)
+    assert [one.number for one in buffer.oldest("s", 10)] == [7]
+    assert buffer.keep("s", "shop", [RewardReport("unit", "u", {"x": 1.0}, 1.7e9)]) == ["kept"]
+    assert [one.report.reward for one in buffer.oldest("s", 10)] == [0.5, {"x": 1.0}]

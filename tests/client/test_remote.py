@@ -38,12 +38,12 @@ def test_a_budget_is_called_spent_before_clients_give_up(
     assert not client.transport.breaker.open
 
 
+@pytest.mark.parametrize("control", [None, "B", {"B": 0.3}])
 def test_verbs_answer_as_experiments_do(
-    client: Client, name: str, stored: Stored, tmp_path: Path
+    client: Client, name: str, stored: Stored, tmp_path: Path, control: Any
 ) -> None:
-    shop = client.create(
-        name, ["A", "B", "C"], budget=600, seed=3, reward_range=(0, 1), missing="drop"
-    )
+    rules: dict[str, Any] = {"reward_range": (0, 1), "missing": "drop", "control": control}
+    shop = client.create(name, ["A", "B", "C"], budget=600, seed=3, **rules)
     first = shop.ask("u0")
     assert first == sa.LiveAssignment(
         first.id, "u0", first.arm, "ABC"[first.arm], first.probability, first.created, True
@@ -69,7 +69,11 @@ def test_verbs_answer_as_experiments_do(
     for anytime in (False, True):
         there, verdict = here.recommend(0.9, anytime), shop.recommend(0.9, anytime)
         assert (str(verdict), verdict.sure) == (str(there), there.sure)
-        for field in ("estimates", "standard_errors", "intervals", "gaps", "gap_intervals"):
+        assert (verdict.decision, verdict.control) == (there.decision, there.control)
+        assert (there.lifts is None) == (control is None)
+        numbers = ("estimates", "standard_errors", "intervals", "gaps", "gap_intervals")
+        lifts = ("lifts", "lift_intervals", "relative", "relative_intervals")
+        for field in numbers if control is None else numbers + lifts:
             np.testing.assert_array_equal(getattr(verdict, field), getattr(there, field))
     written = shop.export(tmp_path / "log.csv").read_text()
     assert len(list(csv.DictReader(written.splitlines()))) == 300
@@ -296,3 +300,50 @@ def test_corrections_over_http(client: Client, name: str, stored: Stored) -> Non
     assert client.audit(found[0].id - 1, experiment=name) == found
     with pytest.raises(sa.InvalidInputError, match="has no reward to void"):
         shop.void(given[0], reason="again")
+
+
+METRICS: list[dict[str, Any]] = [
+    {"name": "bought", "role": "primary", "kind": "yes/no"},
+    {"name": "revenue", "kind": "money", "several": "sum", "window": "1d"},
+    {"name": "loading", "role": "guardrail", "direction": "minimize", "margin": 0.5},
+]
+
+
+def test_metrics_are_declared_reported_and_read_over_http(
+    client: Client, name: str, stored: Stored
+) -> None:
+    shop = client.create(name, ["A", "B"], budget=60, seed=3, control="A", metrics=METRICS)
+    for i in range(60):
+        shown = shop.ask(f"u{i}")
+        shop.tell(shown, {"bought": i % 2, "loading": 1.0 + i % 3})
+        for order in (1, 1, 2):  # one of them twice
+            shop.tell(shown.id, {"revenue": 10.0 * order}, event=f"u{i} {order}")
+    outcomes = shop.tell_many(
+        [("u0", {"revenue": 10.0}, None, "u0 1"), ("u0", {"revenu": 1.0}), ("u1", {"revenue": 1})]
+    )
+    assert outcomes[0] == "repeated"
+    assert all(isinstance(one, sa.InvalidInputError) for one in outcomes[1:])
+    here, there = stored(name), shop.recommend()
+    sums = [float(sum(p.sums)) for p in here.storage.series(here.key) if p.series == "revenue"]
+    assert sum(sums) == 60 * 30.0
+    assert there.decision == here.recommend().decision
+    revenue, loading = there.metrics
+    assert "further events of the first" in revenue.obstacle  # a further order may still come
+    assert loading.metric.margin == 0.5
+    assert loading.safety[0] == "control"
+    np.testing.assert_array_equal(
+        loading.lift_intervals, here.recommend().metrics[1].lift_intervals
+    )
+
+
+def test_local_assignments_report_metrics_too(client: Client, name: str, stored: Stored) -> None:
+    metrics = [sa.Metric(**each) for each in METRICS]
+    shop = client.create(name, ["A", "B"], budget=40, control="A", metrics=metrics)
+    with shop.local(positions=50) as local:
+        for i in range(20):
+            shown = local.ask(f"u{i}")
+            local.tell(shown, {"bought": 1, "revenue": 5.0}, event=f"order {i}")
+    here = stored(name)
+    assert sum(here.status().rewarded) == 20
+    sums = [float(sum(p.sums)) for p in here.storage.series(here.key) if p.series == "revenue"]
+    assert sum(sums) == 100.0

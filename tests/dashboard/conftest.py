@@ -11,7 +11,7 @@ from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
-from tests.live.scorecards import played
+from tests.live.scorecards import NAMES, played
 from tests.service.clients import SHOP
 
 
@@ -36,8 +36,8 @@ def free() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def test() -> sa.Experiment:
-    """2,400 of the 4,000 visits of a test of six combinations, on six days."""
-    return played(budget=4000, visits=2400, days=6, reward_range=(0, 1))
+    """2,400 of the 4,000 visits of a test of six combinations, on six days, one the control."""
+    return played(budget=4000, visits=2400, days=6, reward_range=(0, 1), control=NAMES[0])
 
 
 @pytest.fixture

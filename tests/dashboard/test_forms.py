@@ -75,6 +75,17 @@ def test_all_fields_are_told() -> None:
     assert made.reward_window == 5400.0
 
 
+@pytest.mark.parametrize("variants", [["now", "one page"], [str(k) for k in range(400)]])
+def test_the_control_is_one_of_the_variants_and_needs_no_share(variants: list[str]) -> None:
+    filled = read_form(fields(variants="\n".join(variants), control=variants[0]))
+    assert not filled.errors
+    assert filled.description["control"] == variants[0]
+    assert list(filled.names) == variants[:300]
+    made = create_from_description("x", filled.description, "memory").settings
+    assert (made.control, made.control_share) == (variants[0], None)
+    assert "control" not in read_form(fields(control="")).description
+
+
 def test_parts_become_combinations() -> None:
     filled = read_form(fields(**PARTS, interactions="1"))
     assert not filled.errors
@@ -139,8 +150,8 @@ def test_lines_may_hold_commas_and_empty_rows_do_not_count() -> None:
         ({"window": "0"}, "window", "a number above 0"),
         ({"window": "99999999999"}, "window", "a time above 0"),
         ({"control": "else", "control_share": "20"}, "control", "which is no variant"),
-        ({"control": "now"}, "control_share", "This is empty"),
-        ({"control_share": "20"}, "control", "Name the variant"),
+        ({"control": "else"}, "control", "which is no variant"),
+        ({"control_share": "20"}, "control", "Choose the control"),
         ({"control": "now", "control_share": "100"}, "control_share", "below 100 %"),
         ({"min_share": "50"}, "min_share", "reserve 100 %"),
         ({"min_share": "1", "policy": "peace"}, "policy", "no room"),

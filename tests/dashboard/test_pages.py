@@ -11,10 +11,12 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.dashboard import pages
+from steadyarm.dashboard.pages import actions_of
 from steadyarm.dashboard.responses import amount
 from steadyarm.dashboard.views import SECTIONS, leaderboard, sections_of
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.tables import lift_text
 from steadyarm.plot.plotly import spec_of
 from steadyarm.reports.experiment import labelled
 from steadyarm.storages import open_storage
@@ -32,8 +34,8 @@ def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]
     assert verdict is not None
     for k, label in enumerate(card.labels):
         assert label in page.text
-        assert amount(float(verdict.estimates[k]), shares=True) in page.text
-        low, high = (amount(float(end), shares=True) for end in verdict.intervals[k])
+        assert amount(float(verdict.estimates[k]), rates=True) in page.text
+        low, high = (amount(float(end), rates=True) for end in verdict.intervals[k])
         assert f"{low} to {high}" in page.text
     assert card.drift is not None
     assert labelled(card).drift.verdict in page.text  # type: ignore[union-attr]  # it is there
@@ -43,7 +45,54 @@ def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]
     for section, chart in sections_of(card):
         assert section.title in page.text
         assert chart.summary in page.text
+        assert chart.meaning in page.text
     assert page.tags.count("h1") == 1
+
+
+def test_the_decision_and_lifts_come_first(shown: tuple[Browser, Scorecard]) -> None:
+    browser, card = shown
+    verdict = card.verdict
+    assert verdict is not None
+    page = Elements(browser.get("/experiments/layouts").text).text
+    assert "Against control" in page
+    assert page.index(card.decision.text) < page.index(card.headline) < page.index("Leaderboard")
+    assert page.index("Leaderboard") < page.index("Against the control")
+    for row in leaderboard(card):
+        k = NAMES.index(row.name)
+        assert row.lift == ("control" if k == 0 else lift_text(verdict, k).split(" (")[0])
+        assert row.lift in page
+        assert row.lift_interval in page
+        assert f"{row.lift} ({row.lift_interval})" == lift_text(verdict, k) or k == 0
+
+
+def test_without_a_control_nothing_is_compared_with_it() -> None:
+    storage = open_storage("memory")
+    stored(played(budget=600, visits=300, days=2), storage, "plain")
+    with dashboard(storage) as browser:
+        page = Elements(browser.get("/experiments/plain").text).text
+        assert "gainst control" not in page
+        assert "Against the control" not in page
+        assert browser.get("/experiments/plain/charts/lifts.json").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("visits", "then", "offered"),
+    [
+        (20, "", ["pause", "stop"]),
+        (20, "pause", ["resume", "stop"]),
+        (40, "", ["stop"]),
+        (40, "pause", ["stop"]),
+        (40, "stop", ["archive"]),
+        (20, "stop", ["archive"]),
+    ],
+)
+def test_what_can_be_done_depends_on_whether_visits_are_left(
+    visits: int, then: str, offered: list[str]
+) -> None:
+    test = played(arms=sa.ArmSet.one_hot(["A", "B"]), budget=40, visits=visits, days=2)
+    if then:
+        getattr(test, then)()
+    assert [action.name for action in actions_of(scorecard_of(test))] == offered
 
 
 def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, Scorecard]) -> None:
@@ -130,8 +179,11 @@ def test_every_stage_has_a_page(stage: str) -> None:
     with dashboard(storage) as browser:
         page = Elements(browser.get("/experiments/t").text)
         assert scorecard_of(test).headline in page.text
-        assert ("too early" in page.text) == (scorecard_of(test).verdict is None)
+        assert ("no verdict" in page.text) == (scorecard_of(test).verdict is None)
         assert browser.get("/experiments/t/report.html").status_code == 200
+        if stage == "finished":
+            assert "too early" not in page.text.lower()
+            assert "can still win" not in page.text
     assert "nan" not in page.text.split()
     assert "inf" not in page.text.split()
 
@@ -244,3 +296,28 @@ def test_corrections_are_listed_with_their_reasons(
     assert actions == ["admin", "ada", "ada"]
     browser.post_form("/experiments/shop/stop")
     assert (shop.history()[-1].author, shop.state) == ("admin", "stopped")
+
+
+def test_guardrails_and_other_metrics_have_their_tables() -> None:
+    storage = open_storage("memory")
+    metrics = [
+        sa.Metric("bought", role="primary", kind="yes/no", missing="fail"),
+        sa.Metric("revenue", kind="money", unit="€"),
+        sa.Metric("loading", role="guardrail", unit="s", direction="minimize", margin=0.1),
+    ]
+    shop = sa.create_experiment(
+        "shop", ["A", "B"], sa.Steady(), 200, storage, seed=1, control="A", metrics=metrics
+    )
+    for i in range(200):
+        shown = shop.ask(f"u{i}")
+        slow = 0.5 * (shown.name == "B")
+        values = {"bought": i % 2, "revenue": 10.0 * (i % 3), "loading": 1 + slow + i % 5 / 50}
+        shop.tell(shown, values)
+    with dashboard(storage) as browser:
+        page = Elements(browser.get("/experiments/shop").text)
+    assert "Guardrails" in page.text
+    assert "worse than the margin" in page.text
+    assert "Other metrics" in page.text
+    revenue = shop.recommend().metrics[0]
+    assert revenue.estimates is not None
+    assert revenue.metric.shown(float(revenue.estimates[1])) in page.text

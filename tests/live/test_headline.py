@@ -172,3 +172,104 @@ def test_what_is_said_aloud_has_no_counts_that_always_change() -> None:
     later = replace(STATUS, assigned=(1100,) * 6)
     assert announcement(scorecard(later)) == announcement(scorecard(STATUS))
     assert announcement(scorecard(STATUS, verdict=None)) == ""
+
+
+def against(lifts: list[tuple[float, float]], **given: Any) -> Verdict:
+    """A verdict on A to F with B as the control, and these limits of relative lifts."""
+    ends = np.array(lifts)
+    middle = np.array([np.mean(pair) if np.isfinite(pair).all() else 0.0 for pair in ends])
+    estimates = 0.1 * (1 + middle)
+    found = verdict(*NAMES)
+    best = int(np.nanargmax(estimates))
+    return replace(
+        found,
+        arm=best,
+        name=NAMES[best],
+        estimates=estimates,
+        control="B",
+        lifts=0.1 * middle,
+        lift_intervals=0.1 * ends,
+        relative=middle,
+        relative_intervals=ends,
+        **given,
+    )
+
+
+UP, EVEN, DOWN = (0.03, 0.13), (-0.05, 0.06), (-0.2, -0.05)
+
+
+@pytest.mark.parametrize(
+    ("lifts", "said"),
+    [
+        (
+            [UP, (0, 0), EVEN, EVEN, EVEN, EVEN],
+            "A beats B by 8 % (3 to 13 %); the other four do not differ clearly from B.",
+        ),
+        (
+            [UP, (0, 0), (0.02, 0.12), EVEN, DOWN, DOWN],
+            "A beats B by 8 % (3 to 13 %); C beats it, too; E and F are worse; D does not differ "
+            "clearly from B.",
+        ),
+        ([DOWN, (0, 0), DOWN, DOWN, DOWN, DOWN], "no other variant beats B."),
+        (
+            [EVEN, (0, 0), (-0.05, 0.02), DOWN, DOWN, DOWN],
+            "A is ahead of B by 0.5 % (-5 to 6 %), which is not clear; D, E and F are worse; "
+            "C does not differ clearly from B.",
+        ),
+        (
+            [(-0.05, 0.02), (0, 0), DOWN, DOWN, DOWN, DOWN],
+            "B has the best estimate; 4 variants are worse; A does not differ clearly from B.",
+        ),
+    ],
+)
+def test_with_a_control_all_are_compared_with_it(
+    lifts: list[tuple[float, float]], said: str
+) -> None:
+    spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
+    assert said_of(spent, verdict=against(lifts)) == f"After all 10,000 visits, {said}"
+    assert said_of(verdict=against(lifts)) == f"After 6,000 of 10,000 visits, {said}"
+
+
+def test_lifts_are_not_said_aloud_whenever_they_change() -> None:
+    for lifts in ([UP, (0, 0), *[EVEN] * 4], [EVEN, (0, 0), *[DOWN] * 4]):
+        said = announcement(scorecard(STATUS, verdict=against(lifts)))
+        assert "%" not in said
+        assert said.startswith(("A beats B; the other four", "A is ahead of B, which is not"))
+
+
+def test_a_large_set_is_compared_with_its_control_in_a_word() -> None:
+    found = against([UP, (0, 0), *[EVEN] * 4], size=5000, plausible=("A",))
+    said = said_of(verdict=replace(found, others=12))
+    assert said.endswith("It beats B by 8 % (3 to 13 %).")
+
+
+def test_a_lift_that_is_not_known_yet_is_not_said() -> None:
+    unknown = against([(-np.inf, np.inf), (0, 0)] + [(-np.inf, np.inf)] * 4)
+    unknown.intervals[:] = (-np.inf, np.inf)
+    unknown.gap_intervals[:] = (-np.inf, np.inf)
+    assert said_of(verdict=unknown).endswith("but it is too early to tell which is best.")
+    spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
+    assert said_of(spent, verdict=unknown).endswith("that is too little to tell which is best.")
+
+
+def test_after_all_visits_nothing_is_too_early() -> None:
+    spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
+    until = datetime(2026, 11, 15, 14, tzinfo=UTC)
+    for plausible in ("AB", "ABCDE", "ABCDEF"):
+        for given in ({"rewards_until": until}, {"needs_stop": True}, {}):
+            said = said_of(spent, verdict=verdict(*plausible), **given)
+            assert "too early" not in said
+            assert "can still win" not in said
+            card = scorecard(spent, verdict=verdict(*plausible), **given)
+            assert "can still win" not in announcement(card)
+
+
+def test_a_scorecard_without_a_verdict_decides_nothing() -> None:
+    spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
+    until = datetime(2026, 11, 15, 14, tzinfo=UTC)
+    assert scorecard(STATUS, verdict=None).decision.text == "Too early to decide."
+    waiting = scorecard(spent, verdict=None, rewards_until=until).decision
+    assert (waiting.word, "too early" in waiting.text.lower()) == ("running", False)
+    assert scorecard(spent, verdict=None).decision.word == "unclear"
+    bad = HealthReport((Finding("assignments", "fail", 1e-9, "B got too few.", "Find why."),))
+    assert scorecard(STATUS, verdict=None, health=bad).decision.word == "unhealthy"

@@ -95,13 +95,22 @@ def test_policies_are_named_if_all_is_as_usual(name: str) -> None:
     assert create_from_description("x", description, "memory").settings.policy == settings.policy
 
 
+@pytest.mark.parametrize("control", ["B", {"B": 0.2}])
+def test_a_control_is_described_as_shortly_as_possible(control: Any) -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    given = Settings(arms, sa.Steady(), 100, seed=1, control=control, missing="drop")
+    text = toml_of(description_of(given))
+    assert tomllib.loads(text)["control"] == control
+    made = create_from_description("x", tomllib.loads(text), "memory")
+    assert made.settings.to_dict() == given.to_dict()
+    assert made.settings.control == "B"
+
+
 def test_shares_are_told_by_name_or_for_all() -> None:
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
-    control = {"B": 0.2}
-    both = Settings(arms, sa.Steady(), 100, seed=1, control=control, min_share=0.01, missing="drop")  # type: ignore[arg-type]  # a number for all
-    one = Settings(
-        arms, sa.Steady(), 100, seed=1, control=control, min_share={"A": 0.01}, missing="drop"
-    )
+    control: dict[str, Any] = {"control": {"B": 0.2}, "missing": "drop"}
+    both = Settings(arms, sa.Steady(), 100, seed=1, min_share=0.01, **control)  # type: ignore[arg-type]  # a number for all
+    one = Settings(arms, sa.Steady(), 100, seed=1, min_share={"A": 0.01}, **control)
     assert description_of(both)["min_share"] == 0.01
     assert description_of(one)["min_share"] == {"A": 0.01}
     for settings in (both, one):
@@ -138,7 +147,8 @@ def test_large_sets_are_described_by_their_recipe(kind: str) -> None:
     arms = LARGE[kind]
     assert arms.large
     share = {arms.names[3]: 0.1}
-    settings = Settings(arms, sa.Uniform(), 10, seed=1, control=share, missing="drop")
+    given: dict[str, Any] = {"control": share, "missing": "drop"}
+    settings = Settings(arms, sa.Uniform(), 10, seed=1, **given)
     text = toml_of(description_of(settings))
     assert len(text) < 2_000
     read = tomllib.loads(text)

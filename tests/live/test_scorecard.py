@@ -84,8 +84,8 @@ def test_standings(running: Scorecard, plausible: str, while_it_runs: str, at_th
     card = found(running, plausible)
     assert standings(card) == while_it_runs.split()
     assert standings(ended(card)) == at_the_end.split()
-    waited_for = ended(card, datetime(2030, 1, 1, tzinfo=UTC))
-    assert standings(waited_for) == while_it_runs.split()
+    waited_for = ended(card, datetime(2030, 1, 1, tzinfo=UTC))  # all visits, but not all rewards
+    assert standings(waited_for) == while_it_runs.replace("open", "maybe").split()
 
 
 def test_what_was_dropped_is_not_still_open(running: Scorecard) -> None:

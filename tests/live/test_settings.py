@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -72,7 +73,12 @@ def test_windows_can_be_given_in_many_ways(given: Any, seconds: float) -> None:
         ({"policy": "steady"}, "expected an instance"),
         ({"arms": ["A", "B"]}, "expected an ArmSet"),
         ({"control": {"arm 9": 0.1}}, "which is no variant"),
-        ({"control": "arm 1"}, "expected shares"),
+        ({"control": "arm 9"}, "control names 'arm 9', which is no variant"),
+        ({"control": 1}, "expected the name of a variant, such as 'arm 0'"),
+        ({"control": ["arm 1"]}, "expected the name of a variant"),
+        ({"control_share": 0.1}, "no control that could get it"),
+        ({"control": "arm 0", "control_share": 1.5}, "between 0 and 1"),
+        ({"control": {"arm 0": 0.1}, "policy": sa.Peace()}, "A control without a share is fine"),
         ({"control": {"arm 0": 0.1, "arm 1": 0.1}}, "only one"),
         ({"control": {"arm 0": 1.0}}, "between 0 and 1"),
         ({"control": {"arm 0": 0.1}, "min_share": {"arm 0": 0.1}}, "leave it out"),
@@ -99,6 +105,33 @@ def test_settings_survive_a_round_trip() -> None:
     assert again.to_dict() == given.to_dict()
     with pytest.raises(sa.InvalidInputError, match="give the one"):
         Settings.from_dict(given.to_dict(), sa.Uniform())
+
+
+def test_a_control_has_a_name_and_may_have_a_share() -> None:
+    named, shared = settings(control="arm 1"), settings(control={"arm 1": 0.2})
+    assert (named.control, named.control_share) == ("arm 1", None)
+    assert (shared.control, shared.control_share) == ("arm 1", 0.2)
+    assert settings(control="arm 1", control_share=0.2) == shared
+    assert settings(control={}).control is None
+    for one in (named, shared, settings()):
+        stored = json.loads(json.dumps(one.to_dict()))
+        assert Settings.from_dict(stored).to_dict() == one.to_dict()
+    segment = Segment(np.array([[0.4, 0.3, 0.2, 0.1]]), np.array([50]))
+    assert named.mixed(segment) is segment  # who is compared with whom changes no draw
+    assert settings(control="arm 1", policy=sa.Peace()).control == "arm 1"
+
+
+def test_stored_settings_of_before_are_read() -> None:
+    old = settings().to_dict()
+    del old["control_share"]
+    assert Settings.from_dict(old | {"control": {}}).control is None
+    found = Settings.from_dict(old | {"control": {"arm 1": 0.2}})
+    assert (found.control, found.control_share) == ("arm 1", 0.2)
+
+
+def test_a_control_without_a_share_may_have_a_floor() -> None:
+    assert settings(control="arm 1", min_share=0.05).min_share["arm 1"] == 0.05
+    assert "arm 1" not in settings(control={"arm 1": 0.2}, min_share=0.05).min_share
 
 
 def test_control_and_floors_enter_the_allocation_exactly() -> None:

@@ -57,8 +57,11 @@ def test_marks_stand_where_the_leader_changed_and_are_few() -> None:
     assert course.times is not None
     assert [mark.x for mark in marks] == [course.times[10], course.times[30]]
     assert [mark.text for mark in marks] == ["variant 2 leads", "variant 3 leads"]
-    often = replace(course, leaders=np.arange(40) % 2)
-    assert len(charts.estimates(often).panels[0].marks) == 6
+    often = charts.estimates(replace(course, leaders=np.arange(40) % 2)).panels[0].marks
+    assert [mark.x for mark in often] == [course.times[j] for j in (31, 35, 39)]
+    early = leaders.copy()
+    early[:8], early[8:] = 1, 0  # a quarter of the visits, in which leads change by chance
+    assert charts.estimates(replace(course, leaders=early)).panels[0].marks == ()
 
 
 def test_without_a_clock_rounds_are_the_axis() -> None:

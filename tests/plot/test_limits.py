@@ -72,7 +72,7 @@ def begun(P: int = 8) -> DriftReport:
 def test_a_day_that_has_just_begun_does_not_set_the_scale() -> None:
     report = begun()
     for chart in (charts.daily(report), charts.drift(report)):
-        assert "Days with few visits are hollow and do not set the scale." in chart.note
+        assert "Days with few visits are hollow, and may lie beyond the picture." in chart.note
         for low, high in ranges(chart):
             assert -2 < low < high < 2
     full = report.estimates[:-1]
@@ -116,7 +116,20 @@ def test_first_looks_do_not_set_the_scale_however_long_they_took() -> None:
     assert bottom < late.min() < late.max() < top < 1
     k = int(course.leaders[-1])
     assert bottom < low[-1, k] < high[-1, k] < top
-    assert chart.note.endswith("Early ones may leave the picture.")
+    assert chart.note.endswith("Early bands are wider than the picture.")
+
+
+def test_bands_of_the_second_half_fit_the_axis_and_wider_ones_are_cut() -> None:
+    course = samples.course(12, 60)
+    chart = charts.estimates(course)
+    bottom, top = ranges(chart)[0]
+    banded = [series for series in chart.panels[0].series if series.low is not None]
+    for series in banded:
+        assert series.low is not None
+        assert series.high is not None
+        half = slice(len(series.x) // 2, None)
+        assert bottom < series.low[half].min() < series.high[half].max() < top
+        assert series.high[np.isfinite(series.high)].max() > top
 
 
 @pytest.mark.parametrize("value", [0.0, 0.02, 3.0, -3.0])

@@ -67,10 +67,13 @@ def test_values_are_those_of_the_chart_and_unknown_ones_are_none() -> None:
 def test_bands_are_closed_shapes_where_both_ends_are_known() -> None:
     low = np.array([-np.inf, 1.0, 2.0, np.nan, 3.0])
     high = np.array([np.inf, 3.0, 4.0, 5.0, 6.0])
-    band, line = spec_of(chart_of(Series("A", (0, 1, 2, 3, 4), np.ones(5), low, high)))["data"]
+    chart = chart_of(Series("A", (0, 1, 2, 3, 4), np.ones(5), low, high))
+    band, edges, line = spec_of(chart)["data"]
     assert band["fill"] == "toself"
     assert band["x"] == [1, 2, 2, 1, None, 4, 4]
     assert band["y"] == [1, 2, 4, 3, None, 3, 6]
+    assert edges["x"] == [1, 2, None, 1, 2, None, 4, None, 4]
+    assert edges["y"] == [1, 2, None, 3, 4, None, 3, None, 6]
     assert line["customdata"][0] == "1"
     assert line["customdata"][1] == "1 (1 to 3)"
 

@@ -88,8 +88,10 @@ def test_the_last_share_ends_with_the_data() -> None:
 def test_the_words_agree_with_the_marks() -> None:
     course = samples.course(3, J=40)
     often = charts.estimates(replace(course, leaders=np.arange(40) % 2))
-    assert often.summary.endswith("The leader changed 39 times; the last 6 are marked.")
-    assert len(often.panels[0].marks) == 6
+    assert often.summary.endswith(
+        "changed 39 times; only the latest are marked, and changes close together share a mark."
+    )
+    assert len(often.panels[0].marks) == 3
     once = charts.estimates(replace(course, leaders=np.arange(40) // 20))
     assert once.summary.endswith("The leader changed once.")
 
@@ -180,6 +182,9 @@ def test_the_note_says_whose_the_bands_are() -> None:
     assert len(banded) == 2
     leader = course.names[int(course.leaders[-1])]
     (second,) = banded - {leader}
-    assert chart.note.startswith(f"Bands: 95 % intervals of {leader} and {second} that hold")
+    assert chart.note.startswith(
+        f"Bands: where the true values of {leader} and {second} may lie (95 %)."
+    )
+    assert chart.meaning.startswith("A band shows the 95 % interval of a variant.")
     other = next(k for k, name in enumerate(course.names) if name != leader)
     assert charts.estimates(course, picked=[other]).note == ""

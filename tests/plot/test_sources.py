@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from steadyarm.plot.sources import CHARTS, chart_for
 from tests.plot import samples
 
 FACTORS = {"headline": ["short", "long"], "image": ["cat", "dog"]}
-BUDGET = 1200
+BUDGET, CONTROL = 1200, "headline=long, image=cat"
 
 
 def reward(name: str, number: int) -> float:
@@ -27,7 +28,7 @@ def reward(name: str, number: int) -> float:
 
 @pytest.fixture(scope="module")
 def session() -> sa.Session:
-    test = sa.Session(sa.Steady(), sa.ArmSet.factorial(FACTORS), BUDGET, seed=2)
+    test = sa.Session(sa.Steady(), sa.ArmSet.factorial(FACTORS), BUDGET, seed=2, control=CONTROL)
     for _ in range(BUDGET):
         a = test.ask()
         test.tell(a, reward(a.name, a.number))
@@ -38,7 +39,14 @@ def session() -> sa.Session:
 def experiment() -> sa.Experiment:
     arms = sa.ArmSet.factorial(FACTORS)
     test = sa.create_experiment(
-        "headline", arms, sa.Steady(), BUDGET, "memory", seed=2, missing="drop"
+        "headline",
+        arms,
+        sa.Steady(),
+        BUDGET,
+        "memory",
+        seed=2,
+        missing="drop",
+        control=CONTROL,
     )
     for k in range(0, BUDGET, 100):
         asked = test.ask_many([f"u{k + i}" for i in range(100)])
@@ -97,6 +105,18 @@ def test_an_analysis_has_what_its_log_tells(tmp_path: Any) -> None:
         sa.plot.allocation(found)
     with pytest.raises(sa.InvalidInputError, match="neither factorial nor of bundles"):
         sa.plot.effects(found)
+    with pytest.raises(sa.InvalidInputError, match="has no control"):
+        sa.plot.lifts(found)
+
+
+def test_rewards_of_yes_or_no_are_drawn_in_per_cent(experiment: sa.Experiment) -> None:
+    card = scorecard_of(experiment)
+    rates = replace(card, settings=replace(card.settings, reward_range=(0.0, 1.0)))
+    for name in ("estimates", "daily", "leaderboard", "interactions"):
+        for seen, percent in ((card, False), (rates, True)):
+            assert {panel.y.percent for panel in chart_for(name, seen).panels} == {percent}
+    said = chart_for("leaderboard", rates).summary
+    assert f"an estimate of {100 * card.verdict.estimates[card.verdict.row]:.2f} % (" in said  # type: ignore[union-attr]  # it is there
 
 
 def test_items_of_bundles_are_drawn_for_all_that_has_rewards(tmp_path: Any) -> None:

@@ -75,8 +75,9 @@ def test_everything_is_there_in_its_order(running: sa.Experiment) -> None:
     document = experiment_report(running)
     assert document.title == "Test report: test"
     assert isinstance(document.blocks[0], Lead)
-    assert document.blocks[0].text == scorecard_of(running).headline
-    facts = document.blocks[1]
+    assert document.blocks[0].text == scorecard_of(running).decision.text
+    assert document.blocks[1] == Paragraph(scorecard_of(running).headline)
+    facts = document.blocks[2]
     assert isinstance(facts, Facts)
     assert ("Visits", "1,200 of 2,400 (50 %)") in facts.pairs
     assert dict(facts.pairs)["Policy"].startswith("Steady (more visits")
@@ -179,7 +180,7 @@ def test_the_first_rewards() -> None:
 def test_a_finished_test_with_missing_rewards() -> None:
     live = visited(600, budget=600, told=0.9, missing="zero", reward_window="1h")
     document = experiment_report(live)
-    facts = document.blocks[1]
+    facts = document.blocks[2]
     assert isinstance(facts, Facts)
     assert dict(facts.pairs)["Visits"] == "600 of 600 (100 %)"
     assert "Expected end" not in dict(facts.pairs)
@@ -341,3 +342,45 @@ def test_a_report_tells_what_was_corrected(running: sa.Experiment) -> None:
         assert found.rows[0][1:] == ("visits excluded", "1", "a monitor")
     finally:
         running.include(done.entry, reason="for the other tests")
+
+
+def test_all_are_compared_with_the_control() -> None:
+    arms = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog"]})
+    live = visited(1200, budget=1200, arms=arms, control=arms.names[0], missing="drop")
+    document, card = experiment_report(live), scorecard_of(live)
+    lead, said = document.blocks[0], document.blocks[1]
+    assert isinstance(lead, Lead)
+    assert isinstance(said, Paragraph)
+    assert lead.text.startswith("Ship long + dog: it beats short + cat by ")
+    assert lead.text == card.decision.text
+    assert card.decision.variant == arms.names[3]
+    assert said.text.startswith("After all 1,200 visits, long + dog beats short + cat by ")
+    shown = table(document, "Variants from")
+    assert shown.header[3] == "against short + cat"
+    cells = {row[0]: row[3] for row in shown.rows}
+    assert cells["short + cat"] == "control"
+    assert cells["long + dog"].startswith("+")
+    assert lead.text.endswith(f"by {cells['long + dog'][1:]}.")
+    assert "short + cat have their own" in texts(document)
+    chart = next(b.chart for b in document.blocks if isinstance(b, Picture))
+    columns = {column: k for k, column in enumerate(chart.table.header)}
+    verdict = live.recommend().of(arms.names[3])
+    assert chart.table.rows[0][columns["lift"]] == verdict.lift
+    assert chart.table.rows[0][columns["relative lift"]] == verdict.relative
+    assert "lift" not in charts_of_none()
+
+
+def charts_of_none() -> tuple[str, ...]:
+    """Columns of the leaderboard of a test without a control."""
+    document = experiment_report(visited(300))
+    return next(b.chart.table.header for b in document.blocks if isinstance(b, Picture))
+
+
+def test_after_all_visits_nothing_can_still_win() -> None:
+    live = visited(600, budget=600, told=0.9, missing="zero", reward_window="1h")
+    card = scorecard_of(live)
+    assert card.ended
+    assert not card.settled
+    said = texts(experiment_report(live)) + " ".join(headings(experiment_report(live)))
+    assert "too early" not in said.lower()
+    assert "can still win" not in said

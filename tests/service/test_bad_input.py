@@ -171,10 +171,14 @@ WORDS: list[tuple[str, Any, str]] = [
     (
         "shop/rewards",
         {"id": "x", "reward": 1},
-        "there is no key 'id'; the keys are assignment, unit, reward, at, sent; the assignment's "
-        "id goes into assignment.",
+        "there is no key 'id'; the keys are assignment, unit, reward, metrics, event, at, sent; "
+        "the assignment's id goes into assignment.",
     ),
-    ("shop/rewards", {"unit": "u"}, "there is no reward; expected a number."),
+    (
+        "shop/rewards",
+        {"unit": "u"},
+        "give either reward, a number, or metrics, values by their names.",
+    ),
     ("shop/rewards", {"reward": 1}, "give assignment or unit."),
     (
         "shop/leases/1/assignments",

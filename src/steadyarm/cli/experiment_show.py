@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +55,7 @@ def experiment_text(experiment: sa.Experiment) -> str:
     leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
     lines = [
         f"{status.name}: {status.state}, created {when(status.created)}",
+        *_decision(experiment),
         f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "
         f"reward; seed {settings.seed}",
         f"{assigned:,} of {status.budget:,} visits assigned ({100 * assigned // status.budget} %), "
@@ -87,6 +88,14 @@ def experiment_text(experiment: sa.Experiment) -> str:
     elif hidden := len(counts) - len(rows):
         lines.append(f"… and {hidden} more, see --format json")
     return "\n".join(lines)
+
+
+def _decision(experiment: sa.Experiment) -> Iterator[str]:
+    """What to do, if anything can be judged yet."""
+    try:
+        yield experiment.recommend().decision.text
+    except sa.RewardsPendingError:
+        return
 
 
 def _counts(status: sa.Status, share: Mapping[int, float]) -> list[tuple[int, int, int]]:

@@ -22,6 +22,7 @@ from steadyarm.client.transport import (
 )
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import arms_of
+from steadyarm.live.metrics import Metric
 from steadyarm.policies import Policy
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.wire.responses import ExperimentAnswer, ExperimentList, ListedExperiment
@@ -214,4 +215,8 @@ class Client:
 def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, Metric):
+        return value.description()
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
     return dict(value) if isinstance(value, Mapping) else value

@@ -56,8 +56,8 @@ FIELDS = {  # label, and what the field says at first
     "window_unit": ("Unit of time", "d"),
     "missing": ("If no reward comes", "zero"),
     "sticky": ("Visitors who come again", "unit"),
-    "control": ("Variant with a fixed share", ""),
-    "control_share": ("Its share", ""),
+    "control": ("Control", ""),
+    "control_share": ("Fixed share of the control", ""),
     "min_share": ("Least share of every variant", ""),
     "start": ("Start", "now"),
     "seed": ("Seed", ""),
@@ -137,7 +137,7 @@ PLACES = {  # fields of the form, by those of settings and questions
 MOST_VARIANTS = 2000  # as the service has it
 LEAST_ROWS = 4  # of parts, for those without JavaScript
 TRIED = 300  # variants up to which the settings are made while somebody types
-NAMED = 50  # variants whose names are offered for the control
+NAMED = 300  # variants that can be chosen as the control
 SHOWN = 40  # characters of a wrong value that an error repeats
 
 GROUPED = re.compile(r"\d{1,3}(?:[,_' \u00a0\u202f]\d{3})+", re.ASCII)
@@ -231,6 +231,14 @@ class Filled:
     start: bool
     variants: int
     settings: Settings | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Variants that can be chosen as the control, as far as they are known."""
+        if self.settings is not None:
+            return self.settings.arms.names[:NAMED]
+        arms = self.description.get("arms")
+        return arms[:NAMED] if isinstance(arms, list) else ()
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
@@ -353,13 +361,14 @@ def _place(error: InvalidInputError, typed: Fields) -> str:
     return PLACES.get(error.field or "form", error.field or "form")
 
 
-def _control(typed: Fields) -> dict[str, float] | None:
+def _control(typed: Fields) -> str | dict[str, float] | None:
+    """The control as a description has it: its name, or its name with a fixed share."""
     control = typed.text("control")
-    if not control and not typed.text("control_share"):
-        return None
-    if not control:
-        typed.wrong("control", "Name the variant that gets this share.")
+    if not typed.text("control_share"):
+        return control or None
     share = typed.percent("control_share")
+    if not control:
+        typed.wrong("control", "Choose the control, which gets the fixed share of More settings.")
     return {control: share} if control and share is not None else None
 
 
@@ -550,7 +559,7 @@ async def previewed(service: Service, request: Request, viewer: Viewer) -> Respo
     answer: dict[str, Any] = {
         "errors": filled.errors,
         "variants": filled.variants,
-        "names": [] if filled.settings is None else filled.settings.arms.names[:NAMED],
+        "names": filled.names,
         "cautions": [text[:1].upper() + text[1:] for text in cautions],
         "toml": None,
         "command": None,

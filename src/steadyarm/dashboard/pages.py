@@ -35,8 +35,11 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.tables import metric_rows
 from steadyarm.plot.chart import Chart
+from steadyarm.plot.charts.standings import intervals_mean
 from steadyarm.plot.plotly import spec_of
+from steadyarm.plot.sources import has_rates
 from steadyarm.reports.experiment import labelled
 from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
@@ -59,12 +62,12 @@ MOST_CHECKED = 300_000  # assignments up to which a report on a page has the che
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 T = TypeVar("T")
-Mark = tuple[ExperimentState, int, int, int, int, int, int]
+Mark = tuple[ExperimentState, int, int, int, int, int, int, int]
 
 
 def mark_of(summary: Summary) -> Mark:
     """State and counts, of which one changes whenever a scorecard would."""
-    counts = summary.assigned, summary.rewarded, summary.late, summary.corrected
+    counts = summary.assigned, summary.rewarded, summary.late, summary.corrected, summary.measured
     return (summary.state, summary.key, summary.version, *counts)
 
 
@@ -269,6 +272,12 @@ ACTIONS = (
 )
 
 
+def actions_of(card: Scorecard) -> list[Action]:
+    """What can be done now; where all visits are assigned there is nothing to pause or resume."""
+    possible = (action for action in ACTIONS if card.status.state in action.when)
+    return [one for one in possible if not (card.ended and one.name in ("pause", "resume"))]
+
+
 # The pages
 
 
@@ -307,21 +316,24 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
 def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Content:
     card = kept.card
     rows = leaderboard(card, None if everything else MOST_ROWS)
-    possible = [action for action in ACTIONS if card.status.state in action.when]
+    measured = [] if card.verdict is None else metric_rows(card.verdict)
     return page(
         "experiment.html",
         viewer,
         card=card,
         path=experiment_path(card.name),
         rows=rows,
+        guardrails=[row for row in measured if row.role == "guardrail"],
+        metrics=[row for row in measured if row.role == "secondary"],
         more=len(card.names) - len(rows),
         everything=everything,
         origin=origin,
-        shares=card.settings.reward_range == (0.0, 1.0),  # per cent are easier to read
+        rates=has_rates(card),
+        meaning="" if card.verdict is None else intervals_mean(card.verdict),
         tested=kept.once("tested", what_is_tested),
         drift_verdict=kept.once("drift", _drift_verdict),
         sections=kept.once("sections", sections_of),
-        actions=possible if viewer.may("admin") else (),
+        actions=actions_of(card) if viewer.may("admin") else (),
     )
 
 

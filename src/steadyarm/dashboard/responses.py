@@ -20,12 +20,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 import steadyarm
+from steadyarm import wording
 from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import to_datetime
-from steadyarm.wording import number
 
 if TYPE_CHECKING:
     from steadyarm.dashboard.access import Viewer
@@ -53,17 +53,15 @@ def percent(share: float, digits: int = 1) -> str:
     return (text.rstrip("0").rstrip(".") if float(text) in (0.0, 100.0) else text) + " %"
 
 
-def amount(value: float, shares: bool = False) -> str:
-    """A reward: in per cent if rewards are shares (0 or 1), else with four digits.
+def amount(value: float, rates: bool = False) -> str:
+    """A mean reward, in per cent if it is a rate; a dash if it is not known.
 
     Examples
     --------
-    >>> amount(0.12345, shares=True), amount(12.3456), amount(-1234567.8), amount(float("inf"))
+    >>> amount(0.12345, rates=True), amount(12.3456), amount(-1234567.8), amount(float("inf"))
     ('12.35 %', '12.35', '-1,234,568', '–')
     """
-    if not math.isfinite(value):
-        return UNKNOWN
-    return f"{100 * value:.2f} %" if shares else number(value)
+    return wording.amount(value, rates) if math.isfinite(value) else UNKNOWN
 
 
 def when(time: datetime | int | None) -> str:

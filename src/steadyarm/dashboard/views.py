@@ -13,6 +13,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.effects import bundles_in
 from steadyarm.live.scorecard import Light, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.settings import variants_in
+from steadyarm.live.tables import lift_text
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.sources import chart_for
 from steadyarm.reports.method import rewards_in_words
@@ -59,10 +60,15 @@ SECTIONS: dict[str, Section] = {
     section.name: section
     for section in (
         Section(
+            "lifts",
+            "Against the control",
+            "By how much each variant is better or worse than what people see today.",
+            wide=True,
+        ),
+        Section(
             "estimates",
             "Estimates so far",
-            "What each variant brings per visit, from all visits up to that time. The bands hold "
-            "at all times at once.",
+            "What each variant brings per visit, from all visits up to that time.",
         ),
         Section(
             "daily",
@@ -76,8 +82,8 @@ SECTIONS: dict[str, Section] = {
         ),
         Section(
             "plausible",
-            "Who can still win",
-            "Variants that are not ruled out as the best. A test ends well when one is left.",
+            "Who may be the best",
+            "Variants that are not ruled out. A test ends well when one is left.",
         ),
         Section(
             "effects",
@@ -159,7 +165,8 @@ class Row:
     def over(self) -> bool:
         """Whether nothing more will be assigned."""
         stopped = self.summary.state in ("stopped", "archived")
-        return stopped or self.summary.assigned >= self.budget
+        spent = self.summary.assigned >= self.budget
+        return stopped or spent or (self.card is not None and self.card.ended)
 
     @property
     def leader(self) -> str | None:
@@ -215,6 +222,8 @@ class Rank:
 
     Attributes
     ----------
+    lift, lift_interval : difference from the control, such as "+8 %" and "3 to 13 %"; of the
+        control itself "control"; empty if there is none
     share : of the visits that are assigned now; of all visits if the test has ended
     left, middle, right : positions of interval and estimate; None if they are unknown
     """
@@ -224,6 +233,8 @@ class Rank:
     estimate: float
     low: float
     high: float
+    lift: str
+    lift_interval: str
     share: float
     assigned: int
     standing: Standing
@@ -242,6 +253,7 @@ def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
     if card.ended:
         shares = np.asarray(card.assigned) / max(card.status.total_assigned, 1)
     position = _scale(np.column_stack([estimates, limits]))
+    lifts = ["" if verdict is None else lift_text(verdict, k) for k in range(K)]
     return [
         Rank(
             name=card.names[k],
@@ -249,6 +261,8 @@ def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
             estimate=float(estimates[k]),
             low=float(limits[k, 0]),
             high=float(limits[k, 1]),
+            lift=lifts[k].partition(" (")[0],
+            lift_interval=lifts[k].partition(" (")[2].removesuffix(")"),
             share=float(shares[k]),
             assigned=card.assigned[k],
             standing=standing_of(card, k),

@@ -34,7 +34,7 @@ Booleans = NDArray[np.bool_]
 Limits = Callable[[Floats], tuple[Floats, Floats]]
 
 STEPS = 60  # of the search for the limits of a ratio; about ten are needed
-PRECISION = 1e-10  # of these limits
+PRECISION = 1e-8  # of these limits
 LARGEST = 1e12  # ratios beyond which nothing is searched
 FARTHEST = 40.0  # standard errors up to which p-values are computed
 
@@ -282,6 +282,7 @@ def _critical_value(analysis: SingleAnalysis, row: int, alpha: float) -> Floats:
     apart, _, _ = critical_values(
         X[others] - X[row], covariance, freedom, alpha, family, paired=False
     )
+    apart = np.maximum(apart, pairwise_value(freedom, alpha))  # as a declared winner asks for
     if family > others.sum():  # bounds that hold whatever is correlated how
         return apart
     ratios = _ratios(evidence.estimates, row)[:, others, None]

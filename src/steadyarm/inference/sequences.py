@@ -223,6 +223,7 @@ class ConfidenceSequence:
         self.inverse: Floats | None = None
         self.scale: Floats | None = None
         self.far: FarScales | None = None
+        self._factors: dict[tuple[int, float, bool], Floats] = {}
         if reward_range is None:
             self.variance, parts, self.freedom, kind = running_variance(evidence)
             X = evidence.arms.coordinates
@@ -460,12 +461,15 @@ class ConfidenceSequence:
         The variance is estimated, but that of clicks follows from their rate. Doubles end beyond 37
         standard errors, and few degrees of freedom reach very far.
         """
-        z = normal_factor(self.rounds[:, j][:, None] / self.budget, alpha)
-        tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
-        freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
-        if clicks is not None:
-            freedom = np.where(clicks, np.inf, freedom)
-        return np.asarray(np.minimum(scipy.stats.t.isf(tail, freedom), 1e50))
+        key = j, alpha, clicks is None
+        if key not in self._factors:  # limits of ratios ask for the same ones again and again
+            z = normal_factor(self.rounds[:, j][:, None] / self.budget, alpha)
+            tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
+            freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
+            if clicks is not None:
+                freedom = np.where(clicks, np.inf, freedom)
+            self._factors[key] = np.minimum(scipy.stats.t.isf(tail, freedom), 1e50)
+        return self._factors[key]
 
     def _scales(
         self, scale: Floats, best: NDArray[np.int64] | None, ratio: Floats | float = 1.0

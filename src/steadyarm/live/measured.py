@@ -347,12 +347,15 @@ def _check_ratio(settings: Settings, above: Metric, below: Metric) -> None:
             )
 
 
+def _patience(times: tuple[float | None, float | None]) -> float:
+    return sum(time or 0.0 for time in times)
+
+
 def _ratio_of(metric: Metric, above: Metric, below: Metric) -> Metric:
     """The ratio as a metric of its own: it is final when both of its parts are."""
     window = grace = None
     if above.window is not None and below.window is not None:
-        times = ((part.window or 0.0, part.grace or 0.0) for part in (above, below))
-        window, grace = max(times, key=sum)
+        window, grace = max((part.times for part in (above, below)), key=_patience)
     several: Several = "first" if window is None else "sum"
     return replace(
         metric, ratio=None, missing="zero", window=window, grace=grace, several=several, range=None

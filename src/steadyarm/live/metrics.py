@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction
@@ -75,8 +75,8 @@ class Metric:
     kind: Kind = "number"
     unit: str = ""
     direction: Direction = "maximize"
-    window: float | None = None
-    grace: float | None = None
+    window: float | str | timedelta | None = None
+    grace: float | str | timedelta | None = None
     missing: Literal["zero", "drop", "fail"] | None = None
     range: tuple[float, float] | None = None
     cap: float | None = None
@@ -176,6 +176,11 @@ class Metric:
         return float(self.margin.strip(" %")) / 100 if isinstance(self.margin, str) else None
 
     @property
+    def times(self) -> tuple[float | None, float | None]:
+        """Window and grace in seconds."""
+        return cast("tuple[float | None, float | None]", (self.window, self.grace))
+
+    @property
     def keyed(self) -> bool:
         """Whether a unit may have several events, each with a key."""
         return self.several != "first"
@@ -248,12 +253,12 @@ class Metric:
                 if value != field.default:
                     found[field.name] = value
             elif field.name == "grace":
-                if value is not None and value != usual_grace(self.window or 0):
+                if value is not None and value != usual_grace(self.times[0] or 0.0):
                     found["grace"] = duration_text(value)
             elif value != getattr(usual, field.name):
                 found[field.name] = list(value) if isinstance(value, tuple) else value
-        if self.window is not None:
-            found["window"] = duration_text(self.window)
+        if self.times[0] is not None:
+            found["window"] = duration_text(self.times[0])
         return found
 
 

@@ -262,6 +262,11 @@ class LiveResults:
                 "variants and report their rewards first."
             )
         first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
+        if first.unsettled and first.exhausted:
+            raise RewardsPendingError(
+                f"no visit can be judged yet: further events of the first {first.used:,} may still "
+                "come, until their window and its grace end."
+            )
         if not first.waiting:
             raise VisitsPendingError(
                 f"a verdict needs the first {first.rounds:,} visits; "

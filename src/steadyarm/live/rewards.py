@@ -116,7 +116,7 @@ def refusal(
 
 def _why_too_late(metric: Metric, at: int, outcome: Outcome, now: int) -> str:
     """Which limit a refused reward has exceeded."""
-    window, grace = metric.window, metric.grace
+    window, grace = metric.times
     names = ("reward_window", "reward_grace") if metric.role == "primary" else ("window", "grace")
     if window is not None and grace is not None and outcome.created is not None:
         if at > outcome.created + microseconds(window):

@@ -412,7 +412,7 @@ def announcement(card: Scorecard) -> str:
     """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
     if unhealthy := _unhealthy(card):
         return unhealthy
-    return "" if card.verdict is None else _standing(card, card.verdict)
+    return "" if card.verdict is None else _standing(card, card.verdict, amounts=False)
 
 
 def since(report: DriftReport, moved: Floats) -> date:
@@ -448,7 +448,8 @@ def _progress(card: Scorecard) -> str:
     return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
 
 
-def _standing(card: Scorecard, verdict: Verdict) -> str:
+def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
+    """Who leads or beats the control, by which amounts if they are wanted, and how sure that is."""
     labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
     name = labels[verdict.name]
     final = card.settled and not verdict.caution
@@ -464,55 +465,64 @@ def _standing(card: Scorecard, verdict: Verdict) -> str:
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
     against = compared(verdict, card.settings.direction)
     if against is not None and not verdict.size:
-        return _against_control(card.labels, verdict, against) + gone
+        return _against_control(card.labels, verdict, against, amounts) + gone
     rivals = [labels[one] for one in others]
     said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
-    return (
-        said.replace("is the best;", "is the best of those measured to the end;") if gone else said
-    )
+    if gone:
+        said = said.replace("is the best;", "is the best of those measured to the end;")
+    if against is not None and against.better[verdict.row]:
+        by = f" by {against.amount(verdict.row)}" if amounts else ""
+        said += f" It beats {verdict.control}{by}."
+    return said
 
 
-def _against_control(labels: Sequence[str], verdict: Verdict, against: Compared) -> str:
+def _against_control(
+    labels: Sequence[str], verdict: Verdict, against: Compared, amounts: bool
+) -> str:
     """Who beats the control and by how much, who is worse, and who does not differ clearly."""
+
+    def by(k: int) -> str:
+        return f" by {against.amount(k)}" if amounts else ""
+
     control, known = labels[against.control], ~np.isnan(verdict.estimates)
     groups = [against.better & known, against.worse & known, against.unclear & known]
     better, worse, unclear = (np.flatnonzero(group).tolist() for group in groups)
-    lead = verdict.row if verdict.row in better else None
-    if lead is None and better:
-        lead = max(better, key=lambda k: float(against.lifts[k]))
-    if lead is not None:
-        said = [f"{labels[lead]} beats {control} by {against.amount(lead)}"]
-        if too := [labels[k] for k in better if k != lead]:
-            said.append(f"{_some(too, len(labels) - 2)} {_verb(too, 'beats', 'beat')} it, too")
-    elif verdict.row != against.control and unclear:
-        amount = against.amount(verdict.row)
-        said = [f"{labels[verdict.row]} is ahead of {control} by {amount}, which is not clear"]
+    if better:
+        best = max(better, key=lambda k: float(against.lifts[k]))
+        lead = verdict.row if verdict.row in better else best
+        better.remove(lead)
+        said = [f"{labels[lead]} beats {control}{by(lead)}"]
+    elif verdict.row in unclear:
         unclear.remove(verdict.row)
+        ahead = f"{labels[verdict.row]} is ahead of {control}{by(verdict.row)}"
+        said = [f"{ahead}, which is not clear"]
     elif unclear:
         said = [f"{control} has the best estimate"]
     else:
         return f"no other variant beats {control}."
-    if worse:
-        names = [labels[k] for k in worse]
-        said.append(f"{_some(names, len(labels) - 2)} {_verb(names, 'is', 'are')} worse")
-    if unclear:
-        names = [labels[k] for k in unclear]
-        differ = _verb(names, "does not differ", "do not differ")
-        said.append(f"{_some(names, len(labels) - 2)} {differ} clearly from {control}")
+    left = len(better) + len(worse) + len(unclear)
+    for group, one, many in (
+        (better, "beats it, too", "beat it, too"),
+        (worse, "is worse", "are worse"),
+        (
+            unclear,
+            f"does not differ clearly from {control}",
+            f"do not differ clearly from {control}",
+        ),
+    ):
+        if group:
+            which = _some([labels[k] for k in group], len(group) == left)
+            said.append(f"{which} {one if len(group) == 1 else many}")
+            left -= len(group)
     return f"{'; '.join(said)}."
 
 
-def _some(names: Sequence[str], rest: int) -> str:
-    """Some variants by name, or all that are left but two, if they are several, by number."""
-    if len(names) == rest and rest > 1:
-        return (
-            f"the other {('two', 'three', 'four', 'five')[rest - 2] if rest < 6 else f'{rest:,}'}"
-        )
+def _some(names: Sequence[str], rest: bool) -> str:
+    """Some variants by name; by number if they are many, or several and all the rest."""
+    if rest and len(names) > 1:
+        words = {2: "two", 3: "three", 4: "four", 5: "five"}
+        return f"the other {words.get(len(names), f'{len(names):,}')}"
     return listed(names) if len(names) <= FEW else f"{len(names):,} variants"
-
-
-def _verb(names: Sequence[str], one: str, many: str) -> str:
-    return one if len(names) == 1 else many
 
 
 def _sure(name: str, others: list[str], more: int, K: int, final: bool, ended: bool) -> str:

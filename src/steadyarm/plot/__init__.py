@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocation", "daily", "drift", "effects", "estimates", "interactions", "leaderboard",
-    "matplotlib", "plan", "plausible", "results", "waiting",
+    "lifts", "matplotlib", "plan", "plausible", "results", "waiting",
 ]  # fmt: skip  # a table reads better so
 
 _DRAWINGS = Drawings(figure_of)
 estimates, daily, allocation = _DRAWINGS.estimates, _DRAWINGS.daily, _DRAWINGS.allocation
 plausible, leaderboard, drift = _DRAWINGS.plausible, _DRAWINGS.leaderboard, _DRAWINGS.drift
 effects, interactions, waiting = _DRAWINGS.effects, _DRAWINGS.interactions, _DRAWINGS.waiting
-plan, results = _DRAWINGS.plan, _DRAWINGS.results
+lifts, plan, results = _DRAWINGS.lifts, _DRAWINGS.plan, _DRAWINGS.results
 
 
 def __getattr__(name: str) -> Any:

@@ -171,7 +171,8 @@ class Chart:
     summary : the same for people who cannot see it, in a sentence or two with the main numbers
     panels : at least one
     table : the numbers
-    note : small print below; may be empty
+    note : small print below, in plain words; may be empty
+    meaning : what intervals and words of the chart mean exactly, for those who ask; may be empty
     """
 
     name: str
@@ -180,6 +181,7 @@ class Chart:
     panels: tuple[Panel, ...]
     table: Table
     note: str = field(default="")
+    meaning: str = field(default="")
 
 
 def _plain(value: Any) -> Any:

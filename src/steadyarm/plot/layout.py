@@ -104,7 +104,7 @@ SPREAD = 0.5
 HOUR = 3600.0
 MARGIN = 0.04  # of what a short clock shows, at each end
 LEAST, MOMENT = 1.0, 60.0  # seconds that a clock shows, and around a single moment
-LETTER = 6.0  # pixels
+LETTER = 6.5  # pixels
 CROWD = 1500  # points of the grey series from which on it is drawn fainter
 
 
@@ -332,7 +332,7 @@ def legend(chart: Chart) -> bool:
 
 Limits = tuple[float, float]
 
-BEYOND = 1.25  # of the last interval of a line: how much is seen
+LATE = 3  # the last two of so many parts of a line's firm values: their intervals are seen whole
 EARLY = 0.2  # share of the picture in which lines may leave it, if they do not say where
 
 
@@ -443,7 +443,7 @@ def _around_lines(panel: Panel) -> Limits | None:
     values = []
     for x, series in zip(everywhere, panel.series, strict=True):
         if series.weak is not None:
-            values += [series.y[~series.weak], _last_band(series)]
+            values += [series.y[~series.weak], _late_band(series, ~series.weak)]
             continue
         values.append(series.y[x >= seen.min() + step])
         ends = [end for end in (series.low, series.high) if end is not None]
@@ -451,13 +451,13 @@ def _around_lines(panel: Panel) -> Limits | None:
     return _padded(np.concatenate(values), panel.level)
 
 
-def _last_band(series: Series) -> Floats:
-    """Ends of the last interval and some more; those before it were wider."""
-    reach = reaches(series)
-    if reach is None or not np.isfinite(series.y[-1]):
+def _late_band(series: Series, firm: NDArray[np.bool_]) -> Floats:
+    """Ends of the later intervals; those before were wider, and are cut at the axis."""
+    if series.low is None or series.high is None:
         return np.zeros(0)
-    down, up = (BEYOND * part[-1] for part in reach)
-    return np.array([series.y[-1] - down, series.y[-1] + up])
+    at = np.flatnonzero(firm & np.isfinite(series.low) & np.isfinite(series.high))
+    late = at[len(at) // LATE :]
+    return np.concatenate([series.low[late], series.high[late]])
 
 
 def _around_points(panel: Panel) -> Limits | None:

@@ -40,7 +40,7 @@ except ImportError as error:
 
 __all__ = [
     "allocation", "daily", "draw", "drift", "effects", "estimates", "interactions", "leaderboard",
-    "plan", "plausible", "png", "results", "save", "svg", "waiting",
+    "lifts", "plan", "plausible", "png", "results", "save", "svg", "waiting",
 ]  # fmt: skip  # a table reads better so
 
 # Which fonts draw the names of people all over the world, of those that are installed.
@@ -386,9 +386,12 @@ def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
         for run in layout.band_runs(series):
             assert series.low is not None
             assert series.high is not None
-            axes.fill_between(
-                x[run], series.low[run], series.high[run], color=color, alpha=0.13, linewidth=0
-            )
+            low, high = series.low[run], series.high[run]
+            axes.fill_between(x[run], low, high, color=color, alpha=0.08, linewidth=0)
+            for edge in (low, high):
+                axes.plot(
+                    x[run], edge, color=color, linewidth=0.5, alpha=0.5, linestyle=_dash(series)
+                )
 
 
 def _ring(marker: str, color: str) -> dict[str, Any]:
@@ -474,4 +477,4 @@ _DRAWINGS = Drawings(draw)
 estimates, daily, allocation = _DRAWINGS.estimates, _DRAWINGS.daily, _DRAWINGS.allocation
 plausible, leaderboard, drift = _DRAWINGS.plausible, _DRAWINGS.leaderboard, _DRAWINGS.drift
 effects, interactions, waiting = _DRAWINGS.effects, _DRAWINGS.interactions, _DRAWINGS.waiting
-plan, results = _DRAWINGS.plan, _DRAWINGS.results
+lifts, plan, results = _DRAWINGS.lifts, _DRAWINGS.plan, _DRAWINGS.results

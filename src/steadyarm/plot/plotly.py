@@ -17,6 +17,7 @@ from steadyarm.plot import layout
 from steadyarm.plot.chart import Axis, Chart, Panel, Series
 from steadyarm.plot.charts.common import apart, shown
 from steadyarm.plot.layout import NARROW, WIDE, Ground, Room
+from steadyarm.wording import amount
 
 # Texts and values as Plotly may have them: its texts are half HTML, its numbers are JSON.
 
@@ -217,7 +218,7 @@ def _scale(axis: Axis) -> Layout:
     if axis.kind == "log":
         ticks: Layout = {"type": "log", "dtick": "D2", "minor": {"showgrid": False}}
         return ticks | ({"tickformat": ",.3~%"} if axis.percent else {"tickformat": ",.0f"})
-    whole = {"tickformat": ".0%"} if axis.percent else {"separatethousands": True}
+    whole = {"tickformat": ",.2~%"} if axis.percent else {"separatethousands": True}
     return {"type": "linear", "nticks": 6, "exponentformat": "none", **whole}
 
 
@@ -280,14 +281,16 @@ def traces_of(panel: Panel, i: int, ground: Ground, named: set[str], legend: boo
         same = "" if series.kind == "rings" else series.color  # rings of all colours are one entry
         common = {"name": safe(series.name), "legendgroup": f"{series.name}\n{same}"}
         common |= {"xaxis": f"x{n}", "yaxis": f"y{n}"}
-        first = common["legendgroup"] not in named
-        named.add(common["legendgroup"])
+        entry = legend and len(panel.series) > 1 and common["legendgroup"] not in named
+        if entry:
+            named.add(common["legendgroup"])
         common["legendgroup"] = safe(common["legendgroup"])
-        if series.kind == "line" and (band := _band(panel, series, ground)):
-            traces.append(band | common | {"showlegend": False})
+        if series.kind == "line":
+            bands = _bands(panel, series, ground)
+            traces += [band | common | {"showlegend": False} for band in bands]
         if series.kind == "area":
             trace["stackgroup"] = f"of{i}"
-        traces.append(trace | common | {"showlegend": legend and first and len(panel.series) > 1})
+        traces.append(trace | common | {"showlegend": entry})
         if hollow is not None:
             faint = _hollow(_trace(panel, hollow, ground, moved.get(s, 0.0)))
             traces.append(faint | common | {"showlegend": False})
@@ -369,23 +372,31 @@ def _hollow(trace: Trace) -> Trace:
     return found
 
 
-def _band(panel: Panel, series: Series, ground: Ground) -> Trace | None:
-    """Each run of known intervals as a closed shape."""
+def _bands(panel: Panel, series: Series, ground: Ground) -> list[Trace]:
+    """The runs of known intervals as closed shapes, and their edges as thin lines."""
     if series.color is None or series.low is None or series.high is None:
-        return None
+        return []
     x = _x(panel, series, 0.0)
     xs: list[Any] = []
     ys: list[float | None] = []
+    edge_xs: list[Any] = []
+    edge_ys: list[float | None] = []
     for run in layout.band_runs(series):
+        low, high = plain(series.low[run]), plain(series.high[run])
         xs += [*x[run], *x[run][::-1], None]
-        ys += [*plain(series.low[run]), *plain(series.high[run][::-1]), None]
+        ys += [*low, *high[::-1], None]
+        edge_xs += [*x[run], None, *x[run], None]
+        edge_ys += [*low, None, *high, None]
     if not xs:
-        return None
-    fill = layout.clear(ground.color(series), 0.14)
-    return {
-        "type": "scatter", "mode": "lines", "x": xs[:-1], "y": ys[:-1], "fill": "toself",
-        "fillcolor": fill, "line": {"width": 0}, "hoverinfo": "skip",
-    }  # fmt: skip  # a table reads better so
+        return []
+    color = ground.color(series)
+    common: Trace = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
+    fill = {"fill": "toself", "fillcolor": layout.clear(color, 0.08), "line": {"width": 0}}
+    edge = {"line": {"color": layout.clear(color, 0.5), "width": 1, "dash": _dash(series)}}
+    return [
+        common | {"x": xs[:-1], "y": ys[:-1]} | fill,
+        common | {"x": edge_xs[:-1], "y": edge_ys[:-1]} | edge,
+    ]
 
 
 def _x(panel: Panel, series: Series, shift: float) -> list[Any]:
@@ -400,11 +411,11 @@ def _hover(panel: Panel, series: Series) -> Trace:
     texts = []
     for j, value in enumerate(series.y):
         zero = panel.zeros is not None and value < panel.zeros
-        text = _number(0.0 if zero else value, digits, panel.y.percent)
+        text = _number(0.0 if zero else value, digits, panel.y)
         if series.low is not None and series.high is not None:
             low, high = 0.0 if zero else series.low[j], series.high[j]
             if np.isfinite(low) and np.isfinite(high):
-                ends = (_number(end, digits, panel.y.percent) for end in (low, high))
+                ends = (_number(end, digits, panel.y) for end in (low, high))
                 text += " ({} to {})".format(*ends)
         if panel.x.kind == "label":
             text = f"{safe(shown(str(series.x[j]), 40))}: {text}"
@@ -416,8 +427,10 @@ def _hover(panel: Panel, series: Series) -> Trace:
     return {"customdata": texts, "hovertemplate": "%{customdata}"}
 
 
-def _number(value: float, digits: int, percent: bool) -> str:
-    return f"{100 * value:.3g} %" if percent else f"{value:,.{digits}f}"
+def _number(value: float, digits: int, axis: Axis) -> str:
+    if not axis.percent:
+        return f"{value:,.{digits}f}"
+    return f"{100 * value:.3g} %" if axis.kind == "log" else amount(value, rates=True)
 
 
 def _dash(series: Series) -> str:
@@ -465,7 +478,7 @@ def spec_of(
         data += traces_of(panel, i, ground, named, show)
         axes |= axes_of(chart, i, cell, ground, room, grid.left > CRAMPED)
         shapes += _shapes(panel, i, ground)
-        notes += _heading(panel, cell, ground, grid.left)
+        notes += _heading(panel, cell, ground, grid)
         notes += _mark_texts(panel, i, ground, grid.wide)
     small = {"size": 12, "color": ground.text}
     page = axes | {
@@ -565,12 +578,13 @@ def _mark_texts(panel: Panel, i: int, ground: Ground, width: float) -> list[dict
     return texts
 
 
-def _heading(panel: Panel, cell: Cell, ground: Ground, margin: int) -> list[dict[str, Any]]:
-    """Where labels take much room, it begins above them."""
+def _heading(panel: Panel, cell: Cell, ground: Ground, grid: Grid) -> list[dict[str, Any]]:
+    """Where labels take much room, it begins above them; cut to the width of the panel."""
+    text = shown(heading(panel), int(grid.wide / layout.LETTER))
     found = {
         "x": cell.left, "xref": "paper", "xanchor": "left", "y": cell.top, "yref": "paper",
-        "yanchor": "bottom", "yshift": 4 + ROW * cell.rows, "text": safe(heading(panel)),
-        "xshift": 0 if cell.left else LEAST_LEFT - margin, "showarrow": False,
+        "yanchor": "bottom", "yshift": 4 + ROW * cell.rows, "text": safe(text),
+        "xshift": 0 if cell.left else LEAST_LEFT - grid.left, "showarrow": False,
         "font": {"size": 12, "color": ground.faint},
     }  # fmt: skip  # a table reads better so
     return [found] if found["text"] else []

@@ -78,12 +78,16 @@ class Drawings(Generic[Figure]):
         return self._draw(chart_for("allocation", test))
 
     def plausible(self, test: Test) -> Figure:
-        """How many variants can still win, and how long the others could."""
+        """How many variants may be the best, and when the others were ruled out."""
         return self._draw(chart_for("plausible", test))
 
     def leaderboard(self, test: Test) -> Figure:
         """Estimates and intervals of the variants, from best to worst."""
         return self._draw(chart_for("leaderboard", test))
+
+    def lifts(self, test: Test) -> Figure:
+        """Difference of each variant from the control, for tests that have one."""
+        return self._draw(chart_for("lifts", test))
 
     def drift(self, test: Test) -> Figure:
         """The lead over the nearest rivals and the level common to all variants over time."""
@@ -112,6 +116,14 @@ class Drawings(Generic[Figure]):
         return self._draw(charts.results(found, title))
 
 
+def has_rates(test: Seen) -> bool:
+    """Whether rewards were declared to be yes or no (1 or 0): means are shown in per cent then.
+
+    A log declares nothing.
+    """
+    return not isinstance(test, Analysis) and test.settings.reward_range == (0.0, 1.0)
+
+
 def _allocation(test: Seen) -> Chart:
     shares = _shares(test)
     return charts.allocation(shares, _picked(test, shares.names))
@@ -119,7 +131,7 @@ def _allocation(test: Seen) -> Chart:
 
 def _daily(test: Seen) -> Chart:
     report = _drift_report(test)
-    return charts.daily(report, _picked(test, report.names))
+    return charts.daily(report, _picked(test, report.names), has_rates(test))
 
 
 def _picked(test: Seen, names: Sequence[str]) -> list[int] | None:
@@ -130,14 +142,15 @@ def _picked(test: Seen, names: Sequence[str]) -> list[int] | None:
 
 
 CHARTS: dict[str, Callable[[Seen], Chart]] = {
-    "estimates": lambda test: charts.estimates(_course(test)),
+    "estimates": lambda test: charts.estimates(_course(test), rates=has_rates(test)),
     "daily": _daily,
     "allocation": _allocation,
     "plausible": lambda test: charts.plausible(_course(test)),
-    "leaderboard": lambda test: charts.leaderboard(*_verdict(test)),
-    "drift": lambda test: charts.drift(_drift_report(test)),
-    "effects": lambda test: charts.effects(_effects_of(test)),
-    "interactions": lambda test: charts.interactions(_effects_of(test)),
+    "leaderboard": lambda test: charts.leaderboard(*_verdict(test), has_rates(test)),
+    "lifts": lambda test: charts.lifts(*_verdict(test), has_rates(test)),
+    "drift": lambda test: charts.drift(_drift_report(test), has_rates(test)),
+    "effects": lambda test: charts.effects(_effects_of(test), has_rates(test)),
+    "interactions": lambda test: charts.interactions(_effects_of(test), has_rates(test)),
     "waiting": lambda test: charts.waiting(_waiting(test)),
 }
 

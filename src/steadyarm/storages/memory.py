@@ -128,7 +128,7 @@ class Tables:
         """Add an assignment, with its reward if it has one."""
         self.rows[row.number] = row
         self.tallies[place_of(row.number)[0]].add(row)
-        if self.metrics:
+        if self.metrics or row.events:
             self.series.add(row)
         if self.sticky:
             self.units[row.unit] = row.number

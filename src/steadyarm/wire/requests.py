@@ -137,7 +137,10 @@ class NewReward(Request, kw_only=True):
         if self.assignment is None and self.unit is None:
             raise ValueError("it is missing whose reward this is; give assignment or unit")
         if (self.reward is None) == (self.metrics is None):
-            raise ValueError("give either reward, a number, or metrics, values by their names")
+            raise ValueError(
+                "it is missing what was observed; give either reward, a number, or metrics, values "
+                "by their names"
+            )
 
     @property
     def values(self) -> float | dict[str, float]:

@@ -251,8 +251,6 @@ class Recommendation(Response):
     and plausible names those on the list. Statements hold over all variants.
 
     arm : the recommended variant's name
-    decision : what to do
-    control : the variant that others are compared with; null if there is none
     sure : whether it is the declared winner, which is wrong in at most one minus level of tests,
         and no health check fails
     level : probability with which intervals hold, for all variants at once
@@ -271,12 +269,12 @@ class Recommendation(Response):
     others : further ones that cannot be ruled out
     variants : how many there are
     arms : what is known of each
+    decision : what to do
+    control : the variant that others are compared with; null if there is none
     metrics : what is known of the metrics beside the primary one
     """
 
     arm: str
-    decision: DecisionAnswer
-    control: str | None
     sure: bool
     level: float
     anytime: bool
@@ -294,6 +292,8 @@ class Recommendation(Response):
     others: int
     variants: int
     arms: list[ArmEstimate]
+    decision: DecisionAnswer
+    control: str | None
     metrics: list[MetricAnswer] = msgspec.field(default_factory=list)
 
     @classmethod

@@ -47,6 +47,7 @@ def main() -> None:
     )
     parser.add_argument("--widths", nargs="*", type=int, choices=list(SIZES), default=list(SIZES))
     args = parser.parse_args()
+    expect.set_options(timeout=30_000)  # the machine may be busy
     args.out.mkdir(parents=True, exist_ok=True)
     pages = {name: path for name, path in PAGES.items() if not args.only or name in args.only}
     with tempfile.TemporaryDirectory() as folder, open_browser() as browser:

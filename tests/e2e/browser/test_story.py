@@ -21,6 +21,9 @@ def create(page: Page, name: str) -> None:
     page.get_by_role("link", name="New experiment").first.click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Variants", exact=True).fill("plain\nbold\ncalm")
+    control = page.get_by_label("Control (what people see today)")
+    expect(control.get_by_role("option")).to_have_text(["none", "plain", "bold", "calm"])
+    control.select_option("calm")
     page.get_by_label("Visitors in all").fill("2,000")
     page.get_by_role("button", name="Create experiment").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
@@ -57,6 +60,8 @@ def test_a_test_from_the_form_to_the_report(
         expect(verdict(page)).to_contain_text("1,000 of 2,000")
         first = page.get_by_role("region", name="Leaderboard").get_by_role("row").nth(1)
         expect(first).to_contain_text("plain")
+        calm = page.get_by_role("region", name="Leaderboard").get_by_role("row", name="calm")
+        expect(calm.get_by_role("cell", name="control", exact=True)).to_be_visible()
         assert stayed(page)
         assert len(watch.navigations) == loaded
 

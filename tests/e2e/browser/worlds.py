@@ -37,6 +37,7 @@ class World:
     rate : probability of a reward of 1, of a variant on a day
     reported : share of rewards that come, by variant; late: share of those that come too late
     after : what is done in the end
+    quiet : days without visits in the end, in which windows for rewards close
     """
 
     name: str
@@ -51,6 +52,7 @@ class World:
     late: float = 0.01
     after: tuple[Literal["pause", "stop", "archive"], ...] = ()
     start: bool = True
+    quiet: float = 0.0
 
 
 def _named(*names: str) -> sa.ArmSet:
@@ -99,6 +101,18 @@ WORLDS: tuple[World, ...] = (
         6,
         lambda a, d: (0.10, 0.16, 0.25)[a],
         after=("stop",),
+    ),
+    World(
+        "checkout",
+        _named("today", "guest checkout", "one page", "long form"),
+        6000,
+        6000,
+        7,
+        lambda a, d: (0.10, 0.18, 0.11, 0.05)[a],
+        settings={"control": "today", "reward_range": (0.0, 1.0)},
+        reported=lambda arm: 1.0,
+        late=0.0,
+        quiet=2.0,
     ),
     World(
         "peace",
@@ -167,7 +181,7 @@ def fill(world: World, storage: Storage, end: float, seed: int) -> None:
 
 def _visit(world: World, live: sa.Experiment, clock: Clock, rng: np.random.Generator) -> None:
     """People come in periods of two hours, more by day than by night; rewards a period later."""
-    start, periods = clock.now, max(1, round(world.days * DAY / PERIOD) - 1)
+    start, periods = clock.now, max(1, round((world.days - world.quiet) * DAY / PERIOD) - 1)
     rhythm = 1.2 + np.sin(2 * np.pi * np.arange(periods) * PERIOD / DAY)
     ends = np.round(world.visits * np.cumsum(rhythm) / rhythm.sum()).astype(int)
     due: list[tuple[float, str, float]] = []

@@ -125,11 +125,21 @@
     element.replaceChildren(
       ...texts.map((text) => {
         const child = document.createElement(tag);
-        if (tag === "option") child.value = text;
-        else child.textContent = text;
+        child.textContent = text;
         return child;
       })
     );
+  };
+
+  // The control is one of the variants; the choice stays while its variant does.
+  const offer = (names) => {
+    const select = byId("f-control");
+    const known = [...select.options].slice(1).map((option) => option.value);
+    if (known.length === names.length && known.every((name, i) => name === names[i])) return;
+    const chosen = select.value;
+    select.replaceChildren(select.options[0], ...names.map((name) => new Option(name, name)));
+    select.value = names.includes(chosen) ? chosen : "";
+    if (select.value !== chosen) changed();
   };
 
   const counted = (result) => {
@@ -146,7 +156,7 @@
       if (!result.errors[key] && (edited.has(key) || found.has(key))) showError(key, "");
     }
     byId("count").textContent = counted(result);
-    list(byId("variant-names"), result.names, "option");
+    if (result.names.length) offer(result.names);
     list(byId("cautions"), result.cautions.map((text) => `Caution: ${text}`), "li");
     byId("cautions").hidden = result.cautions.length === 0;
     byId("file-empty").textContent =

@@ -1,9 +1,10 @@
 """The data step: what each chart shows, as plain numbers; no drawing library is needed."""
 
 from steadyarm.plot.charts.common import matched
-from steadyarm.plot.charts.comparisons import effects, interactions, leaderboard, plan, results
+from steadyarm.plot.charts.comparisons import effects, interactions, plan, results
 from steadyarm.plot.charts.days import daily, drift, waiting
 from steadyarm.plot.charts.progress import allocation, estimates, likely, plausible
+from steadyarm.plot.charts.standings import leaderboard, lifts
 
 __all__ = [
     "allocation",
@@ -13,6 +14,7 @@ __all__ = [
     "estimates",
     "interactions",
     "leaderboard",
+    "lifts",
     "likely",
     "matched",
     "plan",

@@ -140,6 +140,12 @@ def days_of(labels: Sequence[str]) -> tuple[datetime, ...] | None:
         return None
 
 
+def difference_axis(title: str, rates: bool) -> Axis:
+    """An axis of differences between mean rewards, which are percentage points between rates."""
+    words = [title, "percentage points"] if rates else [title]
+    return Axis(", ".join(filter(None, words)), percent=rates)
+
+
 # Which variants are picked out in colour, and in which.
 
 
@@ -248,4 +254,6 @@ def few_visits(report: DriftReport) -> NDArray[np.bool_]:
 def hollow_note(few: NDArray[np.bool_], axis: Axis) -> str:
     """The small print about such periods, or nothing."""
     unit = "Days" if axis.kind == "time" else "Parts"
-    return f" {unit} with few visits are hollow and do not set the scale." if few.any() else ""
+    if not few.any():
+        return ""
+    return f" {unit} with few visits are hollow, and may lie beyond the picture."

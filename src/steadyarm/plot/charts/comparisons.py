@@ -1,4 +1,4 @@
-"""Charts that compare: variants, levels of factors, items of bundles, policies."""
+"""Charts that compare: levels of factors, items of bundles, policies."""
 
 from __future__ import annotations
 
@@ -11,104 +11,18 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.scorecard import Effect, Effects, Interaction
-from steadyarm.live.verdict import Verdict
 from steadyarm.planning.answer import Curve, Plan, Point
 from steadyarm.planning.question import Question
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
-from steadyarm.plot.charts.common import MOST, shown, split
-from steadyarm.segments import Direction
+from steadyarm.plot.charts.common import MOST, difference_axis, shown, split
 from steadyarm.simulation import Results
-from steadyarm.wording import counted, labels_of, number, percent
-
-# The variants from best to worst, with what is known of each.
-
-
-ROWS = 30
-
-
-def leaderboard(verdict: Verdict, names: Sequence[str], direction: Direction) -> Chart:
-    """Estimate and interval of each variant, the recommended one on top, then the best.
-
-    names : of the rows of the verdict, or of all variants
-    """
-    if verdict.shown is not None and len(names) != len(verdict.shown):
-        names = tuple(names[k] for k in verdict.shown.tolist())
-    sign = 1.0 if direction == "maximize" else -1.0
-    order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
-    order = np.concatenate([[verdict.row], order[order != verdict.row]])
-    top = order[:ROWS]
-    first, alive = top == verdict.row, np.array([names[k] in verdict.plausible for k in top])
-    labels = names if verdict.size else labels_of(names)
-    low, high = verdict.intervals[top].T
-    rows = tuple(labels[k] for k in top)
-    series = split(
-        Series("", rows, verdict.estimates[top], low, high, kind="points"),
-        {
-            "leads": (first, 0),
-            "not ruled out": (alive & ~first, 4),
-            "ruled out": (~alive & ~first, None),
-        },
-    )
-    more = len(order) - len(top)
-    panel = Panel(Axis("", "label"), Axis("estimated reward"), series, sideways=True)
-    small = "Small values are good. " if direction == "minimize" else ""
-    cut = f"{more:,} more variants are in the table. " if more else ""
-    if verdict.size:
-        cut += f"The table has the best {len(order):,} of {verdict.size:,} variants. "
-    when = "and at all times " if verdict.anytime else ""
-    return Chart(
-        "leaderboard",
-        "Variants from best to worst",
-        _summary(verdict, labels),
-        (panel,),
-        _table(verdict, names, order),
-        f"{cut}{small}Lines: {percent(verdict.level)} intervals that hold for all variants {when}"
-        "at once.",
-    )
-
-
-def _summary(verdict: Verdict, labels: Sequence[str]) -> str:
-    low, high = verdict.intervals[verdict.row]
-    reach = f" (interval {number(low)} to {number(high)})" if np.isfinite(high - low) else ""
-    return (
-        f"{shown(labels[verdict.row], 60)} leads with an estimate of "
-        f"{number(verdict.estimates[verdict.row])}{reach}; not ruled out: "
-        f"{verdict.possible:,} of {counted(verdict.variants, 'variant')}."
-    )
-
-
-def _table(verdict: Verdict, names: Sequence[str], order: NDArray[np.intp]) -> Table:
-    low, high = verdict.intervals[order].T
-    gap_low, gap_high = verdict.gap_intervals[order].T
-    return Table.of(
-        {
-            "rank": range(1, len(order) + 1),
-            "variant": [names[k] for k in order],
-            "estimate": verdict.estimates[order],
-            "standard error": verdict.standard_errors[order],
-            "low": low,
-            "high": high,
-            "behind by": verdict.gaps[order],
-            "behind by, low": gap_low,
-            "behind by, high": gap_high,
-            "not ruled out": [names[k] in verdict.plausible for k in order],
-            **_lifts(verdict, order),
-        }
-    )
-
-
-def _lifts(verdict: Verdict, order: NDArray[np.intp]) -> dict[str, Any]:
-    """Columns that compare with the control, if there is one."""
-    if verdict.lifts is None or verdict.lift_intervals is None:
-        return {}
-    found = {"lift": verdict.lifts[order]}
-    found["lift, low"], found["lift, high"] = verdict.lift_intervals[order].T
-    if verdict.relative is not None and verdict.relative_intervals is not None:
-        found["relative lift"] = verdict.relative[order]
-        ends = verdict.relative_intervals[order].T
-        found["relative lift, low"], found["relative lift, high"] = ends
-    return found
-
+from steadyarm.wording import (
+    counted,
+    difference,
+    difference_reach,
+    p_value,
+    percent,
+)
 
 # What each item brings to the bundles it is in.
 
@@ -116,7 +30,7 @@ def _lifts(verdict: Verdict, order: NDArray[np.intp]) -> dict[str, Any]:
 ITEMS = 40
 
 
-def items(effects: Effects) -> Chart:
+def items(effects: Effects, rates: bool = False) -> Chart:
     """Items from the best to the worst; those of the recommended bundle are picked out."""
     main, chosen = effects.main, effects.chosen
     far = np.argsort([-abs(effect.difference) for effect in main], kind="stable")  # nan come last
@@ -127,25 +41,26 @@ def items(effects: Effects) -> Chart:
     return Chart(
         "items",
         "What each item brings, on average over all bundles",
-        _items_summary(effects),
-        (_items_panel(drawn, frozenset(chosen)),),
+        _items_summary(effects, rates),
+        (_items_panel(drawn, frozenset(chosen), rates),),
         Table.of(
             {"item": [effect.level for effect in main]}
             | _columns(effects, "mean with it", "difference from without it")
             | {"recommended": [e.level in chosen if chosen else None for e in main]}
         ),
-        f"{cut}Lines: {percent(effects.level)} intervals that hold for all items at once. Zero: "
-        "bundles with the item are as good as bundles without it, on average.",
+        f"{cut}Zero: bundles with the item are as good as bundles without it, on average.",
+        f"Lines are {percent(effects.level)} intervals. In {percent(effects.level)} of all tests "
+        "those of all items contain the true differences, if you look once.",
     )
 
 
-def _items_panel(drawn: tuple[Effect, ...], chosen: frozenset[str]) -> Panel:
+def _items_panel(drawn: tuple[Effect, ...], chosen: frozenset[str], rates: bool) -> Panel:
     names = tuple(effect.level for effect in drawn)
     inside = np.array([name in chosen for name in names])
     parts: dict[str, tuple[NDArray[np.bool_], int | None]] = {"item": (~inside, 0)}
     if chosen:
         parts = {"in the recommended bundle": (inside, 0), "not in it": (~inside, None)}
-    more = Axis("reward with the item, minus reward without it")
+    more = difference_axis("reward with the item, minus reward without it", rates)
     series = split(_differences("", drawn, 0), parts)
     return Panel(Axis("", "label"), more, series, level=0.0, sideways=True)
 
@@ -156,15 +71,16 @@ def _differences(name: str, found: Sequence[Effect], color: int) -> Series:
     return Series(name, levels, y, low, high, kind="points", color=color)
 
 
-def _items_summary(effects: Effects) -> str:
+def _items_summary(effects: Effects, rates: bool) -> str:
     best = effects.main[0]
     if not np.isfinite(best.difference):
         return "Nothing is known of the items yet."
     clear = sum(effect.low > 0 or effect.high < 0 for effect in effects.main)
     return (
         f"The best item is {shown(best.level, 60)}: it changes the reward of a bundle by "
-        f"{number(best.difference)} on average (interval {number(best.low)} to "
-        f"{number(best.high)}). {clear:,} of {len(effects.main):,} items clearly raise or lower it."
+        f"{difference(best.difference, rates)} on average (interval "
+        f"{difference_reach(best.low, best.high, rates)}). {clear:,} of {len(effects.main):,} "
+        "items clearly raise or lower it."
     )
 
 
@@ -179,18 +95,22 @@ def _columns(effects: Effects, mean: str, difference: str) -> dict[str, list[Any
     }
 
 
-def effects(effects: Effects) -> Chart:
+def effects(effects: Effects, rates: bool = False) -> Chart:
     """Main effects: one panel per factor, the distance of each level from their average.
 
     Of bundles one panel: items from the best to the worst.
+
+    rates : whether rewards are yes or no, so that their means are shown in per cent
     """
     if effects.kind == "items":
-        return items(effects)
+        return items(effects, rates)
     return Chart(
         "effects",
         "What each level adds, on average over all others",
-        _effects_summary(effects),
-        tuple(_effects_panel(effects, factor, i) for i, factor in enumerate(effects.factors)),
+        _effects_summary(effects, rates),
+        tuple(
+            _effects_panel(effects, factor, i, rates) for i, factor in enumerate(effects.factors)
+        ),
         Table.of(
             {
                 "factor": [effect.factor for effect in effects.main],
@@ -198,18 +118,21 @@ def effects(effects: Effects) -> Chart:
             }
             | _columns(effects, "mean", "difference from average")
         ),
-        f"Lines: {percent(effects.level)} intervals. Zero is the average over the factor's levels.",
+        "Zero is the average over the factor's levels.",
+        f"Lines are {percent(effects.level)} intervals. In {percent(effects.level)} of all tests "
+        "those of all levels contain the true differences, if you look once.",
     )
 
 
-def _effects_panel(effects: Effects, factor: str, color: int) -> Panel:
+def _effects_panel(effects: Effects, factor: str, color: int, rates: bool) -> Panel:
     found = [effect for effect in effects.main if effect.factor == factor]
-    series, axis = _differences(factor, found, color), Axis("difference from average")
+    axis = difference_axis("difference from average", rates)
+    series = _differences(factor, found, color)
     title = shown(factor)
     return Panel(Axis("", "label"), axis, (series,), title, level=0.0, sideways=True)
 
 
-def _effects_summary(effects: Effects) -> str:
+def _effects_summary(effects: Effects, rates: bool) -> str:
     known_ones = [effect for effect in effects.main if np.isfinite(effect.difference)]
     if not known_ones:
         return "Nothing is known of the factors yet."
@@ -217,9 +140,9 @@ def _effects_summary(effects: Effects) -> str:
     clear = sum(effect.low > 0 or effect.high < 0 for effect in effects.main)
     return (
         f"The largest effect is {shown(top.factor, 60)}: {shown(top.level, 60)}, which changes the "
-        f"reward by {number(top.difference)} from the average (interval {number(top.low)} to "
-        f"{number(top.high)}). {clear:,} of {len(effects.main):,} levels differ clearly from the "
-        "average of their factor."
+        f"reward by {difference(top.difference, rates)} from the average (interval "
+        f"{difference_reach(top.low, top.high, rates)}). {clear:,} of {len(effects.main):,} levels "
+        "differ clearly from the average of their factor."
     )
 
 
@@ -229,8 +152,11 @@ def _effects_summary(effects: Effects) -> str:
 PANELS = 4
 
 
-def interactions(effects: Effects) -> Chart:
-    """Mean rewards of the clearest pairs of factors; lines that are not parallel interact."""
+def interactions(effects: Effects, rates: bool = False) -> Chart:
+    """Mean rewards of the clearest pairs of factors; lines that are not parallel interact.
+
+    rates : whether rewards are yes or no, so that their means are shown in per cent
+    """
     if effects.kind == "items":
         raise InvalidInputError(
             "the test is of bundles; interactions are of the factors of ArmSet.factorial. What "
@@ -251,16 +177,20 @@ def interactions(effects: Effects) -> Chart:
     return Chart(
         "interactions",
         "Does the effect of one factor depend on another?",
-        _interactions_summary(effects),
-        tuple(_interactions_panel(effects, pair, color) for pair in seen),
+        _interactions_summary(effects, rates),
+        tuple(_interactions_panel(effects, pair, color, rates) for pair in seen),
         _interactions_table(effects),
-        f"Parallel lines: no interaction. Bars: {percent(effects.level)} intervals, each by "
-        f"itself.{cut}",
+        f"Parallel lines: the effect of one factor does not depend on the other.{cut}",
+        f"Bars are {percent(effects.level)} intervals, each by itself. A pair is clear where lines "
+        "so far from parallel come about by chance with a probability (p-value) below "
+        f"{1 - effects.level:.2g}. Of many pairs some are clear by chance. The p-value of "
+        f"{effects.pairs[0].first} and {effects.pairs[0].second} is "
+        f"{p_value(effects.pairs[0].p_value)}; the table has those of all pairs.",
     )
 
 
 def _interactions_panel(
-    effects: Effects, pair: Interaction, color: dict[tuple[str, str], int]
+    effects: Effects, pair: Interaction, color: dict[tuple[str, str], int], rates: bool
 ) -> Panel:
     reach = scipy.stats.norm.isf((1 - effects.level) / 2) * pair.errors
     x = tuple(effects.factors[pair.second])
@@ -276,18 +206,19 @@ def _interactions_panel(
         )
         for i, level in enumerate(effects.factors[pair.first])
     )
-    title = f"{shown(pair.first, 18)} and {shown(pair.second, 18)}, p = {pair.p_value:.2g}"
-    return Panel(Axis(shown(pair.second), "label"), Axis("mean reward"), lines, title)
+    clear = "clear" if pair.p_value < 1 - effects.level else "not clear"
+    title = f"{shown(pair.first, 18)} and {shown(pair.second, 18)}: {clear}"
+    reward = Axis("mean reward", percent=rates)
+    return Panel(Axis(shown(pair.second), "label"), reward, lines, title)
 
 
-def _interactions_summary(effects: Effects) -> str:
+def _interactions_summary(effects: Effects, rates: bool) -> str:
     top = effects.pairs[0]
     clear = sum(pair.p_value < 1 - effects.level for pair in effects.pairs)
     return (
         f"The clearest interaction is that of {shown(top.first, 60)} and {shown(top.second, 60)}: "
-        f"a pair departs by up to {number(top.strength)} from the sum of both effects "
-        f"(p = {top.p_value:.2g}). {clear:,} of {len(effects.pairs):,} pairs are clear, each "
-        "taken by itself."
+        f"together they depart by up to {difference(top.strength, rates)} from the sum of both "
+        f"effects. {clear:,} of {len(effects.pairs):,} pairs are clear, each taken by itself."
     )
 
 

@@ -14,6 +14,7 @@ from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.common import (
     MOST,
     colours,
+    difference_axis,
     few_visits,
     hollow_note,
     others,
@@ -22,16 +23,20 @@ from steadyarm.plot.charts.common import (
     shown,
     wanted,
 )
-from steadyarm.wording import counted, labels_of, number, percent
+from steadyarm.wording import amount, counted, labels_of, number, p_value, percent
 
 # Estimates of each day or period by itself.
 
 
-FEW, BARS = 4, 3  # variants that all have error bars; else how many of them do
+FEW, BARS = 4, 2  # variants that all have error bars; else how many of them do
 
 
-def daily(report: DriftReport, picked: Sequence[int] | None = None) -> Chart:
-    """What each period said on its own; `picked` are drawn in colour."""
+def daily(report: DriftReport, picked: Sequence[int] | None = None, rates: bool = False) -> Chart:
+    """What each period said on its own.
+
+    picked : variants that are drawn in colour
+    rates : whether rewards are yes or no, so that their means are shown in per cent
+    """
     K = len(report.names)
     chosen = wanted(picked, rivals(report, MOST))
     tint, best = colours(chosen), report.names.index(report.best)
@@ -40,37 +45,45 @@ def daily(report: DriftReport, picked: Sequence[int] | None = None) -> Chart:
     few, labels = few_visits(report), labels_of(report.names)
     left = [k for k in range(K) if k not in tint]
     quiet = others(x, report.estimates, left, counted(len(left), "other"), few)
+    limits = np.clip(report.intervals, 0.0, 1.0) if rates else report.intervals
+    limits = np.where(np.isfinite(report.intervals), limits, report.intervals)
     points = [
         Series(
             labels[k],
             x,
             report.estimates[:, k],
-            report.intervals[:, k, 0] if k in barred else None,
-            report.intervals[:, k, 1] if k in barred else None,
+            limits[:, k, 0] if k in barred else None,
+            limits[:, k, 1] if k in barred else None,
             kind="points",
             color=tint[k],
             weak=few,
         )
         for k in sorted(tint)
     ]
-    days = axis.kind == "time"
+    unit = "day" if axis.kind == "time" else "part"
     return Chart(
         "daily",
-        f"Estimated reward {'on each day' if days else 'in each part of the test'}, by itself",
-        _summary(report, labels[best], "days" if days else "parts"),
-        (Panel(axis, Axis("estimated reward"), (*quiet, *points)),),
+        f"Estimated reward {'on each day' if unit == 'day' else 'in each part of the test'}, by "
+        "itself",
+        _summary(report, labels[best], f"{unit}s", rates),
+        (Panel(axis, Axis("estimated reward", percent=rates), (*quiet, *points)),),
         _table(report),
-        f"Bars: {percent(report.level)} intervals that hold for all variants and "
-        f"{'days' if days else 'parts'} at once.{hollow_note(few, axis)}",
+        f"Bars: where the true value of that {unit} may lie ({percent(report.level)})."
+        f"{hollow_note(few, axis)}",
+        f"Bars are {percent(report.level)} intervals. In {percent(report.level)} of all tests "
+        f"those of all variants and {unit}s contain the true values, if you look once. A {unit} "
+        f"has few visits, so estimates differ from {unit} to {unit} by chance alone, too.",
     )
 
 
-def _summary(report: DriftReport, label: str, unit: str) -> str:
+def _summary(report: DriftReport, label: str, unit: str, rates: bool) -> str:
     best = report.names.index(report.best)
     ahead = sum(leader == report.best for leader in report.leaders)
     values = report.estimates[:, best]
     seen = values[np.isfinite(values)]
-    span = f" between {number(seen.min())} and {number(seen.max())}" if seen.size else ""
+    span = ""
+    if seen.size:
+        span = f" between {amount(seen.min(), rates)} and {amount(seen.max(), rates)}"
     return (
         f"{shown(label, 60)}, the best over the whole test, was ahead in {ahead:,} of "
         f"{len(report.periods):,} {unit}; its estimates lie{span or ' nowhere yet'}."
@@ -96,8 +109,11 @@ def _table(report: DriftReport) -> Table:
 RIVALS = 4
 
 
-def drift(report: DriftReport) -> Chart:
-    """The lead of the best over its strongest rivals, and the level common to all, by period."""
+def drift(report: DriftReport, rates: bool = False) -> Chart:
+    """The lead of the best over its strongest rivals, and the level common to all, by period.
+
+    rates : whether rewards are yes or no, so that their means are shown in per cent
+    """
     x, axis = period_axis(report)
     best, *rest = rivals(report, RIVALS + 1)
     tint, few, labels = colours((best, *rest)), few_visits(report), labels_of(report.names)
@@ -126,13 +142,30 @@ def drift(report: DriftReport) -> Chart:
         "Did the lead change over time?",
         _drift_summary(report, labels[best]),
         (
-            Panel(axis, Axis("lead"), leads, title, level=0.0),
-            Panel(axis, Axis("average reward"), (common,), "Level common to all variants"),
+            Panel(axis, difference_axis("" if rates else "lead", rates), leads, title, level=0.0),
+            Panel(
+                axis,
+                Axis("average reward", percent=rates),
+                (common,),
+                "Level common to all variants",
+            ),
         ),
         _drift_table(report, reach),
-        f"Bars: {percent(report.level)} intervals, each by itself. Below zero the rival was "
-        "ahead. A common shift is harmless: every variant gains or loses alike."
-        f"{hollow_note(few, axis)}",
+        f"Below zero the rival was ahead. A common shift is harmless: every variant gains or loses "
+        f"alike.{hollow_note(few, axis)}",
+        _drift_meaning(report),
+    )
+
+
+def _drift_meaning(report: DriftReport) -> str:
+    bars = f"Bars are {percent(report.level)} intervals, each by itself."
+    if len(report.periods) < 2:
+        return bars
+    return (
+        f"{bars} Periods differ by chance alone, too. The p-value is the probability of at least "
+        f"so much difference if nothing changes: {p_value(report.gap_p_value)} for the leads, "
+        f"{p_value(report.level_p_value)} for the common level. Below {1 - report.level:.2g} it "
+        "counts as a change."
     )
 
 
@@ -143,9 +176,9 @@ def _drift_summary(report: DriftReport, label: str) -> str:
     level = "moved" if report.level_moves else "was not seen to move"
     behind = sum(leader != report.best for leader in report.leaders)
     return (
-        f"Differences between variants {gaps} over time (p = {report.gap_p_value:.2g}); the level "
-        f"common to all {level} (p = {report.level_p_value:.2g}). {shown(label, 60)}, the "
-        f"best on average, was behind in {behind:,} of {len(report.periods):,} periods."
+        f"Differences between variants {gaps} over time; the level common to all {level}. "
+        f"{shown(label, 60)}, the best on average, was behind in {behind:,} of "
+        f"{len(report.periods):,} periods."
     )
 
 

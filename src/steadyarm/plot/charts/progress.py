@@ -1,4 +1,4 @@
-"""Charts of a test as it went on: allocation, estimates, and variants that can still win."""
+"""Charts of a test as it went on: allocation, estimates, and variants that may be the best."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steadyarm.plot.charts.common import (
     thinned,
     wanted,
 )
-from steadyarm.wording import counted, labels_of, number, percent
+from steadyarm.wording import amount, counted, labels_of, percent
 from steadyarm.wording import listed as in_words
 
 # Which share of the visits each variant got as the test went on.
@@ -30,7 +30,6 @@ from steadyarm.wording import listed as in_words
 
 COLUMNS = 120
 MARKS = 8
-CLOSE = 0.04  # of the picture's width: marks nearer than this are one
 LEAST, MOMENT = timedelta(seconds=1), timedelta(minutes=1)  # of the clock; for a single visit
 SLIVER = 0.01  # of the picture's width: a last piece that took no time
 TURN = "policy changed its mind"
@@ -60,13 +59,13 @@ def allocation(shares: Shares, picked: Sequence[int] | None = None) -> Chart:
         areas.append(Series(counted(count, "other"), x, rest, kind="area", color=None))
     marks = _marks(shares, starts)
     panel = Panel(axis, Axis("share of visits", percent=True), tuple(areas), marks=marks)
-    turns = int(np.count_nonzero(shares.turns[1:]))
+    turns = [starts[int(j) + 1] for j in np.flatnonzero(shares.turns[1:])]
     return Chart(
         "allocation",
         "Which share of the visits each variant got",
         f"{counted(int(shares.given.sum()), 'visit')} so far. "
         f"{_largest(shares, own[0], labels[own[0]])} The policy changed its mind "
-        f"{counted(turns, 'time')}{_marked(shares, turns, marks, starts)}.",
+        f"{counted(len(turns), 'time')}{_marked(turns, marks, MARKS)}.",
         (panel,),
         _table(shares),
     )
@@ -113,13 +112,22 @@ def _end(first: datetime, last: datetime, end: datetime) -> datetime:
 
 def _marks(shares: Shares, starts: tuple[Any, ...]) -> tuple[Mark, ...]:
     """Turns, the latest first chosen, those close together as one; none at the very beginning."""
-    rounds, span = np.cumsum(shares.rounds), starts[-1] - starts[0]
+    rounds = np.cumsum(shares.rounds)
+    turns = [int(j) for j in np.flatnonzero(shares.turns) if j and rounds[j - 1]]
+    return tuple(Mark(starts[j], TURN) for j in _spaced(turns, starts, MARKS, apart=0.04))
+
+
+def _spaced(turns: Sequence[int], x: Sequence[Any], most: int, apart: float) -> list[int]:
+    """The latest of the turns, at most so many; of those close together the last one.
+
+    apart : share of the picture's width from which on two turns have a mark each
+    """
+    span = x[-1] - x[0]
     kept: list[int] = []
-    for j in reversed([int(j) for j in np.flatnonzero(shares.turns) if j]):
-        apart = not kept or (starts[kept[-1]] - starts[j]) > CLOSE * span
-        if apart and len(kept) < MARKS and rounds[j - 1]:
+    for j in reversed(turns):
+        if len(kept) < most and (not kept or (x[kept[-1]] - x[j]) > apart * span):
             kept.append(j)
-    return tuple(Mark(starts[j], TURN) for j in reversed(kept))
+    return kept[::-1]
 
 
 def _largest(shares: Shares, top: int, label: str) -> str:
@@ -137,15 +145,14 @@ def _largest(shares: Shares, top: int, label: str) -> str:
     return f"All variants {have}, {last} each."
 
 
-def _marked(shares: Shares, turns: int, marks: tuple[Mark, ...], starts: tuple[Any, ...]) -> str:
-    """What to say where fewer marks are drawn than there were turns."""
+def _marked(turns: Sequence[Any], marks: tuple[Mark, ...], most: int) -> str:
+    """What to say where fewer marks are drawn than there were turns, at these places."""
     drawn = len(marks)
-    if drawn in (0, turns):
+    if drawn in (0, len(turns)):
         return ""
-    newest = [starts[int(j)] for j in np.flatnonzero(shares.turns)[-drawn:]]
-    if newest == [mark.x for mark in marks]:
+    if list(turns[-drawn:]) == [mark.x for mark in marks]:
         return f"; the last {drawn} are marked" if drawn > 1 else "; the last is marked"
-    latest = "only the latest are marked, and " if drawn == MARKS else ""
+    latest = "only the latest are marked, and " if drawn == most else ""
     return f"; {latest}changes close together share a mark"
 
 
@@ -174,12 +181,16 @@ def _table(shares: Shares) -> Table:
 
 BANDS = 2
 EARLY = 0.25  # share of the visits until which estimates and bands may leave the picture
-ESTIMATES_MARKS = 6
+LEADERS = 3  # changes of the leader that are marked
 POINTS = 300
 
 
-def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
-    """How the estimate of each variant settled; `picked` are drawn in colour."""
+def estimates(course: Course, picked: Sequence[int] | None = None, rates: bool = False) -> Chart:
+    """How the estimate of each variant settled.
+
+    picked : variants that are drawn in colour
+    rates : whether rewards are yes or no, so that their means are shown in per cent
+    """
     K, leader = len(course.names), int(course.leaders[-1])
     chosen = wanted(picked, likely(course))
     tint, labels = colours(chosen), labels_of(course.names)
@@ -202,15 +213,22 @@ def estimates(course: Course, picked: Sequence[int] | None = None) -> Chart:
     ]
     quiet = others(x, course.estimates, left, counted(len(left), "other"), early)
     owners = [shown(labels[k], 40) for k in sorted(banded & set(tint), key=chosen.index)]
-    marks = _leader_marks(course, x, labels)
-    panel = Panel(clock, Axis("estimated reward"), (*quiet, *lines), marks=marks)
+    turns = [int(j) + 1 for j in np.flatnonzero(np.diff(course.leaders))]
+    # Early leads change by chance all the time; the lines show who led before the first mark.
+    marks = tuple(
+        Mark(x[j], f"{labels[course.leaders[j]]} leads")
+        for j in _spaced([j for j in turns if not early[j]], x, LEADERS, apart=0.1)
+    )
+    reward = Axis("estimated reward", percent=rates)
+    marked = _marked([x[j] for j in turns], marks, LEADERS)
     return Chart(
         "estimates",
         "Estimated reward of each variant, from the whole test so far",
-        _estimates_summary(course, labels),
-        (panel,),
+        _estimates_summary(course, labels, marked, rates),
+        (Panel(clock, reward, (*quiet, *lines), marks=marks),),
         _estimates_table(course),
         _note(course, owners, bool(early.any())),
+        _bands_mean(course.level) if owners else "",
     )
 
 
@@ -221,9 +239,17 @@ def _note(course: Course, owners: Sequence[str], early: bool) -> str:
     some = ""
     if course.size:
         some = f"The best {len(course.names):,} of {course.size:,} variants are drawn. "
+    wide = " Early bands are wider than the picture." if early else ""
+    sure = percent(course.level)
+    return f"{some}Bands: where the true values of {in_words(owners)} may lie ({sure}).{wide}"
+
+
+def _bands_mean(level: float) -> str:
     return (
-        f"{some}Bands: {percent(course.level)} intervals of {in_words(owners)} that hold for all "
-        f"variants and at all times at once.{' Early ones may leave the picture.' if early else ''}"
+        f"A band shows the {percent(level)} interval of a variant. In {percent(level)} of all "
+        "tests the intervals of all variants contain the true values at all times, so you may "
+        "look as often as you like. Two bands may overlap even where one variant is clearly "
+        "better: the difference of two variants is known more exactly than each of them."
     )
 
 
@@ -240,22 +266,16 @@ def clock_axis(course: Course) -> tuple[tuple[Any, ...], Axis]:
     return tuple(float(count) for count in course.rounds), Axis("visits in the verdict")
 
 
-def _leader_marks(course: Course, x: tuple[Any, ...], labels: Sequence[str]) -> tuple[Mark, ...]:
-    turns = 1 + np.flatnonzero(np.diff(course.leaders))
-    # Early leads change by chance all the time; the lines show who led before the first mark.
-    return tuple(Mark(x[j], f"{labels[course.leaders[j]]} leads") for j in turns[-ESTIMATES_MARKS:])
-
-
-def _estimates_summary(course: Course, labels: Sequence[str]) -> str:
+def _estimates_summary(course: Course, labels: Sequence[str], marked: str, rates: bool) -> str:
     k = int(course.leaders[-1])
     low, high = course.low[-1, k], course.high[-1, k]
-    reach = f", interval {number(low)} to {number(high)}" if np.isfinite(high - low) else ""
+    known = np.isfinite(high - low)
+    reach = f", interval {amount(low, rates)} to {amount(high, rates)}" if known else ""
     alive = int(course.possible[-1])
     changes = int(np.count_nonzero(np.diff(course.leaders)))
-    marked = f"; the last {ESTIMATES_MARKS} are marked" * (changes > ESTIMATES_MARKS)
     return (
         f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
-        f"with an estimate of {number(course.estimates[-1, k])}{reach}; not ruled out: "
+        f"with an estimate of {amount(course.estimates[-1, k], rates)}{reach}; not ruled out: "
         f"{alive:,} of {counted(course.variants, 'variant')}. The leader changed "
         f"{'once' if changes == 1 else counted(changes, 'time')}{marked}."
     )
@@ -276,7 +296,7 @@ def _estimates_table(course: Course) -> Table:
     )
 
 
-# How many variants can still win, and when the others were ruled out.
+# How many variants may be the best, and when the others were ruled out.
 
 
 ROWS = 12
@@ -296,8 +316,10 @@ def plausible(course: Course) -> Chart:
         _plausible_summary(course),
         (first, _race(course)) if not course.plausible[-1].all() else (first,),
         _plausible_table(course),
-        f"Ruled out: another variant was better at level {percent(course.level)}, at all times and "
-        f"for all variants at once.{_uncounted(course)}",
+        f"Ruled out: another variant is clearly better.{_uncounted(course)}",
+        f"A variant is ruled out when the {percent(course.level)} interval of its difference from "
+        f"another one lies on the wrong side of zero. In {percent(course.level)} of all tests the "
+        "best variant is never ruled out, however often you look.",
     )
 
 

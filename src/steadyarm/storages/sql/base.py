@@ -40,7 +40,7 @@ from steadyarm.storages.records import (
     Target,
     is_of,
 )
-from steadyarm.storages.series import Metrics, SeriesPlace
+from steadyarm.storages.series import NO_METRICS, Metrics, SeriesPlace
 from steadyarm.storages.sql.engine import Database, Rows, Statement, Values, together
 from steadyarm.storages.sql.schema import (
     Among,
@@ -121,7 +121,8 @@ class SQLBase(Storage):
         if key not in self._known:
             text, tag = known(key, CONFIG(connection, {"key": key}).first)
             config = json.loads(text)
-            sticky, metrics = config.get("sticky") == "unit", Metrics.of(config)
+            sticky = config.get("sticky") == "unit"
+            metrics = Metrics.of(config) if config.get("metrics") else NO_METRICS
             self._known[key] = Facts(config["seed"], sticky, tag, metrics)
         return self._known[key]
 

@@ -124,13 +124,8 @@ LOG = (
 
 
 LONG = ("config", "policy_state")  # columns that lists do without
-TOTALS = (
-    "assigned",
-    "rewarded",
-    "late",
-    "corrected",
-    "measured",
-)  # nothing if there was nothing to add up
+# Nothing if there was nothing to add up.
+TOTALS = ("assigned", "rewarded", "late", "corrected", "measured")
 
 
 def _summaries(*conditions: ColumnElement[bool]) -> Select[Any]:
@@ -343,6 +338,8 @@ class Experiments(SQLBase):
     ) -> list[LogRow | None]:
         facts = self._facts(connection, key)
         rows = by_targets(connection, key, facts.sticky, targets)
+        if not facts.metrics:
+            return rows
         known_ones = [row for row in rows if row is not None]
         whole = {row.number: row for row in read_events(connection, key, facts.metrics, known_ones)}
         return [None if row is None else whole[row.number] for row in rows]
@@ -401,7 +398,7 @@ def _restore(
                     "do not belong together."
                 )
             counted[segment].add(row)
-            if measured.metrics:
+            if measured.metrics or row.events:
                 measured.add(row)
         _insert_page(connection, key, sticky, page)
     _insert_tallies(connection, key, counted)

@@ -46,7 +46,7 @@ class SQLStorage(Experiments, Assignments, Rewards, Operators):
     """Experiments in a database; made by `open_storage`.
 
     SQLite has one writer at a time, who needs no further locks. On PostgreSQL rows are locked in
-    one order: leases, the counter, assignments or rewards by unit or number, tallies.
+    one order: leases, the counter, assignments or rewards by unit or number, tallies, series.
     """
 
     def __init__(self, url: URL) -> None:

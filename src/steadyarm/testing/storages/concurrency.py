@@ -9,7 +9,15 @@ from functools import partial
 import numpy as np
 
 from steadyarm.errors import ExperimentExistsError, UnknownExperimentError
-from steadyarm.storages.records import Assigned, Decision, Lease, Outcome, SegmentRecord, Target
+from steadyarm.storages.records import (
+    Assigned,
+    Decision,
+    Lease,
+    Measured,
+    Outcome,
+    SegmentRecord,
+    Target,
+)
 from steadyarm.testing.storages.bench import (
     DAY,
     HOUR,
@@ -23,6 +31,7 @@ from steadyarm.testing.storages.bench import (
     refused,
     together,
 )
+from steadyarm.testing.storages.metrics import ALL, SPENT, counted, declared
 
 # Checks of many threads at once, on several openings of one storage.
 
@@ -212,6 +221,75 @@ def check_threads_close_and_reward(storage: Bench) -> None:
         assert said["closed"] == 40 - reported, "a reward is neither stored nor refused"
         late = sum(sum(sums.late) for sums in storages[2].days(key))
         assert late == said["closed"], "rewards that came too late are not counted once each"
+
+
+def check_threads_events(storage: Bench) -> None:
+    """However the same and other events of a unit race, each counts once and none is lost."""
+    storages = [storage.again() for _ in range(3)]
+    primary = {"name": "orders", "role": "primary", "several": "sum"}
+    key = declared(storages[0], primary, *ALL, products=[("orders", "spent")])
+    units = [f"u{i}" for i in range(3)]
+    storages[0].assign(key, units)
+    events = [
+        Measured(unit, metric, 0.1 * (i + 1), NOW + i, f"e{i}")
+        for i in range(8)
+        for unit in units
+        for metric in ("orders", "spent", "speed", "seen")
+    ] + [Measured(unit, "clicked", 1.0) for unit in units]
+
+    def work(i: int) -> list[tuple[int, str]]:
+        order = np.random.default_rng(i).permutation(len(events))
+        found: list[tuple[int, str]] = []
+        for part in np.array_split(order, 12):
+            outcomes = storages[i % 3].measure(key, [events[j] for j in part], NOW + 9)
+            found += [(int(j), o.status) for j, o in zip(part, outcomes, strict=True)]
+        return found
+
+    became = gathered(work, 6)
+    stored = Counter(j for j, status in became if status == "stored")
+    assert stored == Counter(range(len(events))), "an event was not stored exactly once"
+    assert {status for _, status in became} == {"stored", "repeated"}, "some were refused"
+    found = counted(storages[0], key)
+    total = float(sum(Fraction(0.1 * (i + 1)) for i in range(8)))
+    assert found["spent"] == (3, 3 * Fraction(total)), "an event was lost"
+    assert found["orders*spent"][0] == 3
+    assert [row.reward for row in storages[1].log(key)] == [total] * 3, "a reward misses an event"
+
+
+def check_threads_metrics_corrected(storage: Bench) -> None:
+    """Events race with exclusion, corrections and closing; all sums stay exact."""
+    storages = [storage.again() for _ in range(3)]
+    primary = {"name": "orders", "role": "primary", "several": "sum"}
+    for turn in range(3):
+        key = declared(
+            storages[0], primary, SPENT, products=[("orders", "spent")], rounds=6, name=f"e{turn}"
+        )
+        units = [f"u{i}" for i in range(6)]
+        storages[0].assign(key, units)
+        first = [Measured(u, m, 1.5, event="e0") for u in units for m in ("orders", "spent")]
+        storages[0].measure(key, first, NOW)
+
+        def work(i: int, key: int = key, units: list[str] = units) -> None:
+            mine = storages[i % 3]
+            if i == 0:
+                out = mine.change(key, "exclude", since=NOW, until=NOW + 1)
+                mine.change(key, "include", entry=out.entry)
+            elif i == 1:
+                for unit in units[:3]:
+                    mine.change(key, "correct", target=unit, metric="spent", reward=3.0)
+                mine.change(key, "void", target=units[4], metric="spent")
+            elif i == 2:
+                ((record, tally),) = mine.snapshot(key).segments
+                version = mine.snapshot(key).experiment.version
+                mine.decide(key, version, Decision({}, ((record.index, tally),)), NOW)
+            else:
+                for unit in units:
+                    events = [Measured(unit, m, 0.1, event=f"e{i}") for m in ("orders", "spent")]
+                    mine.measure(key, events, NOW)
+
+        together(work, 5)
+        counted(storages[0], key)
+        assert len(storages[0].corrections(key)) == 16, "a correction was lost"
 
 
 # Checks of the storage as a whole: large requests, several views of it.

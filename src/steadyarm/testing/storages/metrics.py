@@ -13,7 +13,6 @@ import numpy as np
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
 from steadyarm.storages.changes import Change, Correction, as_observed
 from steadyarm.storages.records import (
-    Decision,
     LogRow,
     Measured,
     MetricEvent,
@@ -30,11 +29,9 @@ from steadyarm.testing.storages.bench import (
     NOW,
     WHY,
     Bench,
-    gathered,
     new_record,
     new_segment,
     refused,
-    together,
 )
 
 CLICKED: dict[str, Any] = {"name": "clicked"}
@@ -119,8 +116,13 @@ def counted(storage: Bench, key: int) -> dict[str, tuple[int, Any]]:
     assert places == sorted(places), "series are not in order of segment, day and name"
     assert found.keys() == expected.keys(), "not the series that the log has values of"
     for place, sums in found.items():
+        segment = storage.segments(key, [place[0]])[place[0]].segment
+        assert len(sums.late) == len(sums.rewarded) == segment.columns, "other columns"
         for what in ("rewarded", "sums", "squares"):
-            right = tuple(expected[place].get((arm, what), 0) for arm in range(len(sums.rewarded)))
+            right = tuple(
+                expected[place].get((segment.arm_at(column), what), 0)
+                for column in range(segment.columns)
+            )
             assert getattr(sums, what) == right, f"the {what} of {place[2]!r} are not exact"
     return totals
 
@@ -545,76 +547,25 @@ def check_metrics_pruned(storage: Bench) -> None:
     assert said(storage.measure(key, [Measured("a", "spent", 1.0, event="o1")], NOW)) == ["stored"]
 
 
-# Many threads at once
-
-
-def check_threads_events(storage: Bench) -> None:
-    """However the same and other events of a unit race, each counts once and none is lost."""
-    storages = [storage.again() for _ in range(3)]
-    primary = {"name": "orders", "role": "primary", "several": "sum"}
-    key = declared(storages[0], primary, *ALL, products=[("orders", "spent")])
-    units = [f"u{i}" for i in range(3)]
-    storages[0].assign(key, units)
-    events = [
-        Measured(unit, metric, 0.1 * (i + 1), NOW + i, f"e{i}")
-        for i in range(8)
-        for unit in units
-        for metric in ("orders", "spent", "speed", "seen")
-    ] + [Measured(unit, "clicked", 1.0) for unit in units]
-
-    def work(i: int) -> list[tuple[int, str]]:
-        order = np.random.default_rng(i).permutation(len(events))
-        found: list[tuple[int, str]] = []
-        for part in np.array_split(order, 12):
-            outcomes = storages[i % 3].measure(key, [events[j] for j in part], NOW + 9)
-            found += [(int(j), o.status) for j, o in zip(part, outcomes, strict=True)]
-        return found
-
-    became = gathered(work, 6)
-    stored = Counter(j for j, status in became if status == "stored")
-    assert stored == Counter(range(len(events))), "an event was not stored exactly once"
-    assert {status for _, status in became} == {"stored", "repeated"}, "some were refused"
-    found = counted(storages[0], key)
-    total = float(sum(Fraction(0.1 * (i + 1)) for i in range(8)))
-    assert found["spent"] == (3, 3 * Fraction(total)), "an event was lost"
-    assert found["orders*spent"][0] == 3
-    assert [row.reward for row in storages[1].log(key)] == [total] * 3, "a reward misses an event"
-
-
-def check_threads_metrics_corrected(storage: Bench) -> None:
-    """Events race with exclusion, corrections and closing; all sums stay exact."""
-    storages = [storage.again() for _ in range(3)]
-    primary = {"name": "orders", "role": "primary", "several": "sum"}
-    for turn in range(3):
-        key = declared(
-            storages[0], primary, SPENT, products=[("orders", "spent")], rounds=6, name=f"e{turn}"
-        )
-        units = [f"u{i}" for i in range(6)]
-        storages[0].assign(key, units)
-        first = [Measured(u, m, 1.5, event="e0") for u in units for m in ("orders", "spent")]
-        storages[0].measure(key, first, NOW)
-
-        def work(i: int, key: int = key, units: list[str] = units) -> None:
-            mine = storages[i % 3]
-            if i == 0:
-                out = mine.change(key, "exclude", since=NOW, until=NOW + 1)
-                mine.change(key, "include", entry=out.entry)
-            elif i == 1:
-                for unit in units[:3]:
-                    mine.change(key, "correct", target=unit, metric="spent", reward=3.0)
-                mine.change(key, "void", target=units[4], metric="spent")
-            elif i == 2:
-                ((record, tally),) = mine.snapshot(key).segments
-                version = mine.snapshot(key).experiment.version
-                mine.decide(key, version, Decision({}, ((record.index, tally),)), NOW)
-            else:
-                for unit in units:
-                    events = [Measured(unit, m, 0.1, event=f"e{i}") for m in ("orders", "spent")]
-                    mine.measure(key, events, NOW)
-
-        together(work, 5)
-        counted(storages[0], key)
-        assert len(storages[0].corrections(key)) == 16, "a correction was lost"
+def check_metrics_of_some_arms(storage: Bench) -> None:
+    """The series of a segment that plays some of very many arms have its columns."""
+    key = declared(storage, *ALL, products=PRODUCTS)
+    arms = np.array([3, 17, 900_000], dtype=np.int64)
+    storage.open_segment(key, replace(new_segment(40), arms=arms))
+    storage.assign(key, [f"u{i}" for i in range(90)])
+    units = [row.unit for row in storage.log(key) if row.arm >= 17]
+    assert len(units) > 9, "the check is not worth much"
+    storage.reward(key, [(unit, 0.5) for unit in units], None, NOW)
+    events = [Measured(unit, "spent", 0.1 * i, event="o1") for i, unit in enumerate(units)]
+    events += [Measured(unit, "seen", 1.0, NOW + 2 * HOUR, "s") for unit in units[:4]]
+    storage.measure(key, events, NOW + 2 * HOUR)
+    found = counted(storage, key)
+    assert found["spent"][0] == found["reward*spent"][0] == len(units)
+    assert _late(storage.series(key))["seen"] == 4, "late events have no column"
+    out = storage.change(key, "exclude", unit=units[0], now=NOW + 2 * HOUR)
+    counted(storage, key)
+    storage.change(key, "include", entry=out.entry, now=NOW + 2 * HOUR)
+    assert counted(storage.again(), key) == found
 
 
 def check_reopened_metrics(storage: Bench) -> None:

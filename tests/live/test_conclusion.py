@@ -1,0 +1,306 @@
+"""What to do, in a word and a sentence; and verdicts of tests that have a control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.live.conclusion import Decision, compared, decision_of
+from steadyarm.live.verdict import Verdict
+
+NAMES = ("today", "guest", "video")
+
+
+def verdict(
+    lifts: dict[str, tuple[float, float, float]],
+    control: str | None = "today",
+    value: float = 0.1,
+    plausible: tuple[str, ...] = NAMES,
+    minimize: bool = False,
+    defined: bool = True,
+    **given: Any,
+) -> Verdict:
+    """A verdict with these lifts and their limits, relative to the value of the control."""
+    rows = np.array([lifts.get(name, (0.0, 0.0, 0.0)) for name in NAMES])
+    apart = rows * value
+    sign = -1.0 if minimize else 1.0
+    estimates = value + apart[:, 0]
+    best = int(np.argmax(sign * estimates))
+    gaps = sign * (estimates[best] - estimates)
+    width = np.full(3, 0.02)
+    shares = rows if defined else np.full_like(rows, np.nan)
+    values: dict[str, Any] = {"rewards": 1000, "judged": 1000, "names": NAMES} | given
+    if control is not None:
+        ends = np.sort(apart[:, 1:], axis=1)
+        values |= {"control": control, "lifts": apart[:, 0], "lift_intervals": ends}
+        values |= {"relative": shares[:, 0], "relative_intervals": shares[:, 1:]}
+    return Verdict(
+        arm=best,
+        name=NAMES[best],
+        estimates=estimates,
+        standard_errors=width,
+        intervals=np.column_stack([estimates - 0.1, estimates + 0.1]),
+        gaps=gaps,
+        gap_intervals=np.column_stack([gaps - width, gaps + width]),
+        plausible=plausible,
+        level=0.95,
+        anytime=True,
+        method="m",
+        assumption="a",
+        **values,
+    )
+
+
+def decided(found: Verdict, direction: Any = "maximize", **given: Any) -> Decision:
+    usual: dict[str, Any] = {"budget": 2000, "over": True, "spent": True}
+    return decision_of(found, direction, **usual | given)
+
+
+BETTER = {"guest": (0.0823, 0.0312, 0.1341), "video": (0.01, -0.05, 0.07)}
+CLOSE = {"guest": (0.04, -0.04, 0.12), "video": (-0.02, -0.09, 0.05)}
+WORSE = {"guest": (-0.1, -0.15, -0.05), "video": (-0.2, -0.3, 0.0)}
+
+
+def test_the_recommended_variant_is_shipped_if_it_beats_the_control() -> None:
+    said = "Ship guest: it beats today by 8 % (3 to 13 %)."
+    ship = Decision("ship", said, "guest")
+    assert decided(verdict(BETTER)) == ship
+    assert decided(verdict(BETTER), over=False, spent=False) == ship  # limits hold at all times
+    absolute = decided(verdict(BETTER, defined=False))
+    assert absolute.text == "Ship guest: it beats today by 0.00823 (0.00312 to 0.01341)."
+
+
+def test_less_may_be_better() -> None:
+    less = {"guest": (-0.0823, -0.1341, -0.0312), "video": (0.01, -0.05, 0.07)}
+    found = decided(verdict(less, minimize=True), "minimize")
+    assert found == Decision("ship", "Ship guest: it beats today by 8 % (3 to 13 %).", "guest")
+    assert decided(verdict(less)).word == "unclear"  # where more is better it is no reason
+
+
+def test_the_control_is_kept_if_no_other_is_better() -> None:
+    assert decided(verdict(WORSE)) == Decision(
+        "keep", "Keep today: no other variant beats it.", "today"
+    )
+    sure = decided(verdict(CLOSE | {"guest": (-0.01, -0.1, 0.1)}, plausible=("today",)))
+    assert sure.word == "keep"
+    assert decided(verdict(CLOSE | {"guest": (-0.01, -0.1, 0.1)})).word == "unclear"
+
+
+def test_what_is_not_clear_says_how_much_more_would_tell() -> None:
+    # the interval reaches 0.08 below a lift of 0.04: (2² - 1) times as many visits again
+    assert decided(verdict(CLOSE)) == Decision(
+        "unclear", "No clear winner; about 3,000 more visits would tell.", None, 3000
+    )
+    running = decided(verdict(CLOSE), over=False, spent=False)
+    assert running.word == "running"
+    assert running.text == "Too early to decide; about 3,000 more visits would tell."
+    waiting = decided(verdict(CLOSE), over=False)
+    assert waiting.text == "Not decided yet: rewards of the last visits may still come."
+    tiny = CLOSE | {"guest": (0.0001, -0.08, 0.08)}  # hundreds of budgets
+    assert decided(verdict(tiny)) == Decision("unclear", "No clear winner.")
+    unknown = CLOSE | {"guest": (0.04, -np.inf, np.inf)}
+    assert decided(verdict(unknown)).more is None
+
+
+def test_without_a_control_the_winner_is_shipped() -> None:
+    found = verdict(BETTER, control=None, plausible=("guest",))
+    assert decided(found) == Decision(
+        "ship", "Ship guest: it is the best, all others are ruled out.", "guest"
+    )
+    open_ = decided(verdict(BETTER, control=None, plausible=("guest", "video")))
+    assert open_.word == "unclear"
+    assert open_.more is not None
+    assert compared(found, "maximize") is None
+
+
+def test_a_declared_winner_beats_the_control() -> None:
+    touching = BETTER | {"guest": (0.08, 0.0, 0.16)}
+    assert decided(verdict(touching)).word == "unclear"
+    ship = decided(verdict(touching, plausible=("guest",)))
+    assert ship.text == "Ship guest: it beats today by 8 % (0 to 16 %)."
+
+
+def test_nothing_is_decided_from_an_unhealthy_test() -> None:
+    found = verdict(BETTER, unhealthy="Not healthy: do not decide yet. B got too few.")
+    assert decided(found) == Decision("unhealthy", "Not healthy: do not decide.")
+    careful = verdict(BETTER, caution="These intervals hold for a single analysis.")
+    assert decided(careful).word == "unclear"
+    assert decided(careful, over=False, spent=False).word == "running"
+
+
+@dataclass(frozen=True)
+class Rail:
+    name: str
+    broken: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+
+
+def test_guardrails_have_a_say() -> None:
+    fine = Rail("refunds", broken=("video",))
+    assert decided(verdict(BETTER), guardrails=[fine]).word == "ship"
+    broken = decided(verdict(BETTER), guardrails=[Rail("refunds", broken=("guest",))])
+    assert (broken.word, broken.variant) == ("keep", "today")
+    assert broken.text == (
+        "Keep today, not guest: it beats today by 8 % (3 to 13 %), but refunds got worse by more "
+        "than is allowed."
+    )
+    unsure = decided(verdict(BETTER), guardrails=[Rail("refunds", unsure=("guest",))])
+    assert unsure.word == "unclear"
+    assert "refunds may have got worse" in unsure.text
+    alone = verdict(BETTER, control=None, plausible=("guest",))
+    lone = decided(alone, guardrails=[Rail("refunds", broken=("guest",))])
+    assert lone.text == "Do not ship guest: refunds got worse by more than is allowed."
+
+
+# Verdicts of sessions
+
+
+def session(
+    control: Any = "today", rounds: int = 3000, budget: int = 3000, **given: Any
+) -> sa.Session:
+    usual: dict[str, Any] = {"policy": sa.Steady(), "seed": 1} | given
+    live = sa.Session(arms=sa.ArmSet.one_hot(list(NAMES)), budget=budget, control=control, **usual)
+    rng = np.random.default_rng(1)
+    rates = {"today": 0.3, "guest": 0.4, "video": 0.3}
+    for _ in range(rounds):
+        try:
+            shown = live.ask()
+        except sa.BudgetSpentError:  # policies of epochs may end before
+            break
+        live.tell(shown, float(rng.random() < rates[shown.name]))
+    return live
+
+
+def test_a_verdict_says_how_variants_differ_from_the_control() -> None:
+    found = session().recommend()
+    assert found.control == "today"
+    assert found.lifts is not None
+    np.testing.assert_allclose(found.lifts, found.estimates - found.estimates[0], atol=1e-12)
+    guest, today = found.of("guest"), found.of("today")
+    assert guest.lift == pytest.approx(0.1, abs=0.04)
+    assert guest.lift is not None
+    assert guest.relative == pytest.approx(guest.lift / today.estimate)
+    assert guest.lift_interval is not None
+    assert guest.relative_interval is not None
+    assert guest.lift_interval[0] > 0
+    assert guest.relative_interval[0] > 0
+    assert (today.lift, today.lift_interval) == (0.0, (0.0, 0.0))
+    assert found.decision.word == "ship"
+    assert found.decision.variant == "guest"
+    assert f"Against today: +{guest.relative:.0%}".replace("%", " %") in str(found)
+
+
+def test_interim_lifts_are_wider_and_spend_a_fifth() -> None:
+    live = session(rounds=1500)
+    usual, whole = live.recommend(), live.recommend(anytime=True)
+    assert usual.anytime
+    assert usual.lift_intervals is not None
+    assert whole.lift_intervals is not None
+    width = np.ptp(usual.lift_intervals, axis=1)[1:]
+    assert (width > np.ptp(whole.lift_intervals, axis=1)[1:]).all()
+    level = live.recommend(0.99, anytime=True)
+    assert level.lift_intervals is not None
+    np.testing.assert_allclose(usual.lift_intervals, level.lift_intervals, rtol=1e-6)
+
+
+def test_without_a_control_there_are_no_lifts() -> None:
+    found = session(control=None).recommend()
+    assert (found.control, found.lifts, found.relative) == (None, None, None)
+    assert found.of("guest").lift is None
+    assert found.of("guest").relative_interval is None
+    assert "Against" not in str(found)
+
+
+@pytest.mark.parametrize("policy", [sa.Peace(), sa.LinearThompson()])
+def test_policies_that_leave_variants_out_give_lifts_of_their_own_errors(
+    policy: sa.Policy[Any],
+) -> None:
+    found = session(policy=policy).recommend()
+    assert found.lifts is not None
+    assert found.lift_intervals is not None
+    assert found.relative_intervals is not None
+    known = ~np.isnan(found.lifts)
+    low, high = found.lift_intervals[known].T
+    assert (low <= found.lifts[known]).all()
+    assert (found.lifts[known] <= high).all()
+    z, errors = 2.2414, np.nan_to_num(found.standard_errors, nan=np.inf)  # two comparisons
+    reach = z * (errors + errors[0])
+    reach[0] = 0.0
+    np.testing.assert_allclose((high - low) / 2, reach[known], rtol=1e-4)
+    relative = found.relative_intervals
+    apart = (found.lift_intervals[:, 0] > 0) == (relative[:, 0] > 0)
+    assert apart[~np.isnan(relative[:, 0])].all()
+
+
+def test_a_session_keeps_its_control() -> None:
+    for control in ("today", {"today": 0.5}):
+        live = session(control=control, rounds=600)
+        again = sa.Session.from_json(live.to_json())
+        assert again.settings.to_dict() == live.settings.to_dict()
+        assert str(again.recommend()) == str(live.recommend())
+        assert [again.ask() for _ in range(50)] == [live.ask() for _ in range(50)]
+
+
+def test_naming_a_control_changes_no_draw() -> None:
+    named, other = session(rounds=900), session(control=None, rounds=900)
+    assert [named.ask() for _ in range(50)] == [other.ask() for _ in range(50)]
+    fixed = session(control={"today": 0.5}, rounds=900)
+    shown = [fixed.ask().name for _ in range(200)]
+    assert 70 < shown.count("today") < 130
+
+
+def test_a_large_set_shows_its_control() -> None:
+    arms = sa.ArmSet.factorial({f"s{i}": ["off", "on"] for i in range(13)})
+    control = arms.names[5000]
+    live = sa.Session(sa.Steady(), arms, 600, seed=1, control=control)
+    rng = np.random.default_rng(2)
+    for _ in range(600):
+        shown = live.ask()
+        live.tell(shown, float(rng.random() < 0.3 + 0.3 * shown.name.startswith("s0=on")))
+    found = live.recommend()
+    assert found.of(control).lift == 0
+    assert found.lifts is not None
+    assert len(found.lifts) == len(found.names)
+    assert found.decision.word in ("ship", "unclear")
+
+
+# Tables
+
+
+def test_a_verdict_becomes_a_data_frame() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    found = session().recommend()
+    frame, other = found.to_pandas(), found.to_polars()
+    assert isinstance(frame, pandas.DataFrame)
+    assert isinstance(other, polars.DataFrame)
+    assert list(frame.columns) == other.columns
+    assert frame["name"].tolist() == list(NAMES)
+    assert frame["recommended"].tolist() == [False, True, False]
+    assert found.lifts is not None
+    np.testing.assert_array_equal(frame["lift"], found.lifts)
+    np.testing.assert_array_equal(other["relative_high"].to_numpy()[1], frame["relative_high"][1])
+    bare = session(control=None).recommend().to_pandas()
+    assert "lift" not in bare.columns
+    assert {"estimate", "low", "high", "gap", "gap_low", "gap_high"} <= set(bare.columns)
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "narwhals", None)
+    with pytest.raises(sa.InvalidInputError, match=r"steadyarm\[frames\]"):
+        session(rounds=600, budget=600).recommend().to_pandas()
+
+
+def test_notebooks_show_an_escaped_table() -> None:
+    found = session().recommend()
+    text = found._repr_html_()
+    assert text.index("Ship guest") < text.index("<table>")
+    assert text.index("<td>guest</td>") < text.index("<td>today</td>")
+    assert "against today" in text
+    hostile = replace(found, names=("today", "<b>guest</b>", "video"), name="<b>guest</b>")
+    assert "<b>" not in hostile._repr_html_()
+    many = session(control=None).recommend()
+    assert "against" not in many._repr_html_()

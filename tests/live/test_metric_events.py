@@ -1,0 +1,203 @@
+"""Events of metrics are replayed, exported and imported, to the bit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.transfer import read_export
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import Change
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import Measured, MetricEvent
+from tests.live.worlds import create
+
+METRICS = (
+    {"name": "clicked", "several": "first"},
+    {"name": "spent", "several": "sum", "cap": 3.0, "window": 3_600_000_000, "grace": 0},
+)
+PRIMARY = {"name": "orders", "role": "primary", "several": "sum"}
+
+
+class Declared(Experiment):
+    """An experiment whose config declares metrics, whatever its settings know of them."""
+
+    def __init__(self, storage: Storage, plain: Mapping[str, Any], name: str = "test") -> None:
+        super().__init__(storage, replace(storage.find(name), config=plain))
+
+
+def declared(primary: dict[str, Any] | None = None, storage: Storage | None = None) -> Declared:
+    """A test of 90 visits with metrics; the reward is made of events if a primary one is given."""
+    storage = storage or MemoryStorage()
+    draft = create(budget=90, start=False)
+    record = draft.storage.find("test")
+    metrics = {"metrics": [*METRICS, *([primary] if primary else [])]}
+    config = dict(record.config) | metrics | {"products": [["reward", "spent"]]}
+    storage.create(replace(record, config=config, state="running"))
+    live = Declared(storage, record.config)
+    rng = np.random.default_rng(2)
+    for i in range(70):
+        live.ask(f"u{i}")
+        events = [
+            Measured(f"u{i}", "spent", float(rng.standard_normal()), event=f"order {j}")
+            for j in range(rng.integers(0, 4))
+        ]
+        events += [Measured(f"u{i}", "clicked", 1.0)] * (i % 3 == 0)
+        if primary is not None:
+            events += [replace(event, metric="orders") for event in events if event.event]
+        else:
+            live.tell(f"u{i}", float(rng.standard_normal()))
+        outcomes = storage.measure(live.key, events, live.now())
+        assert {outcome.status for outcome in outcomes} <= {"stored", "closed"}
+        live.refresh()
+    return live
+
+
+def tables_of(live: Experiment) -> Any:
+    assert isinstance(live.storage, MemoryStorage)
+    return live.storage._tables[live.key]
+
+
+def _some_row(tables: Any) -> Any:
+    return next(row for row in tables.rows.values() if len(row.events) > 2)
+
+
+def change_event(tables: Any) -> None:
+    row = _some_row(tables)
+    last = row.events[-1]
+    changed = (*row.events[:-1], last._replace(value=float(np.nextafter(last.value, 9))))
+    tables.rows[row.number] = replace(row, events=changed)
+
+
+def lose_event(tables: Any) -> None:
+    row = _some_row(tables)
+    tables.rows[row.number] = replace(row, events=row.events[:-1])
+
+
+def change_sum(tables: Any) -> None:
+    place = next(place for place in tables.series.counts if place[3] == "spent")
+    tables.series.counts[place].sums += Fraction(1, 2**200)
+
+
+def lose_product(tables: Any) -> None:
+    place = next(place for place in tables.series.counts if place[3] == "reward*spent")
+    del tables.series.counts[place]
+
+
+def delay_event(tables: Any) -> None:
+    row = next(row for row in tables.rows.values() if row.events[-1:] and row.reward is not None)
+    late = row.events[-1]._replace(at=row.created + 3_600_000_001)
+    tables.rows[row.number] = replace(row, events=(*row.events[:-1], late))
+
+
+def foreign_event(tables: Any) -> None:
+    row = _some_row(tables)
+    strange = MetricEvent("unheard-of", "", 1.0, row.created)
+    tables.rows[row.number] = replace(row, events=(*row.events, strange))
+
+
+def test_replay_computes_series_anew() -> None:
+    live = declared()
+    found = live.replay()
+    assert found.agrees, str(found)
+    assert found.events == sum(len(row.events) for row in live.storage.log(live.key)) > 70
+    assert f"{found.events} events" in str(found)
+    live.storage.correct(live.key, Change("exclude", unit="u3", reason="a bot"), now=live.now())
+    assert live.replay().agrees
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (change_event, "its rows give"),
+        (lose_event, "its rows give"),
+        (change_sum, "its rows give"),
+        (lose_product, "of 'reward[*]spent' of day"),
+        (delay_event, "came too late"),
+        (foreign_event, "no metric 'unheard-of'"),
+    ],
+)
+def test_replay_finds_what_was_changed(change: Callable[[Any], None], words: str) -> None:
+    live = declared()
+    change(tables_of(live))
+    found = live.replay()
+    assert not found.agrees
+    assert any(re.search(words, line) for line in found.differences), str(found)
+
+
+def test_replay_compares_a_reward_with_its_events() -> None:
+    live = declared(PRIMARY)
+    assert live.replay().agrees
+    tables = tables_of(live)
+    row = next(row for row in tables.rows.values() if row.reward is not None)
+    tables.rows[row.number] = replace(row, reward=row.reward + 1.0)
+    assert any("its events count as" in line for line in live.replay().differences)
+
+
+@pytest.mark.parametrize("primary", [None, PRIMARY], ids=["one reward", "events"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_events_are_exported_and_imported_to_the_bit(
+    tmp_path: Path, suffix: str, primary: dict[str, Any] | None
+) -> None:
+    live = declared(primary)
+    void = Change("void", target="u3", metric="clicked", reason="a mistake")
+    live.storage.correct(live.key, void, now=live.now())
+    path = live.export(tmp_path / f"log{suffix}")
+    for storage in (MemoryStorage(), open_storage(f"sqlite:///{tmp_path / 'copy.db'}")):
+        snapshot, rows, trace = read_export(path)
+        made = storage.restore("copy", snapshot, rows, trace)
+        assert storage.log(made.key) == live.storage.log(live.key)
+        assert storage.series(made.key) == live.storage.series(live.key)
+        assert [c.metric for c in storage.corrections(made.key)] == ["clicked"]
+        plain = {k: v for k, v in made.config.items() if k not in ("metrics", "products")}
+        taken = Declared(storage, plain, "copy")
+        assert taken.replay().agrees
+        assert taken.replay().events == live.replay().events
+        storage.close()
+
+
+def test_an_export_without_metrics_has_no_events(tmp_path: Path) -> None:
+    live = create()
+    live.tell(live.ask("a"), 1.0)
+    path = live.export(tmp_path / "log.csv")
+    header = path.read_text().splitlines()[0]
+    assert "events" not in header
+    described = json.loads(path.with_name("log.csv.experiment.json").read_text())
+    assert described["rows"] == {"0": [1, 1]}
+
+
+@pytest.mark.parametrize("damage", ["lost", "no event", "no time"])
+def test_an_export_with_other_events_is_refused(tmp_path: Path, damage: str) -> None:
+    path = declared().export(tmp_path / "log.csv")
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))
+    place = rows[0].index("events")
+    line = next(i for i, row in enumerate(rows[1:], 1) if len(json.loads(row[place] or "[]")) > 1)
+    events = json.loads(rows[line][place])
+    if damage == "lost":
+        events = events[1:]
+    elif damage == "no event":
+        events[0][1] = 7
+    else:
+        events[0][3] = None
+    rows[line][place] = json.dumps(events)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    storage = MemoryStorage()
+    snapshot, pages, trace = read_export(path)
+    words = "of other rewards or events" if damage == "lost" else rf"row {line + 1}: .*event"
+    with pytest.raises(sa.InvalidInputError, match=words):
+        storage.restore("copy", snapshot, pages, trace)
+    assert storage.summaries() == []
