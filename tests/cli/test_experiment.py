@@ -318,3 +318,58 @@ def test_a_missing_folder_is_not_an_empty_storage(run: Run) -> None:
 def test_a_time_before_1970_is_named_as_people_write_it(shop: Run) -> None:
     said = shop("tell", "shop", "v1", "1", "--at", "1960-01-31T12:00Z", status=1)
     assert "the time is 1960-01-31 12:00:00+00:00; expected one after 1970." in said
+
+
+METRICS = """
+name = "shop"
+arms = ["now", "short", "long"]
+budget = 60
+seed = 5
+control = "now"
+[[metrics]]
+name = "bought"
+role = "primary"
+kind = "yes/no"
+[[metrics]]
+name = "pages"
+missing = "drop"
+[[metrics]]
+name = "loading"
+role = "guardrail"
+unit = "s"
+direction = "minimize"
+margin = "50%"
+"""
+
+
+def test_metrics_are_shown_and_differences_selected_at_the_end(run: Run) -> None:
+    Path("metrics.toml").write_text(METRICS)
+    run("create", "metrics.toml")
+    for i in range(60):
+        if i == 40:
+            early = run("metrics", "shop", "--many", "benjamini-hochberg", status=1)
+            assert "in a single analysis at the end" in early
+        answer = facts(run, "ask", "shop", f"visitor {i}")
+        name = answer["arm"]
+        pages = 3 + i % 3 / 10 + (name == "short")
+        words = ("bought=1", f"pages={pages}", f"loading={2 + i % 2 / 10}")
+        run("tell", "shop", f"visitor {i}", *words)
+    shown = run("metrics", "shop").splitlines()
+    head = ["metric", "variant", "value", "control", "difference", "guardrail"]
+    assert shown[0].split() == head
+    assert any("within the margin" in line for line in shown)
+    assert "Intervals of all secondary metrics hold at once with 95 % probability." in shown
+    chosen = run("metrics", "shop", "--many", "benjamini-hochberg").splitlines()
+    assert chosen[0].split() == [*head, "selected"]
+    assert [line.endswith("yes") for line in chosen if "short" in line] == [True, False]
+    assert not any(line.endswith("yes") for line in chosen if "long" in line)
+    answers = facts(run, "metrics", "shop", "--many", "benjamini-hochberg")
+    assert [one["metric"]["name"] for one in answers] == ["pages", "loading"]
+    assert [arm["selected"] for arm in answers[0]["arms"]] == [False, True, False]
+    assert [arm["selected"] for arm in answers[1]["arms"]] == [None] * 3
+
+
+def test_a_test_of_one_reward_has_no_further_metrics(run: Run) -> None:
+    run("create", "test.toml")
+    assert "shop has no metric beside the one that steers" in run("metrics", "shop")
+    assert facts(run, "metrics", "shop") == []

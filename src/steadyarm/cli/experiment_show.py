@@ -11,7 +11,7 @@ import numpy as np
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.live.settings import Settings
-from steadyarm.live.tables import lift_text, metric_cells
+from steadyarm.live.tables import lift_text, metric_cells, metric_rows
 from steadyarm.storages.records import Summary
 from steadyarm.wording import counted, number, percent, reach, span, when
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_DRIFTING = 10  # of very many variants
 ACROSS = 8  # periods beside each other
+METRICS = ("metric", "variant", "value", "control", "difference", "guardrail")
 MISSING = {
     "zero": "a missing one counts as zero",
     "drop": "a missing one counts as the mean of its variant",
@@ -140,8 +141,7 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
         have = counted(verdict.missing, one, many)
         lines.append(f"\n{have} missing: {MISSING[settings.missing]}.")
     if verdict.metrics:
-        head = ("metric", "variant", "value", "control", "difference", "guardrail")
-        lines.append("\n" + table(head, metric_cells(verdict), "<<>>><"))
+        lines.append("\n" + table(METRICS, metric_cells(verdict), "<<>>><"))
     return "\n".join((*lines, f"\nAssumptions: {verdict.assumption}"))
 
 
@@ -153,6 +153,28 @@ def breakdown_text(found: sa.Breakdown) -> str:
     if unknown:
         lines.append(f"{unknown} of an unknown {found.attribute}")
     return "\n".join(lines)
+
+
+def metrics_text(verdict: sa.Verdict) -> str:
+    """What is known of further metrics, and how sure it is."""
+    level, rows = percent(verdict.level), metric_rows(verdict)
+    head: tuple[str, ...] = METRICS
+    cells, align = metric_cells(verdict), "<<>>><"
+    roles = {row.role for row in rows}
+    said = []
+    if any(row.selected is not None for row in rows):
+        head, align = (*head, "selected"), f"{align}<"
+        marks = ("yes" if row.selected else "" for row in rows)
+        cells = [(*each, mark) for each, mark in zip(cells, marks, strict=True)]
+        said.append(
+            "Selected differences of secondary metrics, and their intervals, are wrong for "
+            f"{percent(1 - verdict.level)} of them on average (Benjamini and Hochberg)."
+        )
+    elif "secondary" in roles:
+        said.append(f"Intervals of all secondary metrics hold at once with {level} probability.")
+    if "guardrail" in roles:
+        said.append(f"Intervals of each guardrail hold with {level} probability by themselves.")
+    return "\n".join([table(head, cells, align), "", *said])
 
 
 def drift_text(report: DriftReport) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.stats
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
@@ -35,6 +36,7 @@ Limits = Callable[[Floats], tuple[Floats, Floats]]
 STEPS = 60  # of the search for the limits of a ratio; about ten are needed
 PRECISION = 1e-8  # of these limits
 LARGEST = 1e12  # ratios beyond which nothing is searched
+FARTHEST = 40.0  # standard errors up to which p-values are computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,9 @@ class Lifts:
     shown: NDArray[np.int64] | None = None
 
 
-def lifts(evidence: Evidence, control: int, level: float = 0.95) -> Lifts:
+def lifts(
+    evidence: Evidence, control: int, level: float = 0.95, simultaneous: bool = True
+) -> Lifts:
     """Differences from a control after a test that is analysed once, when its budget is spent.
 
     Critical values are those of Dunnett (1955) for comparisons with a control, for the covariance
@@ -83,6 +87,7 @@ def lifts(evidence: Evidence, control: int, level: float = 0.95) -> Lifts:
     ----------
     control : index of the arm that others are compared with
     level : probability with which absolute intervals hold for all arms, and so do relative ones
+    simultaneous : False for intervals each of which holds with that probability by itself
 
     Examples
     --------
@@ -102,7 +107,10 @@ def lifts(evidence: Evidence, control: int, level: float = 0.95) -> Lifts:
     alpha = 1 - check_fraction(level, "level")
     evidence, row = _compared(evidence, control)
     analysis, arm = SingleAnalysis(evidence), np.full(len(evidence.rounds), row)
-    z = _critical_value(analysis, row, alpha)[:, None]
+    if simultaneous:
+        z = _critical_value(analysis, row, alpha)[:, None]
+    else:
+        z = pairwise_value(analysis.freedom, alpha)[:, None]
     gaps = analysis.gaps_from(arm)
     errors = gaps.error
     if analysis.events is not None:  # of clicks it is known even if all were the same
@@ -119,6 +127,37 @@ def lifts(evidence: Evidence, control: int, level: float = 0.95) -> Lifts:
         assumption=ASSUMPTIONS[analysis.scatter.method],
         shown=evidence.shown,
     )
+
+
+def lift_p_values(evidence: Evidence, control: int) -> Floats:
+    """(n, K) p-values of no difference from the control, each by itself; the control's own is 1.
+
+    A p-value is 1 minus the level at which the interval of `lifts`, not simultaneous, begins to
+    hold 0; so both always agree.
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[300.0, 330.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["today", "guest"]), [(half, stats)])
+    >>> lift_p_values(evidence, control=0).round(2).tolist()
+    [[1.0, 0.24]]
+    """
+    evidence, row = _compared(evidence, control)
+    analysis = SingleAnalysis(evidence)
+    gaps = analysis.gaps_from(np.full(len(evidence.rounds), row))
+    least, most = np.zeros(gaps.centre.shape), np.full(gaps.centre.shape, FARTHEST)
+    for _ in range(STEPS):  # the standard errors up to which 0 is excluded
+        z = (least + most) / 2
+        low, high = gaps.limits(z)
+        apart = (low > 0) | (high < 0)
+        least, most = np.where(apart, z, least), np.where(apart, most, z)
+    found = np.asarray(2 * scipy.stats.t.sf(least, analysis.freedom[:, None]))
+    found[:, row] = 1.0
+    return found
 
 
 def lift_sequence(

@@ -42,7 +42,7 @@ from steadyarm.live.assignments import (
     waited_for,
 )
 from steadyarm.live.attributes import Given, check_attribute, levels_in, pairs_of
-from steadyarm.live.measured import MetricResult, metric_results
+from steadyarm.live.measured import Many, MetricResult, metric_results
 from steadyarm.live.metrics import microseconds
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
@@ -471,17 +471,23 @@ class Experiment(LiveTest):
         against = verdict.control or verdict.name
         return breakdown_of(results, snapshot, series, by, against, level, anytime, bounds)
 
-    def metrics(self, level: float = 0.95, anytime: bool | None = None) -> tuple[MetricResult, ...]:
+    def metrics(
+        self, level: float = 0.95, anytime: bool | None = None, many: Many = "bonferroni"
+    ) -> tuple[MetricResult, ...]:
         """What is known of the metrics beside the primary one, each on visits whose window ended.
 
         level, anytime : as for `recommend`; intervals of all secondary metrics hold at once, and
             those of each guardrail by themselves
+        many : "benjamini-hochberg", for many secondary metrics and after the end of the test,
+            selects which variants differ from the control in which metrics: of these statements a
+            share of 1 - level is wrong on average, where "bonferroni" asks that none is. See
+            `MetricResult.selected`
         """
         if not self.settings.further:
             return ()
         snapshot = self.storage.snapshot(self.key, everything=True)
         series = self.storage.series(self.key)
-        return metric_results(self.settings, snapshot, series, self.now(), level, anytime)
+        return metric_results(self.settings, snapshot, series, self.now(), level, anytime, many)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""

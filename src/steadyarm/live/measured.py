@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
+import scipy.stats
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError, RewardsPendingError, SteadyArmError
 from steadyarm.estimators import is_one_hot
-from steadyarm.inference import confidence_sequence, fixed_budget
-from steadyarm.inference.lift import lift_sequence, lifts
+from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
+from steadyarm.inference.lift import Lifts, lift_p_values, lift_sequence, lifts
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.metrics import REWARD, Metric, Several
 from steadyarm.live.results import LiveResults, results_of
@@ -28,9 +29,14 @@ from steadyarm.live.verdict import arms_judged
 from steadyarm.policies import State
 from steadyarm.storages.records import SegmentRecord, Snapshot, Tally
 from steadyarm.storages.series import SeriesSums
+from steadyarm.validation import check_choice
 
 Floats = NDArray[np.float64]
 Safety = Literal["safe", "unclear", "broken", "control"]
+Many = Literal["bonferroni", "benjamini-hochberg"]
+
+LEAST_UNITS = 10  # that bring something of what a ratio is divided by, of each variant
+RARE = 0.005  # of Student's quantile that stands for all
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +56,10 @@ class MetricResult:
         be told from 0
     safety : of a guardrail, by variant: "safe" if it is not worse than the control by more than
         the margin, "broken" if it is, "unclear" if neither is shown; empty for other metrics
-    level : probability with which all intervals of this metric hold at once
+    selected : of a secondary metric, by variant: whether it differs from the control, with
+        many="benjamini-hochberg"; else empty
+    level : probability with which all intervals of this metric hold at once; of those `selected`
+        the expected share of differences whose interval is right
     anytime : whether they hold at all times, or for the analysis at the end
     obstacle : why there is no result yet, in one sentence; empty if there is one, and then all
         numbers are there
@@ -70,6 +79,7 @@ class MetricResult:
     level: float = 0.95
     anytime: bool = False
     obstacle: str = ""
+    selected: tuple[bool, ...] = ()
 
     @property
     def name(self) -> str:
@@ -99,26 +109,108 @@ def metric_results(
     now: int,
     level: float = 0.95,
     anytime: bool | None = None,
+    many: Many = "bonferroni",
 ) -> tuple[MetricResult, ...]:
     """What is known of every metric but the primary one, in the order of their declaration.
 
     All intervals of the secondary metrics hold at once with probability `level` (Bonferroni over
     these metrics). Each guardrail has that level by itself: a variant must pass all of them, and
     an error in any one of them alone can let a bad variant pass.
+
+    many : "benjamini-hochberg" selects differences of secondary metrics from the control, of which
+        a share of 1 - level is false on average; only when the test has ended
     """
-    further = settings.further
-    secondary = sum(metric.role == "secondary" for metric in further)
+    check_choice(many, "many", get_args(Many))
+    secondary = sum(metric.role == "secondary" for metric in settings.further)
+    found, sources = [], dict[str, LiveResults]()
+    for metric, own in results_by_metric(settings, snapshot, series, now):
+        if isinstance(own, SteadyArmError):
+            result = MetricResult(metric, settings.arms.names, obstacle=str(own))
+        else:
+            alpha = (1 - level) / (secondary if metric.role == "secondary" else 1)
+            used, watched = own.spending(1 - alpha, anytime)
+            (result,) = judged(settings, metric, own.evidence, used, watched)
+            visits = sum(piece.used for piece in own.mature)
+            result, sources[metric.name] = replace(result, visits=visits), own
+        found.append(replace(result, level=level))
+    if many == "bonferroni":
+        return tuple(found)
+    return _discoveries(settings, found, sources, level, anytime)
+
+
+def results_by_metric(
+    settings: Settings, snapshot: Snapshot, series: Iterable[SeriesSums], now: int
+) -> Iterator[tuple[Metric, LiveResults | SteadyArmError]]:
+    """Each metric but the primary one, with the results of a test whose reward it is.
+
+    An error says why there are none that intervals could be computed from.
+    """
     sums, state = by_series(series), stored_state(settings, snapshot.experiment.policy_state)
-    found = []
-    for metric in further:
-        alpha = (1 - level) / (secondary if metric.role == "secondary" else 1)
+    for metric in settings.further:
         try:
             own = _results(settings, metric, snapshot, sums, state, now)
-            result = _judged(settings, metric, own, 1 - alpha, anytime)
+            own.evidence  # noqa: B018  # computed here, so that its errors are caught
+            yield metric, own
         except SteadyArmError as error:
-            result = MetricResult(metric, settings.arms.names, obstacle=str(error))
-        found.append(replace(result, level=level))
-    return tuple(found)
+            yield metric, error
+
+
+def _discoveries(
+    settings: Settings,
+    found: Sequence[MetricResult],
+    sources: Mapping[str, LiveResults],
+    level: float,
+    anytime: bool | None,
+) -> tuple[MetricResult, ...]:
+    """The results, with lifts of secondary metrics selected by Benjamini and Hochberg (1995).
+
+    Of M pairs of a metric and a variant R are selected. Intervals of all pairs have the level
+    1 - R alpha / M, so that those of the selected ones miss the truth for a share of alpha on
+    average (Benjamini and Yekutieli 2005), and exclude 0 exactly for these.
+
+    sources : what results were judged from; a metric that has none counts, with nothing to select
+    """
+    secondary = [one for one in found if one.metric.role == "secondary"]
+    _check_ended(settings, secondary, sources)
+    assert settings.control is not None
+    control, others = settings.arms.index(settings.control), settings.arms.size - 1
+    known = {one.name: sources[one.name] for one in secondary if one.name in sources}
+    if not known or not others:
+        return tuple(found)
+    alpha = 1 - next(iter(known.values())).spending(level, anytime)[0]
+    p = np.ones((len(secondary), others))
+    for row, own in enumerate(known.values()):
+        p[row] = np.delete(lift_p_values(own.evidence, control)[0], control)
+    adjusted = scipy.stats.false_discovery_control(p, axis=None, method="bh")
+    chosen = adjusted.reshape(p.shape) <= alpha
+    share = max(int(chosen.sum()), 1) * alpha / p.size
+    which = dict(zip(known, np.insert(chosen, control, False, axis=1).tolist(), strict=False))
+    return tuple(
+        replace(
+            _compared(one, lifts(known[one.name].evidence, control, 1 - share, False)),
+            selected=tuple(which[one.name]),
+        )
+        if one.name in known
+        else one
+        for one in found
+    )
+
+
+def _check_ended(
+    settings: Settings, secondary: Sequence[MetricResult], sources: Mapping[str, LiveResults]
+) -> None:
+    """Refuse to select differences where there is no control, or more may come."""
+    said = 'many is "benjamini-hochberg", which selects differences from the control'
+    if settings.control is None:
+        raise InvalidInputError(f"{said}, and the test has none; leave many out.", field="many")
+    for result in secondary:
+        if result.anytime or (result.name in sources and not sources[result.name].final):
+            raise InvalidInputError(
+                f"{said} in a single analysis at the end, when all visits were assigned and their "
+                f"windows have ended; for {result.name} that is not so. Leave many and anytime out "
+                "until then.",
+                field="many",
+            )
 
 
 Exact = NDArray[np.object_]  # (3, m) whole numbers of values, then fractions: sums and squares
@@ -196,7 +288,8 @@ def _results(
     parts = [
         list(_tallies(snapshot, sums, part.name, settings.primary.name)) for part in (above, below)
     ]
-    means = [of(own, part).evidence.estimates[0] for part in parts]
+    over, under = (of(own, part) for part in parts)
+    means = [part.evidence.estimates[0] for part in (over, under)]
     if not (means[1] > 0).all():
         raise RewardsPendingError(
             f"{metric.name} is {above.name} per {below.name}, and of {below.name} nothing has come "
@@ -207,7 +300,33 @@ def _results(
         for record, _ in snapshot.segments
         if (at := ("*".join(metric.ratio), record.index)) in sums
     }
-    return of(own, _linearized(parts[0], parts[1], products, means[0], means[1]))
+    few = _widening(metric, below, under)
+    return of(own, _linearized(parts[0], parts[1], products, means[0], means[1], few))
+
+
+def _widening(metric: Metric, below: Metric, results: LiveResults) -> Floats:
+    """(K,) by how much errors of a ratio are larger than its linearization shows.
+
+    Deviations from a ratio are small where few units brought something of what it is divided by,
+    because the ratio was chosen to fit them. With the effective number m of these units (Kish)
+    their variance is multiplied by m / (m - 1), and the quantile is Student's.
+
+    below : what the ratio is divided by; results : of a test whose reward that is
+    """
+    sums, squares = np.zeros((2, results.settings.arms.size))
+    for piece in results.judged():
+        assert piece.stats.squares is not None
+        arms = [piece.segment.arm_at(column) for column in range(piece.segment.columns)]
+        sums[arms] += piece.stats.sums[0]
+        squares[arms] += piece.stats.squares[0]
+    units = sums**2 / np.maximum(squares, np.finfo(float).tiny)
+    if units.min() < LEAST_UNITS:
+        raise RewardsPendingError(
+            f"{metric.name} needs {LEAST_UNITS} units of every variant that bring something of "
+            f"{below.name}, and so far one has {units.min():.1f} in effect."
+        )
+    quantiles = scipy.stats.t.isf(RARE, units - 1) / scipy.stats.norm.isf(RARE)
+    return np.asarray(quantiles * np.sqrt(units / (units - 1)))
 
 
 def _known_as(settings: Settings, name: str) -> str:
@@ -249,6 +368,7 @@ def _linearized(
     products: Mapping[int, Sequence[Fraction]],
     numerators: Floats,
     denominators: Floats,
+    widening: Floats,
 ) -> Iterator[tuple[SegmentRecord, Tally]]:
     """Tallies of R + (a - R b) / B: a mean of such values is the ratio R = A / B of two means.
 
@@ -257,9 +377,10 @@ def _linearized(
 
     products : sums of ab by segment and variant
     numerators, denominators : (K,) the means A and B of every variant
+    widening : (K,) factor of the deviations from R
     """
     ratios = [Fraction(a) / Fraction(b) for a, b in zip(numerators, denominators, strict=True)]
-    scales = [1 / Fraction(b) for b in denominators]
+    scales = [Fraction(w) / Fraction(b) for w, b in zip(widening, denominators, strict=True)]
     for (record, a), (_, b) in zip(above, below, strict=True):
         both = products.get(record.index, [Fraction(0)] * len(a.assigned))
         counts = [n - e for n, e in zip(a.assigned, a.excluded, strict=True)]
@@ -295,45 +416,64 @@ def with_references(
     return tuple(found)
 
 
-def _judged(
-    settings: Settings, metric: Metric, results: LiveResults, level: float, anytime: bool | None
-) -> MetricResult:
-    evidence = results.evidence
-    used, watched = results.spending(level, anytime)
-    budget = settings.budget
-    found = confidence_sequence(evidence, budget, used) if watched else fixed_budget(evidence, used)
-    result = MetricResult(
-        metric,
-        settings.arms.names,
-        visits=sum(piece.used for piece in results.mature),
-        estimates=found.estimates[0],
-        intervals=np.column_stack([found.low[0], found.high[0]]),
-        level=level,
-        anytime=watched,
+def judged(
+    settings: Settings, metric: Metric, evidence: Evidence, level: float, watched: bool
+) -> list[MetricResult]:
+    """What the evidence of n tests says of a metric, for each of them.
+
+    watched : intervals hold at all times, not only for a single analysis at the end
+    """
+    if metric.kind == "yes/no":
+        # Where not one has happened sums do not show that they are yes or no, but it is declared.
+        known = False if evidence.binary is None else evidence.binary
+        none = ~evidence.scores.any(axis=(1, 2))
+        evidence = replace(evidence, binary=np.asarray(known | none))
+    names, budget = settings.arms.names, settings.budget
+    found = (
+        confidence_sequence(evidence, budget, level) if watched else fixed_budget(evidence, level)
     )
+    intervals = np.stack([found.low, found.high], axis=2)
+    results = [
+        MetricResult(metric, names, 0, *each, level=level, anytime=watched)
+        for each in zip(found.estimates, intervals, strict=True)
+    ]
     if settings.control is None:
-        return result
+        return results
     control = settings.arms.index(settings.control)
     against = (
-        lift_sequence(evidence, budget, control, used)
+        lift_sequence(evidence, budget, control, level)
         if watched
-        else lifts(evidence, control, used)
+        else lifts(evidence, control, level)
     )
-    result = replace(
-        result,
-        control=settings.control,
-        lifts=against.differences[0],
-        lift_intervals=np.column_stack([against.low[0], against.high[0]]),
-        relative=against.relative[0],
-        relative_intervals=np.column_stack([against.relative_low[0], against.relative_high[0]]),
-    )
+    results = [
+        _compared(replace(result, control=settings.control), against, i)
+        for i, result in enumerate(results)
+    ]
     if metric.role != "guardrail":
-        return result
-    return replace(result, safety=tuple(_safety(result, k) for k in range(settings.arms.size)))
+        return results
+    return [replace(result, safety=safety_of(result)) for result in results]
+
+
+def _compared(result: MetricResult, found: Lifts, i: int = 0) -> MetricResult:
+    """The result with the differences from the control in test i."""
+    return replace(
+        result,
+        lifts=found.differences[i],
+        lift_intervals=np.column_stack([found.low[i], found.high[i]]),
+        relative=found.relative[i],
+        relative_intervals=np.column_stack([found.relative_low[i], found.relative_high[i]]),
+    )
+
+
+def safety_of(result: MetricResult) -> tuple[Safety, ...]:
+    """Whether each variant is worse than the control by less than the margin: non-inferiority.
+
+    The margin is that of `result.metric`, and the interval of the lift must lie on its safe side.
+    """
+    return tuple(_safety(result, k) for k in range(len(result.names)))
 
 
 def _safety(result: MetricResult, k: int) -> Safety:
-    """Whether a variant is worse than the control by less than the margin: non-inferiority."""
     metric = result.metric
     if result.names[k] == result.control:
         return "control"

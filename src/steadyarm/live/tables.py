@@ -37,6 +37,7 @@ class MetricRow(NamedTuple):
     control : the control's value; empty if there is no control
     difference : from the control
     safety : of a guardrail, whether it keeps to its margin; empty for other metrics
+    selected : whether the difference is among those that were selected; None if nothing was
     """
 
     metric: str
@@ -46,6 +47,7 @@ class MetricRow(NamedTuple):
     control: str
     difference: str
     safety: Safety | None
+    selected: bool | None = None
 
 
 def metric_rows(verdict: Verdict) -> list[MetricRow]:
@@ -74,6 +76,7 @@ def metric_rows(verdict: Verdict) -> list[MetricRow]:
                     "" if control is None else shown(float(result.estimates[control])),
                     lift_text(result, k),
                     result.safety[k] if result.safety else None,
+                    result.selected[k] if result.selected else None,
                 )
             )
     return found

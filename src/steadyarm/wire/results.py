@@ -154,9 +154,12 @@ class MetricEstimate(ComparedEstimate):
     """What is known of a variant in one further metric; null for what is not known.
 
     safety : of a guardrail: safe, broken or unclear, and control for the control itself
+    selected : whether the variant was selected as different from the control; null if this was not
+        asked for
     """
 
     safety: Safety | None
+    selected: bool | None = None
 
 
 class MetricAnswer(Response):
@@ -183,9 +186,10 @@ class MetricAnswer(Response):
         arms = []
         if result.estimates is not None and result.intervals is not None:
             safety = result.safety or (None,) * len(result.names)
+            selected = result.selected or (None,) * len(result.names)
             arms = [
-                MetricEstimate(*row, each)  # type: ignore[call-arg]  # a name and nine numbers
-                for row, each in zip(_compared(result), safety, strict=True)
+                MetricEstimate(*row, *each)
+                for row, *each in zip(_compared(result), safety, selected, strict=True)
             ]
         same = (result.visits, result.level, result.anytime, result.obstacle)
         return cls(result.metric.to_dict(), *same, arms)
@@ -212,8 +216,13 @@ class MetricAnswer(Response):
         )
         if control is None:
             return result
-        safety = tuple(one.safety for one in self.arms if one.safety is not None)
-        return replace(result, control=control, **numbers.lifts(), safety=safety)
+        return replace(
+            result,
+            control=control,
+            **numbers.lifts(),
+            safety=tuple(one.safety for one in self.arms if one.safety is not None),
+            selected=tuple(one.selected for one in self.arms if one.selected is not None),
+        )
 
 
 def _compared(result: MetricResult | LevelResult) -> list[tuple[Any, ...]]:
