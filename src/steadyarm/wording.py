@@ -38,8 +38,10 @@ def amount(value: float, rates: bool = False) -> str:
     return f"{100 * value:.2f} %" if rates and isfinite(value) else number(value)
 
 
-def reach(low: float, high: float) -> str:
+def reach(low: float, high: float, shown: Callable[[float], str] | None = None) -> str:
     """An interval.
+
+    shown : how its ends are written, if not as plain numbers
 
     Examples
     --------
@@ -47,7 +49,9 @@ def reach(low: float, high: float) -> str:
     ('0.1 to 0.25', '-∞ to 2', 'unknown')
     """
     if isfinite(low) or isfinite(high):
-        return f"{number(low)} to {number(high)}"
+        write = shown or number
+        ends = (write(end) if isfinite(end) else number(end) for end in (low, high))
+        return " to ".join(ends)
     return "unknown"
 
 

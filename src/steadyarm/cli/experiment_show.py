@@ -118,10 +118,10 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     rows = [
         (
             name,
-            number(verdict.estimates[k]),
-            reach(*verdict.intervals[k]),
+            settings.shown(verdict.estimates[k]),
+            reach(*verdict.intervals[k], settings.shown),
             *(lift_text(verdict, int(k)) for _ in control),
-            "" if k == verdict.row else number(verdict.gaps[k]),
+            "" if k == verdict.row else settings.shown(verdict.gaps[k]),
             "*" if name in alive else "",
         )
         for k, name in zip(order, names, strict=True)

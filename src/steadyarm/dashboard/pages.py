@@ -329,6 +329,7 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Co
         everything=everything,
         origin=origin,
         rates=has_rates(card),
+        unit=f" {card.settings.primary.unit}".rstrip(),
         meaning="" if card.verdict is None else intervals_mean(card.verdict),
         tested=kept.once("tested", what_is_tested),
         drift_verdict=kept.once("drift", _drift_verdict),

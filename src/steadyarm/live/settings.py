@@ -33,7 +33,7 @@ from steadyarm.validation import (
     finite_number,
     whole_number,
 )
-from steadyarm.wording import strung
+from steadyarm.wording import number, strung
 
 Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
@@ -183,6 +183,10 @@ class Settings:
             role="primary",
             **{own: getattr(self, name) for name, own in OF_PRIMARY.items()},
         )
+
+    def shown(self, value: float) -> str:
+        """A mean reward as people read it: with its unit, if the primary metric has a name."""
+        return number(value) if unnamed(self.metrics) else self.primary.shown(value)
 
     @cached_property
     def by_event(self) -> bool:

@@ -278,8 +278,8 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         (
             (
                 names[k],
-                number(verdict.estimates[k]),
-                reach(*verdict.intervals[k]),
+                card.settings.shown(verdict.estimates[k]),
+                reach(*verdict.intervals[k], card.settings.shown),
                 *lifts[k : k + 1],
                 percent(card.assigned[k] / total),
                 STANDINGS[standing_of(card, k)],
