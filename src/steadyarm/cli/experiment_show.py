@@ -119,7 +119,7 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
         (
             name,
             settings.shown(verdict.estimates[k]),
-            reach(*verdict.intervals[k], shown=settings.shown),
+            reach(verdict.intervals[k, 0], verdict.intervals[k, 1], settings.shown),
             *(lift_text(verdict, int(k)) for _ in control),
             "" if k == verdict.row else settings.shown(verdict.gaps[k]),
             "*" if name in alive else "",

@@ -279,7 +279,7 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
             (
                 names[k],
                 card.settings.shown(verdict.estimates[k]),
-                reach(*verdict.intervals[k], shown=card.settings.shown),
+                reach(verdict.intervals[k, 0], verdict.intervals[k, 1], card.settings.shown),
                 *lifts[k : k + 1],
                 percent(card.assigned[k] / total),
                 STANDINGS[standing_of(card, k)],
