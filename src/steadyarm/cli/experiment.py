@@ -61,7 +61,8 @@ A whole test, from a file test.toml:
   steadyarm experiment export checkout checkout.csv
   steadyarm experiment replay checkout
 
-Other settings: seed, direction, reward_range, sticky, min_share. All are explained in docs/live.md.
+Other settings: seed, direction, reward_range, sticky, min_share, attributes. All are explained in
+docs/live.md.
 """
 MOVES = {  # what a verb does, and the state after it
     "start": ("Begin to assign variants.", "is running: it assigns variants."),

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 LEAST = 30  # visits of every variant within a level, for the test of interaction
 LEAST_REWARDS = 10  # rewards, likewise; of clicks as many visits with and without one
-BASE = "the others are compared with it"
+BASE = "baseline"  # in the place of a difference of the variant that others are compared with
 UNLIKELY = 0.05  # p-values below which a sentence says that levels differ
 
 

@@ -170,9 +170,9 @@ class SettingsAnswer(Response):
     control : the variant that others are compared with; null if there is none
     control_share : the share that the control always gets; null if the policy decides
     min_share : by variant, the share beyond what the policy gives; empty if there is none
+    attributes : by attribute of units, the levels that were declared; empty if there is none
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
         microseconds
-    attributes : by attribute of units, the levels that were declared
     """
 
     arms: Annotated[
@@ -190,8 +190,8 @@ class SettingsAnswer(Response):
     control: str | None
     control_share: float | None
     min_share: dict[str, float]
+    attributes: dict[str, list[str]]
     metrics: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    attributes: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -200,8 +200,11 @@ class SettingsAnswer(Response):
         known: dict[str, Any] = {"count": arms.size, "feature_names": arms.feature_names}
         if not arms.large or arms.recipe is not None:
             known = {key: value for key, value in arms.to_dict().items() if key != "span"}
-        metrics = [metric.to_dict() for metric in settings.metrics]  # levels are no metrics here
-        return msgspec.convert(json_ready(settings.to_dict(known) | {"metrics": metrics}), cls)
+        found = settings.to_dict(known) | {
+            "attributes": dict(settings.attributes),
+            "metrics": [metric.to_dict() for metric in settings.metrics],  # without any levels
+        }
+        return msgspec.convert(json_ready(found), cls)
 
     @property
     def names(self) -> Sequence[str]:
