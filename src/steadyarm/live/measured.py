@@ -181,7 +181,7 @@ def _discoveries(
     }
     if not known or not others:
         return tuple(found)
-    alpha = 1 - next(iter(sources.values())).spending(level, anytime)[0]
+    alpha = 1 - sources[next(iter(known))].spending(level, anytime)[0]
     p = np.ones((len(secondary), others))
     for row, evidence in enumerate(known.values()):
         p[row] = np.delete(lift_p_values(evidence, control)[0], control)
