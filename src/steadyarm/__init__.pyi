@@ -65,6 +65,7 @@ from steadyarm.live.assignments import LiveAssignment, Status
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_experiment, import_experiment, load_experiment
 from steadyarm.live.metrics import Metric
+from steadyarm.live.people import Breakdown
 from steadyarm.live.session import Assignment, Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.planning import Plan, Question, plan
@@ -95,6 +96,7 @@ __all__ = [
     "Session",
     "Verdict",
     # live experiments
+    "Breakdown",
     "Client",
     "Experiment",
     "LiveAssignment",

@@ -109,3 +109,11 @@ def test_both_libraries_draw_lifts_and_without_a_control_there_are_none() -> Non
     with pytest.raises(sa.InvalidInputError, match="no control") as error:
         sa.plot.lifts(session(control=None))
     assert error.value.field == "control"
+
+
+def test_of_a_large_set_the_short_list_is_compared() -> None:
+    found = replace(verdict(), shown=np.array([0, 2, 5, 6]), size=7, arm=2)
+    names = ("today", "", "better", "", "", "worse", "alike")
+    chart = charts.lifts(found, names, "maximize")
+    assert drawn(chart)["better than today"] == ["better"]
+    assert [row[0] for row in chart.table.rows] == ["today", "better", "alike", "worse"]

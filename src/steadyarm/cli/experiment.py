@@ -173,6 +173,11 @@ command(
     "experiment ask",
     NAME,
     ("units [UNIT ...]", "who gets a variant; - reads standard input"),
+    (
+        "--attribute",
+        "what is known of these units, such as device=mobile; once for each attribute",
+        {"action": "append", "default": [], "metavar": "NAME=LEVEL"},
+    ),
 )(experiment_traffic.ask)
 command(
     "experiment tell",
@@ -211,14 +216,19 @@ command(
             {"action": "store_false", "dest": "anytime", "default": None},
         ),
     ],
+    ("--by ATTRIBUTE", "what variants brought in each level of an attribute of units, instead"),
     LEVEL,
 )
 def _recommend(args: argparse.Namespace) -> None:
     """Recommend the best variant so far, with intervals."""
-    from steadyarm.cli.experiment_show import verdict_text
-    from steadyarm.wire.results import Recommendation
+    from steadyarm.cli.experiment_show import breakdown_text, verdict_text
+    from steadyarm.wire.results import BreakdownAnswer, Recommendation
 
     with loaded(args) as experiment:
+        if args.by is not None:
+            found = experiment.recommend(args.level, args.anytime, by=args.by)
+            show(args, BreakdownAnswer.of(found), breakdown_text(found))
+            return
         verdict = experiment.recommend(args.level, args.anytime)
     show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
 

@@ -145,6 +145,16 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     return "\n".join((*lines, f"\nAssumptions: {verdict.assumption}"))
 
 
+def breakdown_text(found: sa.Breakdown) -> str:
+    """The levels of an attribute below each other, and what it means."""
+    head = (found.attribute, "visits", "variant", "estimate", f"against {found.against}")
+    unknown = counted(found.unknown, "visit") if found.unknown else ""
+    lines = [textwrap.fill(found.summary, WIDTH), "", table(head, found.rows, "<><>>")]
+    if unknown:
+        lines.append(f"{unknown} of an unknown {found.attribute}")
+    return "\n".join(lines)
+
+
 def metrics_text(verdict: sa.Verdict) -> str:
     """What is known of further metrics, and how sure it is."""
     level, rows = percent(verdict.level), metric_rows(verdict)

@@ -30,6 +30,10 @@ def ask(args: argparse.Namespace) -> None:
     Many at once, one unit a line, or CSV with a column unit:
 
       steadyarm experiment ask checkout - < visitors.csv
+
+    What is known of them, of the attributes that were declared:
+
+      steadyarm experiment ask checkout visitor-1 --attribute device=mobile
     """
     bulk = args.units == ["-"]
     units: list[str | None] = list(read_units(sys.stdin) if bulk else args.units)
@@ -44,8 +48,13 @@ def ask(args: argparse.Namespace) -> None:
                 "UNIT is missing; say who gets the variant, such as: steadyarm experiment ask "
                 f"{shlex.quote(args.name)} visitor-1"
             )
+        known = _attributes(args.attribute)
+
+        def many(part: Sequence[str | None]) -> list[Any]:
+            return list(experiment.ask_many(part, attributes=[known] * len(part)))
+
         answers: list[Any] = (
-            [experiment.ask(units[0])] if alone else _in_batches(units, experiment.ask_many)
+            [experiment.ask(units[0], known)] if alone else _in_batches(units, many)
         )
     assigned = [answer for answer in answers if not isinstance(answer, SteadyArmError)]
     facts = [
@@ -98,6 +107,20 @@ def tell(args: argparse.Namespace) -> None:
     skipped = f"; {without:,} lines without a reward left out" if without else ""
     show(args, facts[0] if alone else {"rewards": facts}, f"{', '.join(parts)}{skipped}")
     _refuse([event[0] for event in rewards], answers, "rewards were refused")
+
+
+def _attributes(given: Sequence[str]) -> dict[str, str | None]:
+    """Levels by attribute, from texts such as device=mobile."""
+    found: dict[str, str | None] = {}
+    for text in given:
+        name, equals, level = text.partition("=")
+        if not (name and equals and level) or name in found:
+            raise InvalidInputError(
+                f"--attribute is {text!r}; expected an attribute and its level, such as "
+                "device=mobile, each attribute once."
+            )
+        found[name] = level
+    return found
 
 
 def read_units(lines: Any) -> list[str]:

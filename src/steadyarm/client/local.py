@@ -46,6 +46,7 @@ from steadyarm.live.assignments import (
     checked_unit,
     finite_values,
 )
+from steadyarm.live.attributes import Given, levels_in
 from steadyarm.live.experiment import check_lease_time
 from steadyarm.validation import whole_number
 from steadyarm.wire.responses import Assignments, Leases, Released
@@ -69,6 +70,7 @@ class Place(NamedTuple):
     lease: int
     position: int
     answer: LiveAssignment
+    attributes: Given | None = None
 
 
 class _Held:
@@ -100,13 +102,13 @@ class Places:
             self._ready.append(_Held(lease))
             self.remaining += lease.stop - lease.start
 
-    def draw(self, unit: str, now: int) -> LiveAssignment | None:
+    def draw(self, unit: str, now: int, attributes: Given | None = None) -> LiveAssignment | None:
         """The next position's variant; None if there is none whose time is not over."""
         while self._ready:
             held = self._ready[0]
             if held.next < held.lease.stop and now < held.lease.until:
                 answer = held.lease.assignment(held.next, unit, now)
-                self.used.append(Place(held.lease.id, held.next, answer))
+                self.used.append(Place(held.lease.id, held.next, answer, attributes))
                 held.next += 1
                 held.open += 1
                 self.remaining -= 1
@@ -211,20 +213,25 @@ class LocalExperiment:
 
     # Assignments and rewards
 
-    def ask(self, unit: str | None = None) -> LiveAssignment:
-        """The variant to show to a unit."""
+    def ask(self, unit: str | None = None, attributes: Given | None = None) -> LiveAssignment:
+        """The variant to show to a unit.
+
+        attributes : what is known of the unit, as in `Experiment.ask`; reported with the assignment
+        """
         name = self._checked(unit)
-        answer = self._here(name)
+        if attributes is not None and self._sticky is not None:  # else the service checks them
+            levels_in(self.remote.attributes, attributes)
+        answer = self._here(name, attributes)
         if answer is None:
             self._start()
         if answer is None or self._places.remaining <= self._threshold:
             self._awake.set()
         if answer is None:
-            return self.remote.one_or_default(unit, lambda: self._elsewhere(unit, name))
+            return self.remote.one_or_default(unit, lambda: self._elsewhere(unit, name, attributes))
         self.remote.outside.pop(unit or "")
         return answer
 
-    def _here(self, name: str) -> LiveAssignment | None:
+    def _here(self, name: str, attributes: Given | None) -> LiveAssignment | None:
         """What the unit was given, or else a leased position; None if there is none."""
         sticky = self._sticky
         with self._lock:
@@ -233,15 +240,15 @@ class LocalExperiment:
             self._asked = True
             if sticky is None or self.closed or (sticky and name in self._asking):
                 return None
-            answer = self._places.draw(name, self._now())
+            answer = self._places.draw(name, self._now(), attributes)
             if sticky and answer is not None:
                 self._memory[name] = answer
             return answer
 
-    def _elsewhere(self, unit: str | None, name: str) -> LiveAssignment:
+    def _elsewhere(self, unit: str | None, name: str, attributes: Given | None) -> LiveAssignment:
         try:
             with self._claimed(name):
-                answer = self.remote.ask_service(unit)
+                answer = self.remote.ask_service(unit, attributes)
                 self._sticky = self.remote.sticky
                 if self._sticky:
                     with self._lock:
@@ -251,7 +258,7 @@ class LocalExperiment:
             # The last positions may be those that the thread is leasing just now.
             with self._turn:
                 pass
-            if (found := self._here(name)) is None:
+            if (found := self._here(name, attributes)) is None:
                 raise
             return found
 
@@ -424,6 +431,7 @@ class LocalExperiment:
                 "position": place.position,
                 "unit": place.answer.unit,
                 "created": place.answer.created.isoformat(),
+                **({} if place.attributes is None else {"attributes": dict(place.attributes)}),
             }
             for place in places
         ]

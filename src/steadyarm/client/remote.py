@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
@@ -27,7 +27,16 @@ from steadyarm.client.transport import (
 )
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
-from steadyarm.live.assignments import At, LiveAssignment, Reported, Status, Values, finite_values
+from steadyarm.live.assignments import (
+    At,
+    LiveAssignment,
+    Reported,
+    Status,
+    Values,
+    finite_values,
+)
+from steadyarm.live.attributes import Declared, Given, check_attribute, pairs_of
+from steadyarm.live.people import Breakdown
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry, Corrected
 from steadyarm.storages.records import LATEST, parse_assignment_id, to_micros
@@ -40,6 +49,7 @@ from steadyarm.wire.responses import (
     SettingsAnswer,
 )
 from steadyarm.wire.results import (
+    BreakdownAnswer,
     CorrectedAnswer,
     Corrections,
     Drift,
@@ -171,6 +181,11 @@ class RemoteExperiment:
         return self._known.sticky == "unit"
 
     @property
+    def attributes(self) -> Declared:
+        """Attributes of units with their levels, as they were declared."""
+        return {name: tuple(levels) for name, levels in self._known.attributes.items()}
+
+    @property
     def _known(self) -> SettingsAnswer:
         if self._settings is None:
             return self._learn(self.call(ExperimentAnswer, "GET")).settings
@@ -184,19 +199,23 @@ class RemoteExperiment:
 
     # Assignments
 
-    def ask(self, unit: str | None = None) -> LiveAssignment:
+    def ask(self, unit: str | None = None, attributes: Given | None = None) -> LiveAssignment:
         """The variant to show to a unit.
 
         If the response gets lost, the request for a unit that keeps its variant is sent again,
         which gives the same variant. With sticky="none" every request is another assignment: one
         whose response gets lost stays without reward, and is not requested again. With a default
-        arm only a bad unit raises.
-        """
-        return self.one_or_default(unit, lambda: self.ask_service(unit))
+        arm only a bad unit, or bad attributes, raise.
 
-    def ask_service(self, unit: str | None) -> LiveAssignment:
+        attributes : what is known of the unit, as in `Experiment.ask`
+        """
+        return self.one_or_default(unit, lambda: self.ask_service(unit, attributes))
+
+    def ask_service(self, unit: str | None, attributes: Given | None = None) -> LiveAssignment:
         """The variant that the service gives, never the default arm."""
-        body = {"unit": unit}
+        body: dict[str, Any] = {"unit": unit}
+        if attributes is not None:
+            body["attributes"] = dict(attributes)
         return self.assignment_in(
             self.call(AssignmentAnswer, "POST", "assignments", body=body, repeatable=self.sticky)
         )
@@ -207,24 +226,36 @@ class RemoteExperiment:
         assert isinstance(answer, LiveAssignment)
         return answer
 
-    def ask_many(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+    def ask_many(
+        self, units: Sequence[str | None], attributes: Sequence[Given | None] | None = None
+    ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units, in their order; an error takes the place of one refused.
 
         With a default arm that takes its place, unless the unit is bad.
+
+        attributes : of each unit, as in `Experiment.ask_many`
         """
-        parts = (units[i : i + BATCH] for i in range(0, len(units), BATCH))
+        visits = pairs_of(units, attributes)
+        parts = (visits[i : i + BATCH] for i in range(0, len(visits), BATCH))
         return [
             answer
             for part in parts
             for answer in in_halves(self._ask_part, part, raising=SteadyArmError)
         ]
 
-    def _ask_part(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+    def _ask_part(
+        self, visits: Sequence[tuple[str | None, Given | None]]
+    ) -> list[LiveAssignment | SteadyArmError]:
+        units = [unit for unit, _ in visits]
+        body: dict[str, Any] = {"units": units}
+        if any(given is not None for _, given in visits):
+            body["attributes"] = [given for _, given in visits]
+
         def many() -> list[LiveAssignment | SteadyArmError]:
             found = self.call(
                 Assignments,
                 *("POST", "assignments:batch"),
-                body={"units": list(units)},
+                body=body,
                 within=PATIENCE,
                 repeatable=self.sticky,
             )
@@ -395,11 +426,28 @@ class RemoteExperiment:
 
     # Results
 
-    def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
-        """The best variant on mature visits; see `Experiment.recommend`."""
+    @overload
+    def recommend(
+        self, level: float = 0.95, anytime: bool | None = None, by: None = None
+    ) -> Verdict: ...
+
+    @overload
+    def recommend(
+        self, level: float = 0.95, anytime: bool | None = None, *, by: str
+    ) -> Breakdown: ...
+
+    def recommend(
+        self, level: float = 0.95, anytime: bool | None = None, by: str | None = None
+    ) -> Verdict | Breakdown:
+        """The best variant on mature visits, or a breakdown; see `Experiment.recommend`."""
         query: dict[str, Any] = {"level": level}
         if anytime is not None:
             query["anytime"] = str(bool(anytime)).lower()
+        if by is not None:
+            check_attribute(self.attributes, by)
+            path = ("GET", "breakdowns", by)
+            found = self.call(BreakdownAnswer, *path, query=query, within=PATIENCE)
+            return understood(found.to_breakdown)
         return understood(self._read(Recommendation, "recommendation", **query).to_verdict)
 
     def health(self) -> HealthReport:

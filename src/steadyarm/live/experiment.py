@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from steadyarm.errors import (
     InvalidInputError,
@@ -41,8 +41,10 @@ from steadyarm.live.assignments import (
     run,
     waited_for,
 )
+from steadyarm.live.attributes import Given, check_attribute, levels_in, pairs_of
 from steadyarm.live.measured import Many, MetricResult, metric_results
 from steadyarm.live.metrics import microseconds
+from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
 from steadyarm.live.rewards import checked_values, refusal, when_of
@@ -143,15 +145,22 @@ class Experiment(LiveTest):
 
     # Assignments
 
-    def ask(self, unit: str | None = None) -> LiveAssignment:
-        """The variant to show to a unit: a visitor, a session, a device."""
-        (answer,) = self.ask_many([unit])
+    def ask(self, unit: str | None = None, attributes: Given | None = None) -> LiveAssignment:
+        """The variant to show to a unit: a visitor, a session, a device.
+
+        attributes : what is known of the unit, such as {"device": "mobile"}, of the attributes that
+            were declared; kept with a new assignment, for `recommend(by="device")`
+        """
+        (answer,) = self.ask_many([unit], attributes=None if attributes is None else [attributes])
         if isinstance(answer, SteadyArmError):
             raise answer
         return answer
 
     def ask_many(
-        self, units: Sequence[str | None], ahead: int = 0
+        self,
+        units: Sequence[str | None],
+        ahead: int = 0,
+        attributes: Sequence[Given | None] | None = None,
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units in one transaction, in their order.
 
@@ -160,21 +169,54 @@ class Experiment(LiveTest):
 
         ahead : positions to lease beyond these, so that the next call need not queue for them;
             `release` gives back what is left
+        attributes : of each unit, as in `ask`. They are stored in a second transaction; should that
+            fail, the assignments stay and belong to no level
         """
-        answers = run(self.asking(units, ahead))
-        return waited_for(
-            answers, lambda places: run(self.asking([units[i] for i in places], ahead))
-        )
+        if attributes is not None:
+            pairs_of(units, attributes)  # as many as units
+
+        def asked(places: Sequence[int]) -> list[LiveAssignment | SteadyArmError | Soon]:
+            known = () if attributes is None else [attributes[i] for i in places]
+            return run(self.asking([units[i] for i in places], ahead, known))
+
+        return waited_for(asked(range(len(units))), asked)
 
     def asking(
-        self, units: Sequence[str | None], ahead: int = 0
+        self,
+        units: Sequence[str | None],
+        ahead: int = 0,
+        attributes: Sequence[Given | None] = (),
     ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
-        """The steps of `ask_many`, without waiting: `Soon` where it is worth trying again."""
+        """The steps of `ask_many`, without waiting: `Soon` where it is worth trying again.
+
+        attributes : of each unit, or of none
+        """
         checked = [self._checked(unit) for unit in units]
+        levels = [self._levels(given) for given in attributes]
+        for i, level in enumerate(levels):
+            if isinstance(level, InvalidInputError):
+                checked[i] = level
         if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
             yield from self.refreshing()
         given = yield from self._assigner.serve(checked, ahead, self.now)
+        if any(levels):
+            entries = _of_levels(zip(given, levels, strict=True))
+            yield Step(partial(self._keep_levels, entries), writes=True)
         return [self._answer(found) if isinstance(found, Assigned) else found for found in given]
+
+    def _levels(self, given: Given | None) -> tuple[str, ...] | InvalidInputError:
+        try:
+            return levels_in(self.settings.attributes, given)
+        except InvalidInputError as error:
+            return error
+
+    def _keep_levels(self, entries: Sequence[Measured]) -> None:
+        """Store the levels of new assignments; these stay if that fails."""
+        try:
+            if entries:
+                self.storage.measure(self.key, entries, self.now())
+        except SteadyArmError as error:
+            log.warning("attributes of %d assignments are lost: %s", len(entries), error)
 
     def _is_time(self) -> bool:
         """Whether windows have not been checked for a second."""
@@ -222,14 +264,20 @@ class Experiment(LiveTest):
         ]
 
     def report(
-        self, lease: int, used: Sequence[tuple[int, str, datetime | int]]
+        self,
+        lease: int,
+        used: Sequence[tuple[int, str, datetime | int]],
+        attributes: Sequence[Given | None] = (),
     ) -> list[LiveAssignment | SteadyArmError]:
         """Store the used positions of a lease: position, unit and time of each.
 
         If the unit has another assignment already, that one counts and is given back; if the lease
         has run out, the error stands in its place.
+
+        attributes : of each unit, or of none; as in `ask_many`
         """
         now = self.now()
+        levels = [levels_in(self.settings.attributes, given) for given in attributes]
         rows = [
             (whole_number(position, "the position"), self._unit(unit), to_micros(when, now))
             for position, unit, when in used
@@ -239,6 +287,8 @@ class Experiment(LiveTest):
             f"lease {lease} has run out and this position went back; report used positions within "
             "a minute after the lease's end."
         )
+        if any(levels):
+            self._keep_levels(_of_levels(zip(stored, levels, strict=True)))
         return [expired if found is None else self._answer(found) for found in stored]
 
     # Rewards
@@ -275,7 +325,7 @@ class Experiment(LiveTest):
         A third value is when the reward happened and a fourth the key of its event, as in `tell`.
         The answers say of each whether it was stored or was there already; a refused one has the
         error in its place, and the others are stored. Values of further metrics are stored in a
-        second transaction.
+        second transaction, together with a primary metric that was reported beside them.
 
         refresh : False leaves it to the caller to `refresh` afterwards
         """
@@ -371,7 +421,19 @@ class Experiment(LiveTest):
 
     # Results
 
-    def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Verdict:
+    @overload
+    def recommend(
+        self, level: float = 0.95, anytime: bool | None = None, by: None = None
+    ) -> Verdict: ...
+
+    @overload
+    def recommend(
+        self, level: float = 0.95, anytime: bool | None = None, *, by: str
+    ) -> Breakdown: ...
+
+    def recommend(
+        self, level: float = 0.95, anytime: bool | None = None, by: str | None = None
+    ) -> Verdict | Breakdown:
         """The best variant on mature visits, with intervals.
 
         A visit is mature when its reward window and the grace after it have ended, or its reward
@@ -385,10 +447,29 @@ class Experiment(LiveTest):
             assigned and the last window has closed, then those of a single analysis;
             `Session.recommend` says more. False asks for a single analysis. True asks for the
             sequence alone, for tests of any size if a reward_range was given.
+        by : an attribute of units, to see what variants brought in each of its levels instead of a
+            verdict; exploratory
         """
         bounds = self.settings.reward_range if anytime else None
+        if by is not None:
+            return self._breakdown(by, level, anytime, bounds)
         results, metrics = self.results(), self.metrics(level, anytime)
         return results.recommend(level, anytime, bounds, metrics)
+
+    def _breakdown(
+        self,
+        by: str,
+        level: float,
+        anytime: bool | None,
+        bounds: tuple[float, float] | None,
+    ) -> Breakdown:
+        check_attribute(self.settings.attributes, by)
+        snapshot = self.storage.snapshot(self.key, everything=True)
+        series, days = self.storage.series(self.key), self.storage.days(self.key)
+        results = results_of(self.settings, snapshot, days, self.now()).check_complete()
+        verdict = results.recommend(level, anytime, bounds)
+        against = verdict.control or verdict.name
+        return breakdown_of(results, snapshot, series, by, against, level, anytime, bounds)
 
     def metrics(
         self, level: float = 0.95, anytime: bool | None = None, many: Many = "bonferroni"
@@ -574,6 +655,18 @@ class Experiment(LiveTest):
             to_datetime(found.created),
             found.new,
         )
+
+
+def _of_levels(
+    given: Iterable[tuple[object, tuple[str, ...] | InvalidInputError]],
+) -> list[Measured]:
+    """What is to be stored of the levels of new assignments, each assignment once."""
+    new = {
+        found.number: levels
+        for found, levels in given
+        if isinstance(found, Assigned) and found.new and isinstance(levels, tuple)
+    }
+    return [Measured(number, level, 1.0) for number, levels in new.items() for level in levels]
 
 
 def check_lease_time(seconds: float) -> float:

@@ -39,7 +39,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 DESCRIBED = (
     *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
-    *("reward_grace", "missing", "sticky", "control", "min_share", "metrics"),
+    *("reward_grace", "missing", "sticky", "control", "min_share", "metrics", "attributes"),
 )
 
 
@@ -60,6 +60,7 @@ def create_experiment(
     control: str | Mapping[str, float] | None = None,
     min_share: Mapping[str, float] | float | None = None,
     metrics: Sequence[Metric | Mapping[str, Any]] | None = None,
+    attributes: Mapping[str, Sequence[str]] | None = None,
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
@@ -77,7 +78,7 @@ def create_experiment(
         what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
     seed : makes all draws reproducible; drawn and stored if it is not given
     direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share,
-        metrics : see `Settings`
+        metrics, attributes : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
@@ -108,6 +109,7 @@ def create_experiment(
         "control": control,
         "min_share": min_share,
         "metrics": metrics,
+        "attributes": attributes,
     }
     check_name(name)
     settings = _settings(arms, policy, budget, **options)
@@ -295,6 +297,8 @@ def description_of(settings: Settings) -> dict[str, Any]:
         found["min_share"] = _min_share(settings)
     if settings.metrics:
         found["metrics"] = [metric.description() for metric in settings.metrics]
+    if settings.attributes:
+        found["attributes"] = {name: list(levels) for name, levels in settings.attributes.items()}
     return found
 
 
@@ -460,10 +464,12 @@ def _policy_in(given: Any) -> Policy[Any]:
 
 def _check_same(found: Experiment, settings: Settings, ignore_seed: bool) -> None:
     stored, wanted = found.settings.to_dict(), settings.to_dict()
-    stored["arms"], wanted["arms"] = found.settings.arms, settings.arms  # not their coordinates
+    for name in ("arms", "metrics"):  # neither coordinates, nor what follows from other settings
+        stored[name], wanted[name] = getattr(found.settings, name), getattr(settings, name)
     if ignore_seed:
         wanted["seed"] = stored["seed"]
-    if different := [key for key in stored if stored[key] != wanted[key]]:
+    keys = [key for key in stored | wanted if key != "products"]
+    if different := [key for key in keys if stored.get(key) != wanted.get(key)]:
         raise ExperimentExistsError(
             f"an experiment {found.name!r} is there, but with another {', '.join(different)}; load "
             "it as it is, or choose another name."

@@ -145,7 +145,7 @@ def results_by_metric(
 
     An error says why there are none that intervals could be computed from.
     """
-    sums, state = _by_series(series), stored_state(settings, snapshot.experiment.policy_state)
+    sums, state = by_series(series), stored_state(settings, snapshot.experiment.policy_state)
     for metric in settings.further:
         try:
             own = _results(settings, metric, snapshot, sums, state, now)
@@ -221,7 +221,7 @@ Exact = NDArray[np.object_]  # (3, m) whole numbers of values, then fractions: s
 Sums = Mapping[tuple[str, int], Exact]  # by series and segment
 
 
-def _by_series(series: Iterable[SeriesSums]) -> Sums:
+def by_series(series: Iterable[SeriesSums]) -> Sums:
     """Numbers of values, their sums and squares: days are added up."""
     found: dict[tuple[str, int], Exact] = {}
     for part in series:
@@ -281,7 +281,7 @@ def _results(
     def of(own: Settings, segments: Iterable[tuple[SegmentRecord, Tally]]) -> LiveResults:
         moment = replace(snapshot, segments=tuple(segments))
         found = results_of(own, moment, (), now, state)
-        return replace(found, pieces=_with_levels(own, found.pieces))
+        return replace(found, pieces=with_references(own, found.pieces))
 
     if metric.ratio is None:
         own = _of_metric(settings, metric)
@@ -398,10 +398,13 @@ def _linearized(
         yield record, new
 
 
-def _with_levels(settings: Settings, pieces: Sequence[SegmentLedger]) -> tuple[SegmentLedger, ...]:
-    """The same segments, with the metric's mean so far as the reference of each.
+def with_references(
+    settings: Settings, pieces: Sequence[SegmentLedger]
+) -> tuple[SegmentLedger, ...]:
+    """The same segments, with the mean of earlier ones as the reference of each.
 
-    References of the policy are about the reward. The mean of earlier segments is known before a
+    References of the policy are about the reward of all units, not about another metric or about
+    some of the units. The mean of earlier segments is known before a
     segment is drawn, or at least does not depend on its draws, so that estimates stay unbiased; it
     takes out what all variants share.
     """

@@ -17,7 +17,7 @@ from steadyarm.errors import (
     UnknownAssignmentError,
 )
 from steadyarm.live.assignments import checked_unit
-from steadyarm.live.metrics import REWARD, Metric, duration_text, microseconds
+from steadyarm.live.metrics import REWARD, Metric, duration_text, microseconds, unnamed
 from steadyarm.live.settings import Settings
 from steadyarm.storages.records import (
     LATEST,
@@ -53,6 +53,9 @@ def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[s
         )
     if event is not None:
         checked_unit(event, "the event", "identifies it, such as the number of an order")
+    # A reward beside values of other metrics is stored with them, in one transaction, if storages
+    # know its window from its declaration.
+    alone = not settings.by_event and (len(given) == 1 or unnamed(settings.metrics))
     found = {}
     for name, value in given.items():
         if name not in known:
@@ -68,8 +71,8 @@ def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[s
                 'event="order 17", so that one that is reported twice counts once.',
                 field="event",
             )
-        if name == primary and not settings.by_event:
-            found[""] = settings.check_reward(value)
+        if name == primary:
+            found["" if alone else name] = settings.check_reward(value)
         else:
             found[name] = metric.check(value)
     return found

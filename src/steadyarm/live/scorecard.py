@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import Status
 from steadyarm.live.conclusion import Compared, Decision, compared
+from steadyarm.live.people import Breakdown
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
@@ -215,6 +216,7 @@ class Scorecard:
         row for each variant, such as `names` and the verdict, then has one for each of these
     planned : (m,) shares with which those shown are assigned now; None if that is not known
     corrections : entries of the audit log that corrected rewards or visits, oldest first
+    people : results by level of every attribute of units; empty without a verdict
     needs_stop : all visits were assigned, rewards are missing and have no window: stopping the test
         says that none will come any more
     """
@@ -243,6 +245,7 @@ class Scorecard:
     planned: Floats | None = None
     needs_stop: bool = False
     corrections: tuple[AuditEntry, ...] = ()
+    people: tuple[Breakdown, ...] = ()
 
     @property
     def light(self) -> Light:

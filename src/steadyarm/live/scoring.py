@@ -20,6 +20,7 @@ from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.measured import MetricResult, metric_results
+from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.results import (
     LiveResults,
     level_on_the_way,
@@ -242,8 +243,9 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, to_datetime(now), left)
     metrics: tuple[MetricResult, ...] = ()
+    series = storage.series(experiment.key) if settings.further or settings.attributes else ()
     if settings.further:
-        metrics = metric_results(settings, snapshot, storage.series(experiment.key), now, level)
+        metrics = metric_results(settings, snapshot, series, now, level)
     verdict, obstacle = _verdict(results, snapshot, level, metrics)
     course = effects = drift = None
     by_day = False
@@ -255,6 +257,13 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         drift = drift_by_day(*results_by_day(results, snapshot, days), level)
         by_day = drift is not None
         drift = _alarmed(drift, results, level)
+    people: tuple[Breakdown, ...] = ()
+    if verdict is not None and settings.policy.unbiased and not settings.arms.large:
+        against = settings.control or verdict.name
+        people = tuple(
+            breakdown_of(results, snapshot, series, attribute, against, level)
+            for attribute in settings.attributes
+        )
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else to_datetime(open_until)
     stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in results.pieces)
@@ -290,6 +299,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         planned=_planned(results, shown) if results.pieces else None,
         needs_stop=needs_stop,
         corrections=tuple(experiment.corrections()),
+        people=people,
     )
     return replace(card, headline=headline(card), announcement=announcement(card))
 

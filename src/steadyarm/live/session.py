@@ -304,8 +304,7 @@ class Session(LiveTest):
                     "arms": self.arms.to_dict(),
                     "seed": self.seed,
                     "direction": self.direction,
-                    "control": self.settings.control,
-                    "control_share": self.settings.control_share,
+                    **self._control(),
                     "state": self._state.to_dict(),
                     "books": {
                         "asked": self._asked,
@@ -320,6 +319,12 @@ class Session(LiveTest):
                     "finished": self._finished,
                 }
             )
+
+    def _control(self) -> dict[str, Any]:
+        """The control and its share, if there is one."""
+        if self.settings.control is None:
+            return {}
+        return {"control": self.settings.control, "control_share": self.settings.control_share}
 
     @classmethod
     def from_json(cls, text: str, policy: Policy[Any] | None = None) -> Session:

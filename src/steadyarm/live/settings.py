@@ -13,6 +13,7 @@ import numpy as np
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
 from steadyarm.errors import InvalidInputError
+from steadyarm.live.attributes import Declared, checked_attributes, stored_levels, without_levels
 from steadyarm.live.metrics import (
     LARGEST,
     REWARD,
@@ -82,6 +83,9 @@ class Settings:
         decides how often it is played
     metrics : what else is measured, see `Metric`. If one of them is primary it is the reward, and
         says what direction, reward_range, reward_window, reward_grace and missing would say
+    attributes : {name: levels} of what is known of units when they are assigned, such as
+        {"device": ["mobile", "desktop"]}; results can be shown by level. A unit of another level
+        counts as "other"
     """
 
     arms: ArmSet
@@ -98,6 +102,7 @@ class Settings:
     reward_grace: float | None = None
     control_share: float | None = None
     metrics: tuple[Metric, ...] = ()
+    attributes: Declared = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -107,6 +112,7 @@ class Settings:
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
         object.__setattr__(self, "metrics", checked_metrics(self.metrics or ()))
+        object.__setattr__(self, "attributes", checked_attributes(self.attributes or {}))
         self._take_primary()
         check_choice(self.direction, "direction", ("maximize", "minimize"))
         if self.missing is not None:
@@ -324,15 +330,21 @@ class Settings:
 
         arms : a description of the variants in place of all of their features
         """
-        further: dict[str, Any] = {"metrics": [metric.to_dict() for metric in self.metrics]}
-        further["products"] = [list(metric.ratio) for metric in self.metrics if metric.ratio]
-        own = (field.name for field in fields(self) if field.name != "metrics")
+        levels, products = stored_levels(self.attributes)
+        ratios = [list(metric.ratio) for metric in self.metrics if metric.ratio]
+        further: dict[str, Any] = {
+            "metrics": [metric.to_dict() for metric in self.metrics] + levels,
+            "products": ratios + products,
+        }
+        if self.attributes:
+            further["attributes"] = {name: list(self.attributes[name]) for name in self.attributes}
+        own = (field.name for field in fields(self) if field.name not in ("metrics", "attributes"))
         return {name: getattr(self, name) for name in own} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
             "reward_range": None if self.reward_range is None else list(self.reward_range),
             "min_share": dict(self.min_share),
-            **(further if self.metrics else {}),
+            **(further if self.metrics or self.attributes else {}),
         }
 
     @classmethod
@@ -341,7 +353,7 @@ class Settings:
         values = dict(data)
         for name in ("clock", "products"):  # for `lifecycle`, and for storages
             values.pop(name, None)
-        values["metrics"] = tuple(map(Metric.from_dict, values.get("metrics", ())))
+        values["metrics"] = tuple(map(Metric.from_dict, without_levels(values.get("metrics", ()))))
         if not unnamed(values["metrics"]):
             values = {name: value for name, value in values.items() if name not in OF_PRIMARY}
         if values.get("reward_window") is not None:

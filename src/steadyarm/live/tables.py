@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.wording import by_how_much, number, percent, reach
 
 if TYPE_CHECKING:
-    from steadyarm.live.measured import MetricResult, Safety
+    from steadyarm.live.measured import Safety
     from steadyarm.live.verdict import Verdict
+
+Floats = NDArray[np.float64]
 
 SAFETY = {  # of a guardrail, in words
     "safe": "within the margin",
@@ -88,7 +92,35 @@ def metric_cells(verdict: Verdict) -> list[tuple[str, ...]]:
     ]
 
 
-def lift_text(verdict: Verdict | MetricResult, row: int) -> str:
+class AgainstControl(Protocol):
+    """What has differences from a control, as `Verdict` describes them."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the variants."""
+
+    @property
+    def control(self) -> str | None:
+        """The variant that differences are from."""
+
+    @property
+    def lifts(self) -> Floats | None:
+        """(K,) differences."""
+
+    @property
+    def lift_intervals(self) -> Floats | None:
+        """(K, 2) their intervals."""
+
+    @property
+    def relative(self) -> Floats | None:
+        """(K,) the same divided by the control's value."""
+
+    @property
+    def relative_intervals(self) -> Floats | None:
+        """(K, 2) their intervals."""
+
+
+def lift_text(verdict: AgainstControl, row: int) -> str:
     """How a variant differs from the control, such as "+8 % (3 to 13 %)"; relative if defined."""
     absolute, ends = verdict.lifts, verdict.lift_intervals
     shares, between = verdict.relative, verdict.relative_intervals

@@ -57,13 +57,14 @@ STANDINGS: dict[Standing, str] = {
 
 
 NAMES = {  # fields with them
-    *("name", "names", "best", "leader", "leaders", "plausible", "winner", "control"),
+    *("name", "names", "best", "leader", "leaders", "plausible", "winner", "control", "against"),
 }
 
 
 def labelled(card: Scorecard) -> Scorecard:
     """The same scorecard with short names of its variants; the settings keep the whole ones."""
-    parts = {part: getattr(card, part) for part in ("verdict", "course", "shares", "drift")}
+    named = ("verdict", "course", "shares", "drift", "people")
+    parts = {part: getattr(card, part) for part in named}
     return replace(card, **{part: _shortened(found, card) for part, found in parts.items()})
 
 
@@ -134,6 +135,7 @@ def document_of(
     if card.status.total_assigned:
         blocks += [
             *metric_section(card),
+            *people_section(card),
             *course_section(card),
             *allocation_section(card),
             *effect_section(card.effects),
@@ -300,6 +302,18 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         # the table here is cut, too
         note = chart.note.replace("are in the table", "are not drawn")
         yield Picture(replace(chart, note=note))
+
+
+def people_section(card: Scorecard) -> Iterator[Block]:
+    """What variants brought in each level of the attributes of units."""
+    if not card.people:
+        return
+    yield Heading("Segments of people (exploratory)")
+    for found in card.people:
+        header = (found.attribute, "visits", "variant", "estimate", f"against {found.against}")
+        title = f"Results by {found.attribute}"
+        yield cut_table(title, header, "lrlrr", found.rows, total=len(found.rows))
+        yield Paragraph(found.summary)
 
 
 def metric_section(card: Scorecard) -> Iterator[Block]:

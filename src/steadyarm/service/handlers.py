@@ -45,7 +45,7 @@ async def assign(
 ) -> tuple[int, responses.AssignmentAnswer]:
     """Assign a variant to a unit; 200 if it had one already."""
     live = await service.find(request.path_params["name"])
-    (found,) = await live.ask([body.unit])
+    (found,) = await live.ask([(body.unit, body.attributes)])
     if isinstance(found, SteadyArmError):
         raise found
     if found.new:
@@ -61,7 +61,8 @@ async def assign_many(
     check_size(len(units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
     places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
-    found = await live.ask([units[i] for i in places]) if places else []
+    attributes = body.attributes or [None] * len(units)
+    found = await live.ask([(units[i], attributes[i]) for i in places]) if places else []
     known = dict(zip(places, found, strict=True))
     answers = [known[i] if i in known else _not_a_unit(unit) for i, unit in enumerate(units)]
     return _assignments(service, request, units, answers)
@@ -129,8 +130,9 @@ async def report(
     number = _lease(request)
     experiment = await service.experiment(request)
     rows = [(one.position, one.unit, time_in(one.created, "created")) for one in body.used]
+    attributes = [one.attributes for one in body.used]
     with service.waiting(experiment.name, len(rows)):
-        answers = await service.write(experiment.name, experiment.report, number, rows)
+        answers = await service.write(experiment.name, experiment.report, number, rows, attributes)
     return _assignments(service, request, [one.unit for one in body.used], answers)
 
 
@@ -383,6 +385,22 @@ async def recommendation(
     experiment = await service.experiment(request)
     verdict = await service.read(experiment.recommend, query.level, query.anytime)
     return 200, results.Recommendation.of(verdict)
+
+
+async def breakdown(
+    service: Service, request: Request, query: requests.RecommendationQuery
+) -> tuple[int, results.BreakdownAnswer]:
+    """What variants brought in each level of an attribute of units; exploratory."""
+    experiment, attribute = await service.experiment(request), request.path_params["attribute"]
+    if attribute not in experiment.settings.attributes:
+        known = ", ".join(experiment.settings.attributes) or "none"
+        raise RefusedError(
+            "not-found", f"{shortened(attribute)} is no attribute; those declared: {known}."
+        )
+    found = await service.read(
+        lambda: experiment.recommend(query.level, query.anytime, by=attribute)
+    )
+    return 200, results.BreakdownAnswer.of(found)
 
 
 async def health(service: Service, request: Request) -> tuple[int, results.Health]:

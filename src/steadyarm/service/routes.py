@@ -101,6 +101,9 @@ ROUTES: tuple[Route, ...] = (
     _post("/leases/{lease}/assignments", handlers.report, "write", "leases", (200, 409)),
     Route("DELETE", EXPERIMENT + "/leases/{lease}", handlers.give_back, "write", "leases"),
     _get("/recommendation", handlers.recommendation, "read", "results", (200, 409), long=True),
+    _get(
+        *("/breakdowns/{attribute}", handlers.breakdown, "read", "results"), (200, 409), long=True
+    ),
     _get("/health", handlers.health, "read", "results", (200, 409), long=True),
     _get("/drift", handlers.drift, "read", "results", (200, 409), long=True),
     _get("/export", handlers.export, "read", "results", (200, 501), FILES, long=True),
@@ -138,6 +141,7 @@ PLACES = {
         "pattern": f"^{NAME.pattern}$",
         "description": "of the experiment",
     },
+    "attribute": {"type": "string", "description": "an attribute of units that was declared"},
     "lease": {
         "type": "integer",
         "minimum": 0,

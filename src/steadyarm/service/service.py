@@ -23,6 +23,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
 )
 from steadyarm.live.assignments import PATIENCE, LiveAssignment, Reported, Soon, Step, Steps
+from steadyarm.live.attributes import Given
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
@@ -35,6 +36,7 @@ from steadyarm.storages.records import to_datetime
 log = logging.getLogger("steadyarm.service")
 
 T = TypeVar("T")
+Visit = tuple[str | None, Given | None]  # a unit, and what is known of it
 Asked = LiveAssignment | SteadyArmError | Soon
 Stored = Literal["stored", "repeated"] | SteadyArmError
 
@@ -80,7 +82,7 @@ class Live:
         self._used = -inf  # when positions were last used, and leased ahead
         metrics = service.metrics
         sticky = experiment.settings.sticky == "unit"
-        self._asks: Batcher[str | None, Asked] = Batcher(
+        self._asks: Batcher[Visit, Asked] = Batcher(
             self._assign, metrics.assignment_batches.observe, self._find if sticky else None
         )
         self._tells: Batcher[Arrived, Stored] = Batcher(self._tell, metrics.reward_batches.observe)
@@ -89,17 +91,17 @@ class Live:
         """Whether it is that experiment, and not another one of the same name."""
         return (self.experiment.key, self.experiment.tag) == (key, tag)
 
-    async def ask(self, units: Sequence[str | None]) -> list[LiveAssignment | SteadyArmError]:
+    async def ask(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
         """Assign variants to the units of a request, in one transaction with other requests."""
         load, name = self._service.load, self.experiment.name
-        load.add(name, len(units))
+        load.add(name, len(visits))
         try:
-            return await self._last_positions(units, await self._asks.put(units))
+            return await self._last_positions(visits, await self._asks.put(visits))
         finally:
-            load.remove(name, len(units))
+            load.remove(name, len(visits))
 
     async def _last_positions(
-        self, units: Sequence[str | None], answers: list[Asked]
+        self, visits: Sequence[Visit], answers: list[Asked]
     ) -> list[LiveAssignment | SteadyArmError]:
         """The answers without any `Soon`: all that wait for a position try again together."""
         until = time.monotonic() + PATIENCE
@@ -107,7 +109,7 @@ class Live:
             if time.monotonic() > until:
                 break
             await asyncio.sleep(RETRY - time.monotonic() % RETRY)
-            again = await self._asks.put([units[i] for i in places])
+            again = await self._asks.put([visits[i] for i in places])
             for i, answer in zip(places, again, strict=True):
                 answers[i] = answer
         return [answer.error if isinstance(answer, Soon) else answer for answer in answers]
@@ -143,9 +145,7 @@ class Live:
         await self._asks.drained()
         await self._tells.drained()
 
-    async def _find(
-        self, units: Sequence[str | None], waited: float
-    ) -> list[LiveAssignment | None]:
+    async def _find(self, visits: Sequence[Visit], waited: float) -> list[LiveAssignment | None]:
         """The assignments that units had before their requests; reading waits for no writer.
 
         What they got meanwhile is answered, as new, by the transaction that wrote it.
@@ -154,17 +154,17 @@ class Live:
 
         def known() -> list[LiveAssignment | None]:
             before = to_datetime(experiment.now()) - timedelta(seconds=time.monotonic() - asked)
-            found = experiment.known(units)
+            found = experiment.known([unit for unit, _ in visits])
             return [None if one is None or one.created >= before else one for one in found]
 
         return await self._service.look_up(known)
 
-    async def _assign(self, units: Sequence[str | None]) -> Sequence[Asked]:
+    async def _assign(self, visits: Sequence[Visit]) -> Sequence[Asked]:
         """Assign variants to a batch, and lease positions for the next ones."""
-        ahead = AHEAD * len(units) if self._leases and len(units) >= MANY else 0
-        answers = await self._service.take(
-            self.experiment.asking(units, ahead), self.experiment.name
-        )
+        ahead = AHEAD * len(visits) if self._leases and len(visits) >= MANY else 0
+        units, attributes = zip(*visits, strict=True)
+        steps = self.experiment.asking(units, ahead, attributes if any(attributes) else ())
+        answers = await self._service.take(steps, self.experiment.name)
         if ahead and any(isinstance(one, LiveAssignment) and one.new for one in answers):
             self._used = time.monotonic()
         return answers

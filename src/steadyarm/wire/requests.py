@@ -31,6 +31,7 @@ Unit = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Level = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(examples=["checkout"])]
+Levels = Annotated[dict[str, str | None], Meta(examples=[{"device": "mobile"}])]
 # Each name has a row and a column of its own, so a list must not be long.
 Names = Annotated[list[str], Meta(max_length=2000)]
 
@@ -64,6 +65,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         shares
     metrics : a list of objects that describe metrics, each with a name and, if they are not usual,
         role, kind, unit, direction, window, grace, missing, range, cap, several, margin and ratio
+    attributes : an object with the names of up to 8 attributes of units and a list of the 2 to 20
+        levels of each, such as mobile and desktop of device
     start : true or false: whether it starts at once
     load_if_exists : true or false: whether to accept an existing experiment with the same settings
     """
@@ -85,6 +88,9 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         Annotated[list[dict[str, Any]], Meta(max_length=100, examples=[[{"name": "revenue"}]])]
         | None
     ) = None
+    attributes: (
+        Annotated[dict[str, list[str]], Meta(examples=[{"device": ["mobile", "desktop"]}])] | None
+    ) = None
     start: bool = True
     load_if_exists: bool = False
 
@@ -94,18 +100,30 @@ class NewAssignment(Request):
 
     unit : a text of 1 to 512 characters, such as a visitor's id; needed unless the experiment has
         sticky: none
+    attributes : an object with the names of attributes and the unit's levels, such as mobile for
+        device; kept with a new assignment
     """
 
     unit: Unit | None = None
+    attributes: Levels | None = None
 
 
 class NewAssignments(Request):
     """Who get variants.
 
     units : a list of units; an error takes the place of one that is no text
+    attributes : a list with the attributes of each unit, null for one of which none is known; as
+        long as units
     """
 
     units: Annotated[list[Any], Meta(examples=[["visitor 1", "visitor 2"]])]
+    attributes: (
+        Annotated[list[Any], Meta(examples=[[{"device": "mobile"}, {"device": "desktop"}]])] | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        if self.attributes is not None and len(self.attributes) != len(self.units):
+            raise ValueError("attributes and units are not equally many; give null for nothing")
 
 
 class NewReward(Request, kw_only=True):
@@ -181,11 +199,14 @@ class UsedPosition(Request):
     position : a whole number, from start to before stop of the lease
     unit : a text of 1 to 512 characters, such as a visitor's id
     created : a time such as 2025-01-31T12:00:00Z: when it was assigned
+    attributes : an object with the names of attributes and the unit's levels, such as mobile for
+        device
     """
 
     position: Annotated[int, Meta(ge=0, lt=2**32)]
     unit: str
     created: Time
+    attributes: Levels | None = None
 
 
 class Used(Request):

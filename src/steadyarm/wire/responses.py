@@ -172,6 +172,7 @@ class SettingsAnswer(Response):
     min_share : by variant, the share beyond what the policy gives; empty if there is none
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
         microseconds
+    attributes : by attribute of units, the levels that were declared
     """
 
     arms: Annotated[
@@ -190,6 +191,7 @@ class SettingsAnswer(Response):
     control_share: float | None
     min_share: dict[str, float]
     metrics: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    attributes: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -198,7 +200,8 @@ class SettingsAnswer(Response):
         known: dict[str, Any] = {"count": arms.size, "feature_names": arms.feature_names}
         if not arms.large or arms.recipe is not None:
             known = {key: value for key, value in arms.to_dict().items() if key != "span"}
-        return msgspec.convert(json_ready(settings.to_dict(known)), cls)
+        metrics = [metric.to_dict() for metric in settings.metrics]  # levels are no metrics here
+        return msgspec.convert(json_ready(settings.to_dict(known) | {"metrics": metrics}), cls)
 
     @property
     def names(self) -> Sequence[str]:

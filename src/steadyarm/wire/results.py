@@ -17,6 +17,7 @@ from steadyarm.inference.health import Finding as HealthFinding
 from steadyarm.live.conclusion import Decision, Word
 from steadyarm.live.measured import MetricResult, Safety
 from steadyarm.live.metrics import Metric
+from steadyarm.live.people import Breakdown, LevelResult
 from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
@@ -122,8 +123,8 @@ class DecisionAnswer(Response):
     more: int | None
 
 
-class MetricEstimate(Response):
-    """What is known of a variant in one further metric; null for what is not known.
+class ComparedEstimate(Response):
+    """What is known of a variant, and of its difference from another; null for what is not known.
 
     name : of the variant
     estimate : its mean; of a ratio the ratio of two means
@@ -135,9 +136,6 @@ class MetricEstimate(Response):
     relative : the difference divided by the control's value
     relative_low : where the interval of that begins
     relative_high : where it ends
-    safety : of a guardrail: safe, broken or unclear, and control for the control itself
-    selected : whether the variant was selected as different from the control; null if this was not
-        asked for
     """
 
     name: str
@@ -150,6 +148,16 @@ class MetricEstimate(Response):
     relative: Number
     relative_low: Number
     relative_high: Number
+
+
+class MetricEstimate(ComparedEstimate):
+    """What is known of a variant in one further metric; null for what is not known.
+
+    safety : of a guardrail: safe, broken or unclear, and control for the control itself
+    selected : whether the variant was selected as different from the control; null if this was not
+        asked for
+    """
+
     safety: Safety | None
     selected: bool | None = None
 
@@ -177,18 +185,11 @@ class MetricAnswer(Response):
         """A result."""
         arms = []
         if result.estimates is not None and result.intervals is not None:
-            columns = [result.estimates, result.intervals]
-            if result.lifts is None:
-                columns.append(np.full((len(result.names), 6), np.nan))
-            for part in LIFTS:
-                if (numbers := getattr(result, part)) is not None:
-                    columns.append(numbers)
             safety = result.safety or (None,) * len(result.names)
             selected = result.selected or (None,) * len(result.names)
-            rows = json_ready(np.column_stack(columns))
             arms = [
-                MetricEstimate(name, *row, *each)
-                for name, row, *each in zip(result.names, rows, safety, selected, strict=True)
+                MetricEstimate(*row, *each)
+                for row, *each in zip(_compared(result), safety, selected, strict=True)
             ]
         same = (result.visits, result.level, result.anytime, result.obstacle)
         return cls(result.metric.to_dict(), *same, arms)
@@ -215,24 +216,120 @@ class MetricAnswer(Response):
         )
         if control is None:
             return result
-        relative = numbers("relative")
-        shares = numbers.between("relative_low", "relative_high")
         return replace(
             result,
             control=control,
-            lifts=numbers("lift"),
-            lift_intervals=numbers.between("lift_low", "lift_high"),
-            relative=relative,
-            relative_intervals=np.where(np.isnan(relative)[:, None], np.nan, shares),
+            **numbers.lifts(),
             safety=tuple(one.safety for one in self.arms if one.safety is not None),
             selected=tuple(one.selected for one in self.arms if one.selected is not None),
+        )
+
+
+def _compared(result: MetricResult | LevelResult) -> list[tuple[Any, ...]]:
+    """The name and the nine numbers of every variant, as `ComparedEstimate` has them."""
+    none = np.full((len(result.names), 6), np.nan)
+    lifts = [none] if result.lifts is None else [getattr(result, part) for part in LIFTS]
+    values: list[Any] = [result.estimates, result.intervals]
+    columns = np.column_stack([*values, *lifts])
+    return [(name, *row) for name, row in zip(result.names, json_ready(columns), strict=True)]
+
+
+class LevelAnswer(Response):
+    """What is known of the units of one level.
+
+    name : of the level
+    visits : judged visits of the level
+    obstacle : why there is no result; empty if there is one
+    arms : what is known of each variant; empty if nothing is
+    """
+
+    name: str
+    visits: int
+    obstacle: str
+    arms: list[ComparedEstimate]
+
+    @classmethod
+    def of(cls, result: LevelResult) -> Self:
+        """A result."""
+        there = result.estimates is not None
+        arms = [ComparedEstimate(*row) for row in _compared(result)] if there else []
+        return cls(result.name, result.visits, result.obstacle, arms)
+
+    def to_result(self, names: Sequence[str], against: str) -> LevelResult:
+        """The result as a `Breakdown` has it; names are of all variants."""
+        result = LevelResult(self.name, names, self.visits, against, obstacle=self.obstacle)
+        if not self.arms:
+            return result
+        numbers = _Columns(self.arms)
+        between = numbers.between("low", "high")
+        return replace(result, estimates=numbers("estimate"), intervals=between, **numbers.lifts())
+
+
+class BreakdownAnswer(Response):
+    """What is known of each level of an attribute; exploratory.
+
+    attribute : its name
+    against : the variant that differences (lift) are from: the control, or the recommended one
+    variants : names of all variants
+    levels : what is known of each level
+    unknown : judged visits whose level is not known
+    interaction : p-value of the hypothesis that differences are the same in all levels, for a
+        single analysis; null if there are too few visits
+    left_out : levels with too few visits for that test
+    level : probability with which intervals hold, for all levels and variants at once
+    anytime : whether intervals hold at every time somebody reads them, or once, at the end
+    exploratory : true: what is found here is a question for the next test
+    summary : whether levels differ, in words
+    """
+
+    attribute: str
+    against: str
+    variants: list[str]
+    levels: list[LevelAnswer]
+    unknown: int
+    interaction: Number
+    left_out: list[str]
+    level: float
+    anytime: bool
+    exploratory: bool
+    summary: str
+
+    @classmethod
+    def of(cls, found: Breakdown) -> Self:
+        """A breakdown."""
+        return cls(
+            found.attribute,
+            found.against,
+            list(found.levels[0].names),
+            [LevelAnswer.of(result) for result in found.levels],
+            found.unknown,
+            found.interaction,
+            list(found.left_out),
+            found.level,
+            found.anytime,
+            found.exploratory,
+            found.summary,
+        )
+
+    def to_breakdown(self) -> Breakdown:
+        """The breakdown as `Experiment.recommend` gives it."""
+        names = tuple(self.variants)
+        return Breakdown(
+            self.attribute,
+            self.against,
+            tuple(one.to_result(names, self.against) for one in self.levels),
+            self.unknown,
+            self.interaction,
+            tuple(self.left_out),
+            self.level,
+            self.anytime,
         )
 
 
 class _Columns:
     """Numbers of several answers by their field, with what stands for null."""
 
-    def __init__(self, arms: Sequence[ArmEstimate] | Sequence[MetricEstimate]) -> None:
+    def __init__(self, arms: Sequence[ArmEstimate | ComparedEstimate]) -> None:
         self._arms = arms
 
     def __call__(self, key: str, unknown: float = np.nan) -> NDArray[np.float64]:
@@ -242,6 +339,17 @@ class _Columns:
     def between(self, low: str, high: str) -> NDArray[np.float64]:
         """Intervals; infinite ends stand for null."""
         return np.column_stack([self(low, -np.inf), self(high, np.inf)])
+
+    def lifts(self) -> dict[str, Any]:
+        """The fields of differences from a control; nan where a relative one is not defined."""
+        relative = self("relative")
+        shares = self.between("relative_low", "relative_high")
+        return {
+            "lifts": self("lift"),
+            "lift_intervals": self.between("lift_low", "lift_high"),
+            "relative": relative,
+            "relative_intervals": np.where(np.isnan(relative)[:, None], np.nan, shares),
+        }
 
 
 class Recommendation(Response):
@@ -332,15 +440,7 @@ class Recommendation(Response):
         between = column.between
         same = {name: getattr(self, name) for name in SAME - {"sure", "variants"}}
         if self.control is not None:
-            relative = column("relative")
-            undefined = np.isnan(relative)[:, None]
-            between_shares = between("relative_low", "relative_high")
-            same |= {
-                "lifts": column("lift"),
-                "lift_intervals": between("lift_low", "lift_high"),
-                "relative": relative,
-                "relative_intervals": np.where(undefined, np.nan, between_shares),
-            }
+            same |= column.lifts()
         return Verdict(
             arm=places[self.arm],
             name=self.arm,

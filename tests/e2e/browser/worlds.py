@@ -103,18 +103,6 @@ WORLDS: tuple[World, ...] = (
         after=("stop",),
     ),
     World(
-        "checkout",
-        _named("today", "guest checkout", "one page", "long form"),
-        6000,
-        6000,
-        7,
-        lambda a, d: (0.10, 0.18, 0.11, 0.05)[a],
-        settings={"control": "today", "reward_range": (0.0, 1.0)},
-        reported=lambda arm: 1.0,
-        late=0.0,
-        quiet=2.0,
-    ),
-    World(
         "peace",
         _named("A", "B", "C", "D"),
         4000,
@@ -146,6 +134,18 @@ WORLDS: tuple[World, ...] = (
     ),
     World(HOSTILE_EXPERIMENT, _named("old", "new"), 1000, 200, 1),
     World(LONG_NAME, _named("old", "new"), 1000, 100, 1, after=("stop", "archive")),
+    World(
+        "checkout",
+        _named("today", "guest checkout", "one page", "long form"),
+        6000,
+        6000,
+        7,
+        lambda a, d: (0.10, 0.18, 0.11, 0.05)[a],
+        settings={"control": "today", "reward_range": (0.0, 1.0)},
+        reported=lambda arm: 1.0,
+        late=0.0,
+        quiet=2.0,
+    ),
 )
 
 

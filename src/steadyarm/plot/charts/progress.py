@@ -273,11 +273,12 @@ def _estimates_summary(course: Course, labels: Sequence[str], marked: str, rates
     reach = f", interval {amount(low, rates)} to {amount(high, rates)}" if known else ""
     alive = int(course.possible[-1])
     changes = int(np.count_nonzero(np.diff(course.leaders)))
+    times = {0: "never changed", 1: "changed once"}.get(changes, f"changed {changes:,} times")
     return (
         f"After {counted(int(course.rounds[-1]), 'visit')} {shown(labels[k], 60)} leads "
         f"with an estimate of {amount(course.estimates[-1, k], rates)}{reach}; not ruled out: "
-        f"{alive:,} of {counted(course.variants, 'variant')}. The leader changed "
-        f"{'once' if changes == 1 else counted(changes, 'time')}{marked}."
+        f"{alive:,} of {counted(course.variants, 'variant')}. The leader "
+        f"{times}{marked}."
     )
 
 

@@ -1,0 +1,348 @@
+"""Breakdown: what a live test found among units of each level of an attribute, such as a device.
+
+The units of a level are part of the test, with the same known probabilities, so that estimates
+and intervals come from `Evidence` like all others. Looking at parts is exploratory: whoever looks
+at many of them finds differences, so intervals hold for all levels and variants at once, and one
+test says whether the differences between levels are more than chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from steadyarm.errors import InvalidInputError, RewardsPendingError
+from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
+from steadyarm.inference.lift import lift_sequence, lifts
+from steadyarm.inference.variance import score_scatter
+from steadyarm.live.attributes import OTHER, check_attribute, levels_of, series_of
+from steadyarm.live.decisions import ledger_of
+from steadyarm.live.measured import Sums, by_series, with_references
+from steadyarm.live.metrics import REWARD
+from steadyarm.live.results import LiveResults
+from steadyarm.live.tables import FEW, lift_text
+from steadyarm.storages.records import SegmentRecord, Snapshot, Tally
+from steadyarm.storages.series import SeriesSums
+from steadyarm.validation import check_fraction
+from steadyarm.wording import listed, number, p_value, percent
+
+Floats = NDArray[np.float64]
+
+LEAST = 30  # visits of every variant within a level, for the test of interaction
+LEAST_REWARDS = 10  # rewards, likewise; of clicks as many visits with and without one
+BASE = "the others are compared with it"
+UNLIKELY = 0.05  # p-values below which a sentence says that levels differ
+
+
+@dataclass(frozen=True, eq=False)
+class LevelResult:
+    """What is known of the units of one level.
+
+    Attributes
+    ----------
+    name : of the level
+    names : (K,) of the variants
+    visits : judged visits of the level
+    control : the variant that differences are from
+    estimates, intervals : (K,) and (K, 2) mean reward by variant
+    lifts, lift_intervals : (K,) and (K, 2) differences from `control` in units of the reward
+    relative, relative_intervals : the same divided by the value of `control`; nan where that
+        cannot be told from 0
+    obstacle : why there is no result, in one sentence; empty if there is one, and then all numbers
+        are there
+    """
+
+    name: str
+    names: Sequence[str]
+    visits: int
+    control: str
+    estimates: Floats | None = None
+    intervals: Floats | None = None
+    lifts: Floats | None = None
+    lift_intervals: Floats | None = None
+    relative: Floats | None = None
+    relative_intervals: Floats | None = None
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Breakdown:
+    """What is known of each level of an attribute; exploratory, never a reason by itself.
+
+    With probability `level` the intervals of the values hold for all levels and variants at once;
+    so do those of the differences, and those of the relative ones. Each attribute has that level
+    by itself.
+
+    Attributes
+    ----------
+    attribute : its name
+    against : the variant that differences are from: the control, or the recommended one if there
+        is no control
+    levels : a result for each level, in the order of the declaration, then "other"
+    unknown : judged visits of which the level is not known
+    interaction : p-value of the hypothesis that all differences are the same in all levels, for a
+        single analysis; None if fewer than two levels have enough visits
+    left_out : levels with too few visits for that test, if they have any
+    level, anytime : as in `Verdict`
+    exploratory : always true: what is found here is a question for the next test
+    """
+
+    attribute: str
+    against: str
+    levels: tuple[LevelResult, ...]
+    unknown: int
+    interaction: float | None
+    left_out: tuple[str, ...]
+    level: float
+    anytime: bool
+    exploratory: bool = True
+
+    @property
+    def differs(self) -> bool:
+        """Whether the differences between variants depend on the level by more than chance."""
+        return self.interaction is not None and self.interaction < UNLIKELY
+
+    def of(self, name: str) -> LevelResult:
+        """What is known of one level."""
+        for found in self.levels:
+            if found.name == name:
+                return found
+        known = ", ".join(found.name for found in self.levels)
+        raise InvalidInputError(f"{name!r} is no level of {self.attribute!r}; they are {known}.")
+
+    @property
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """Level, visits, variant, value and difference in words, for tables.
+
+        Of many variants those are there that clearly differ in some level, as far as there is room.
+        """
+        rows: list[tuple[str, str, str, str, str]] = []
+        for result in self.levels:
+            level = result.name, f"{result.visits:,}"
+            if result.name == OTHER and not result.visits:
+                continue
+            if result.estimates is None:
+                rows.append((*level, "", "", result.obstacle))
+                continue
+            for k in _shown(self):
+                name, value = result.names[k], number(float(result.estimates[k]))
+                difference = BASE if name == self.against else lift_text(result, k)
+                rows.append((*level, name, value, difference))
+                level = "", ""
+        return rows
+
+    @property
+    def summary(self) -> str:
+        """Whether levels differ, and what to make of that, in two or three sentences."""
+        if self.interaction is None:
+            found = f"There are too few visits to compare the levels of {self.attribute}."
+        else:
+            p = p_value(self.interaction)
+            found = (
+                "How much variants differ depends on"
+                if self.differs
+                else ("Nothing shows that how much variants differ depends on")
+            )
+            found += f" {self.attribute} (p {p if p.startswith('<') else f'= {p}'})."
+            if self.left_out:
+                found += f" The test leaves out {listed(self.left_out)}, with too few visits."
+        return (
+            f"{found} Intervals hold for all levels and variants at once with probability "
+            f"{percent(self.level)}. This is exploratory: let another test confirm it."
+        )
+
+    def __str__(self) -> str:
+        lines = []
+        for level, visits, variant, value, difference in self.rows:
+            if level:
+                lines.append(f"{level} ({visits} visits): {'' if variant else difference}".rstrip())
+            if variant:
+                lines.append(f"  {variant}: {value}, {difference}")
+        return "\n".join([self.summary, *lines])
+
+
+def _shown(found: Breakdown) -> list[int]:
+    """Rows of the variants that tables show, the one that others are compared with first."""
+    names, clear = found.levels[0].names, set[int]()
+    base = names.index(found.against)
+    for result in found.levels:
+        if result.lift_intervals is not None:
+            low, high = result.lift_intervals.T
+            clear |= set(np.flatnonzero((low > 0) | (high < 0)).tolist())
+    others = [k for k in range(len(names)) if k != base]
+    if len(others) > FEW:
+        others = sorted(others, key=lambda k: k not in clear)[:FEW]
+    return [base, *sorted(others)]
+
+
+def breakdown_of(
+    results: LiveResults,
+    snapshot: Snapshot,
+    series: Iterable[SeriesSums],
+    attribute: str,
+    against: str,
+    level: float = 0.95,
+    anytime: bool | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> Breakdown:
+    """What is known of each level of an attribute, on the visits that results rest on.
+
+    Errors are shared out evenly over the levels (Bonferroni). Without a control differences are
+    from a variant that the same rewards made the recommended one; so they are shared out over all
+    variants that it might have been, too.
+
+    results : of the whole test; snapshot, series : from which they were made
+    against : the variant that differences are from, the control if there is one
+    level, anytime, reward_range : as in `LiveResults.recommend`
+    """
+    check_fraction(level, "level")
+    settings = results.settings
+    names = levels_of(settings.attributes, check_attribute(settings.attributes, attribute))
+    if settings.arms.large:
+        raise InvalidInputError(
+            f"results by attribute are computed for sets of variants that fit into a table, not "
+            f"for {settings.arms.size:,}."
+        )
+    used, anytime = results.spending(level, anytime)
+    share, row, sums = (1 - used) / len(names), settings.arms.index(against), by_series(series)
+    found, tested = [], {}
+    for name in names:
+        parts = _visits_of(series_of(attribute, name), results, snapshot, sums)
+        visits = sum(tally.total_assigned for _, tally in parts)
+        result = LevelResult(name, settings.arms.names, visits, against)
+        try:
+            evidence = _alone(results, parts).evidence
+        except RewardsPendingError:
+            obstacle = "no reward of a judged visit" if visits else "no judged visit"
+            found.append(replace(result, obstacle=obstacle))
+            continue
+        if _enough(parts, evidence, settings.missing == "zero"):
+            tested[name] = evidence
+        budget = max(settings.budget // len(names), 1) if anytime else None
+        found.append(
+            _compared(result, evidence, row, share, settings.control is None, budget, reward_range)
+        )
+    visits = sum(piece.used for piece in results.mature)
+    return Breakdown(
+        attribute,
+        against,
+        tuple(found),
+        unknown=visits - sum(one.visits for one in found),
+        interaction=_interaction(tested.values(), row),
+        left_out=tuple(one.name for one in found if one.visits and one.name not in tested),
+        level=level,
+        anytime=anytime,
+    )
+
+
+Part = tuple[SegmentRecord, Tally]  # what some of a segment's visits brought
+
+
+def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums) -> list[Part]:
+    """The judged visits of one level, by segment.
+
+    Some visits of a balanced block are not balanced: they count as drawn independently.
+    """
+    mature, found = {piece.index for piece in results.mature}, []
+    for record, whole in snapshot.segments:
+        none = np.full((3, len(whole.assigned)), Fraction(0), dtype=object)
+        visits, *_ = sums.get((series, record.index), none).tolist()
+        counts, totals, squares = sums.get((f"{series}*{REWARD}", record.index), none).tolist()
+        if record.index in mature and any(visits):
+            own = Tally(
+                assigned=tuple(map(int, visits)),
+                rewarded=tuple(map(int, counts)),
+                sums=tuple(totals),
+                squares=tuple(squares),
+                last=whole.last,
+            )
+            drawn = replace(record.segment.lasting(own.total_assigned), order="iid", block=1)
+            found.append((replace(record, segment=drawn), own))
+    return found
+
+
+def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
+    """The results of a test that consisted of these visits."""
+    settings = results.settings
+    pieces = [ledger_of(settings, record, tally, given_up=True) for record, tally in parts]
+    return replace(results, pieces=with_references(settings, pieces), ended=True)
+
+
+def _enough(parts: Iterable[Part], evidence: Evidence, zero: bool) -> bool:
+    """Whether every variant has rewards enough for normal approximations.
+
+    zero : whether visits without a reward count as zero
+    """
+    each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
+    visits, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
+    fewest = min(rewards)
+    if evidence.binary is not None and evidence.binary[0]:
+        fewest = min(*totals, *((visits if zero else rewards) - totals))
+    return bool(min(visits) >= LEAST and fewest >= LEAST_REWARDS)
+
+
+def _compared(
+    result: LevelResult,
+    evidence: Evidence,
+    row: int,
+    share: float,
+    chosen: bool,
+    budget: int | None,
+    reward_range: tuple[float, float] | None,
+) -> LevelResult:
+    """A result with its numbers.
+
+    row : of the variant that differences are from; chosen : by what was seen
+    share : probability of an error that the level may have
+    budget : visits that are expected of the level, if intervals hold at all times; else None
+    """
+    among = evidence.arms.size if chosen else 1
+    of_values, of_lifts = 1 - share, 1 - share / among
+    if budget is None:
+        values, against = fixed_budget(evidence, of_values), lifts(evidence, row, of_lifts)
+    else:
+        values = confidence_sequence(evidence, budget, of_values, reward_range)
+        against = lift_sequence(evidence, budget, row, of_lifts, reward_range)
+    return replace(
+        result,
+        estimates=values.estimates[0],
+        intervals=np.column_stack([values.low[0], values.high[0]]),
+        lifts=against.differences[0],
+        lift_intervals=np.column_stack([against.low[0], against.high[0]]),
+        relative=against.relative[0],
+        relative_intervals=np.column_stack([against.relative_low[0], against.relative_high[0]]),
+    )
+
+
+def _interaction(evidences: Collection[Evidence], row: int) -> float | None:
+    """The p-value of Wald's test that differences from one variant are the same in all levels.
+
+    Units of different levels are different units, so that estimates of levels are independent:
+    their distances from the mean with the least variance, each in units of its covariance, add up
+    to a chi-square variable.
+    """
+    if len(evidences) < 2:
+        return None
+    X = next(iter(evidences)).arms.coordinates
+    _, sizes, directions = np.linalg.svd(X - X[row])
+    B = directions[: int((sizes > 1e-9 * sizes.max(initial=0.0)).sum())]  # an orthonormal basis
+    weights, distances = [], []
+    for evidence in evidences:
+        rounds = float(evidence.played[0])
+        covariance = B @ score_scatter(evidence).total[0] @ B.T / rounds**2
+        try:
+            np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:  # rewards that do not vary say nothing of their error
+            return None
+        weights.append(np.linalg.inv(covariance))
+        distances.append(B @ evidence.theta[0])
+    mean = np.linalg.solve(
+        sum(weights), sum(w @ d for w, d in zip(weights, distances, strict=True))
+    )
+    total = sum(float((d - mean) @ w @ (d - mean)) for w, d in zip(weights, distances, strict=True))
+    return float(scipy.stats.chi2.sf(total, (len(weights) - 1) * len(B)))

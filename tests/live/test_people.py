@@ -1,0 +1,410 @@
+"""Attributes of units, and results by level: kept with assignments, honest, and never steering."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import steadyarm as sa
+from steadyarm.errors import StorageError
+from steadyarm.inference.lift import lifts
+from steadyarm.live.lifecycle import create_from_description, description_of
+from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.settings import Settings
+from steadyarm.reports.document import text as markdown
+from steadyarm.reports.experiment import experiment_report
+from steadyarm.storages.records import place_of
+from tests.live.crowds import Crowd
+
+ARMS = ["today", "guest", "fast"]
+DEVICES = {"device": ["mobile", "desktop"]}
+RATES = {
+    "mobile": {"today": 0.1, "guest": 0.5, "fast": 0.1},
+    "desktop": {"today": 0.3, "guest": 0.2, "fast": 0.3},
+    "watch": {"today": 0.2, "guest": 0.2, "fast": 0.2},
+}
+
+
+class Shop:
+    """A test with visitors of three devices, of which one was not declared."""
+
+    def __init__(
+        self,
+        attributes: Mapping[str, list[str]] | None,
+        budget: int = 900,
+        storage: str = "memory",
+        **settings: Any,
+    ) -> None:
+        self.now, self.random = 1.7e9, random.Random(5)
+        usual: dict[str, Any] = {"control": "today", "reward_range": (0, 1)}
+        self.test = sa.create_experiment(
+            "shop",
+            ARMS,
+            sa.Steady(),
+            budget,
+            storage,
+            seed=1,
+            reward_window="1h",
+            reward_grace=0,
+            attributes=attributes,
+            clock=lambda: self.now,
+            **usual | settings,
+        )
+        self.log: list[tuple[str, str, float]] = []  # device, variant and reward
+
+    def visit(self, visits: int, known: bool = True) -> None:
+        """So many visits; every fifth visitor does not say what the device is."""
+        for i in range(len(self.log), len(self.log) + visits):
+            self.now += 60
+            device = self.random.choice(["mobile", "mobile", "desktop", "desktop", "watch"])
+            given = {"device": device if i % 5 else None} if known else None
+            shown = self.test.ask(f"visitor {i}", given)
+            reward = float(self.random.random() < RATES[device][shown.name])
+            if reward:
+                self.test.tell(shown, reward)
+            self.log.append((device if i % 5 else "", shown.name, reward))
+
+    def end(self) -> None:
+        """Let the last window pass."""
+        self.now += 7200
+        self.test.refresh()
+
+
+def played(**given: Any) -> Shop:
+    """A test that was played to its end."""
+    shop = Shop(DEVICES, **given)
+    shop.visit(shop.test.budget)
+    shop.end()
+    return shop
+
+
+@pytest.fixture(scope="module")
+def shop() -> Shop:
+    """A finished test with a control."""
+    return played()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (["device"], "expected levels by attribute"),
+        ({"device": "mobile"}, "expected a list of 2 to 20 texts"),
+        ({"device": ["mobile"]}, "expected a list of 2 to 20 texts"),
+        ({"device": [f"{i}" for i in range(21)]}, "expected a list of 2 to 20 texts"),
+        ({"device": ["mobile", "mobile"]}, "'mobile' twice"),
+        ({"device": ["mobile", "a=b"]}, "'a=b'"),
+        ({"device": ["mobile", "a*b"]}, "without"),
+        ({"device": ["mobile", 3]}, "include 3"),
+        ({"device": ["mobile", " x"]}, "space at their ends"),
+        ({"device": ["mobile", "x" * 65]}, "up to 64 characters"),
+        ({"de=vice": ["a", "b"]}, "called 'de=vice'"),
+        ({f"a{i}": ["x", "y"] for i in range(9)}, "at most 8"),
+    ],
+)
+def test_attributes_that_cannot_be_kept_are_refused(attributes: Any, message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message) as refused:
+        Shop(attributes)
+    assert refused.value.field == "attributes"
+
+
+def test_settings_keep_attributes_and_say_nothing_without() -> None:
+    settings = Shop(DEVICES).test.settings
+    stored = settings.to_dict()
+    again = Settings.from_dict(stored)
+    assert again == settings
+    assert again.attributes == {"device": ("mobile", "desktop")}
+    assert again.metrics == ()
+    assert [one["name"] for one in stored["metrics"]] == [
+        *("device=mobile", "device=desktop", "device=other")
+    ]
+    described = description_of(settings)
+    assert described["attributes"] == DEVICES
+    assert create_from_description("again", described, "memory").settings == settings
+    plain = Shop(None).test.settings
+    assert not {"attributes", "metrics", "products"} & plain.to_dict().keys()
+    assert "attributes" not in description_of(plain)
+
+
+def test_an_experiment_with_other_attributes_is_another_one() -> None:
+    storage = Shop(DEVICES).test.storage
+    with pytest.raises(sa.ExperimentExistsError, match="with another attributes;"):
+        sa.create_experiment(
+            *("shop", ARMS, sa.Steady(), 900, storage),
+            seed=1,
+            control="today",
+            reward_range=(0, 1),
+            reward_window="1h",
+            reward_grace=0,
+            load_if_exists=True,
+        )
+
+
+def test_attributes_steer_nothing() -> None:
+    bare, kept = Shop(None), Shop(DEVICES)
+    bare.visit(900, known=False)
+    kept.visit(900)
+    assert [variant for _, variant, _ in bare.log] == [variant for _, variant, _ in kept.log]
+    for one in (bare, kept):
+        one.end()
+    assert np.array_equal(bare.test.recommend().intervals, kept.test.recommend().intervals)
+
+
+def test_unknown_attributes_are_refused_before_anything_is_assigned() -> None:
+    test = Shop(DEVICES).test
+    with pytest.raises(sa.InvalidInputError, match=r"no attribute .* did you mean device") as error:
+        test.ask("visitor 1", {"devices": "mobile"})
+    assert error.value.field == "attributes"
+    for wrong, message in ((["mobile"], "by attribute"), ({"device": 3}, "expected a text")):
+        with pytest.raises(sa.InvalidInputError, match=message):
+            test.ask("visitor 1", wrong)  # type: ignore[arg-type]
+    assert test.status().total_assigned == 0
+    answers = test.ask_many(
+        ["visitor 1", "visitor 2", "visitor 3"],
+        attributes=[{"device": "mobile"}, {"color": "red"}, None],
+    )
+    assert isinstance(answers[1], sa.InvalidInputError)
+    assert test.status().total_assigned == 2
+    with pytest.raises(sa.InvalidInputError, match="of 1 units, but 2 units"):
+        test.ask_many(["visitor 4", "visitor 5"], attributes=[None])
+    with pytest.raises(sa.InvalidInputError, match="no attributes were declared"):
+        Shop(None).test.ask("visitor 1", {"device": "mobile"})
+    with pytest.raises(sa.InvalidInputError, match="the attributes are device"):
+        test.recommend(by="country")
+
+
+def counts(test: sa.Experiment) -> dict[str, int]:
+    """How many visits have each level."""
+    found: dict[str, int] = {}
+    for part in test.storage.series(test.key):
+        if "*" not in part.series:
+            found[part.series] = found.get(part.series, 0) + sum(part.rewarded)
+    return found
+
+
+def test_known_units_keep_their_levels() -> None:
+    test = Shop(DEVICES).test
+    for level in ("mobile", "desktop"):
+        test.ask("visitor 1", {"device": level})
+    test.ask("visitor 2")
+    test.ask("visitor 2", {"device": "mobile"})
+    test.ask_many(["visitor 3", "visitor 3"], attributes=[{"device": "watch"}] * 2)
+    assert counts(test) == {"device=mobile": 1, "device=other": 1}
+
+
+def test_levels_that_cannot_be_stored_lose_no_assignment(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    test = Shop(DEVICES).test
+
+    def fail(*_: object) -> None:
+        raise StorageError("the disk is full.")
+
+    with monkeypatch.context() as broken, caplog.at_level(logging.WARNING, "steadyarm"):
+        broken.setattr(test.storage, "measure", fail)
+        assert test.ask("visitor 1", {"device": "mobile"}).new
+    assert "attributes of 1 assignments are lost: the disk is full" in caplog.text
+    assert not test.ask("visitor 1", {"device": "mobile"}).new
+    assert counts(test) == {}
+
+
+def test_leased_positions_are_reported_with_attributes() -> None:
+    shop = Shop(DEVICES)
+    (lease,) = shop.test.lease(10)
+    now = int(shop.now * 1e6)
+    used = [(lease.start + i, f"visitor {i}", now) for i in range(3)]
+    with pytest.raises(sa.InvalidInputError, match="no attribute"):
+        shop.test.report(lease.id, used, [{"color": "red"}, None, None])
+    assert shop.test.status().total_assigned == 0
+    shop.test.report(lease.id, used, [{"device": "mobile"}, {"device": "tv"}, None])
+    assert counts(shop.test) == {"device=mobile": 1, "device=other": 1}
+
+
+def test_estimates_by_level_are_those_of_hand_made_sums(shop: Shop) -> None:
+    test = shop.test
+    found = test.recommend(by="device")
+    units = [f"visitor {i}" for i in range(len(shop.log))]
+    rows = test.storage.find_assignments(test.key, units)
+    weights = {
+        record.index: record.segment.weights[0]
+        for record, _ in test.storage.snapshot(test.key, everything=True).segments
+    }
+    for level, device in (("mobile", "mobile"), ("desktop", "desktop"), ("other", "watch")):
+        visits: dict[int, list[tuple[int, float]]] = {}
+        for row, (own, variant, reward) in zip(rows, shop.log, strict=True):
+            if own == device:
+                assert row is not None
+                visits.setdefault(place_of(row.number)[0], []).append((ARMS.index(variant), reward))
+        scores, count, total = np.zeros(3), 0, 0.0
+        for index, seen in sorted(visits.items()):
+            reference = total / count if count else 0.0
+            for arm, reward in seen:
+                scores += reference
+                scores[arm] += (reward - reference) / weights[index][arm]
+            count += len(seen)
+            total += sum(reward for _, reward in seen)
+        result = found.of(level)
+        assert result.visits == count
+        assert result.estimates == pytest.approx(scores / count)
+        assert result.lifts == pytest.approx((scores - scores[0]) / count)
+    assert found.unknown == sum(device == "" for device, _, _ in shop.log)
+
+
+def test_a_breakdown_says_what_is_clear_and_what_is_not(shop: Shop) -> None:
+    found = shop.test.recommend(by="device")
+    assert found.against == "today"
+    assert found.exploratory
+    assert not found.anytime
+    assert found.interaction is not None
+    assert found.interaction < 0.01
+    assert found.differs
+    mobile = found.of("mobile")
+    assert mobile.lift_intervals is not None
+    assert mobile.lift_intervals[1, 0] > 0
+    text = str(found)
+    assert text.startswith("How much variants differ depends on device (p ")
+    assert "exploratory" in text
+    assert "  guest: " in text
+    with pytest.raises(sa.InvalidInputError, match="they are mobile, desktop, other"):
+        found.of("phone")
+
+
+def test_levels_have_wider_intervals_than_the_whole_test(shop: Shop) -> None:
+    whole, found = shop.test.recommend(), shop.test.recommend(by="device")
+    assert whole.lift_intervals is not None
+    for result in found.levels:
+        assert result.lift_intervals is not None
+        wide = np.diff(result.lift_intervals, axis=1)[1:]
+        assert (wide > 1.3 * np.diff(whole.lift_intervals, axis=1)[1:]).all()
+
+
+def test_before_the_end_intervals_hold_at_all_times() -> None:
+    shop = Shop(DEVICES)
+    shop.visit(600)
+    found, once = (shop.test.recommend(by="device", anytime=anytime) for anytime in (None, False))
+    assert found.anytime
+    assert not once.anytime
+    assert found.of("mobile").visits < 600
+    wide, narrow = found.of("mobile").lift_intervals, once.of("mobile").lift_intervals
+    assert wide is not None
+    assert narrow is not None
+    assert (np.diff(wide, axis=1)[1:] > np.diff(narrow, axis=1)[1:]).all()
+
+
+def test_without_a_control_variants_are_compared_with_the_recommended_one() -> None:
+    shop = played(control=None)
+    found = shop.test.recommend(by="device")
+    assert found.against == shop.test.recommend().name
+    mobile = found.of("mobile")
+    row = ARMS.index(found.against)
+    assert mobile.lifts is not None
+    assert mobile.estimates is not None
+    assert mobile.lifts == pytest.approx(mobile.estimates - mobile.estimates[row])
+
+
+def test_levels_without_visits_and_with_few_are_left_out() -> None:
+    shop = Shop({"device": ["mobile", "desktop", "radio"]}, budget=300)
+    shop.visit(300)
+    shop.end()
+    found = shop.test.recommend(by="device")
+    assert found.of("radio").obstacle == "no judged visit"
+    assert found.of("radio").estimates is None
+    assert "other" in found.left_out  # about sixty visits
+    assert "radio" not in found.left_out
+    rows = [row for row in found.rows if row[0] == "radio"]
+    assert rows == [("radio", "0", "", "", "no judged visit")]
+
+
+def test_policies_that_leave_variants_out_have_no_results_by_level() -> None:
+    test = sa.create_experiment(
+        *("cut", ARMS, sa.Peace(), 200, "memory"), missing="drop", seed=1, attributes=DEVICES
+    )
+    for i in range(66):
+        test.tell(test.ask(f"u{i}", {"device": "mobile"}), float(i % 3))
+    with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
+        test.recommend(by="device")
+
+
+def test_excluded_units_count_in_no_level() -> None:
+    shop = Shop(DEVICES, budget=300)
+    shop.visit(300)
+    before = counts(shop.test)
+    mobile = next(i for i, (device, _, _) in enumerate(shop.log) if device == "mobile")
+    shop.test.exclude(unit=f"visitor {mobile}", reason="a bot")
+    assert counts(shop.test)["device=mobile"] == before["device=mobile"] - 1
+    shop.end()
+    assert shop.test.recommend(by="device").of("mobile").visits == before["device=mobile"] - 1
+    assert shop.test.replay().agrees
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_replay_and_export_keep_attributes(kind: str, tmp_path: Path) -> None:
+    storage = "memory" if kind == "memory" else f"sqlite:///{tmp_path / 'tests.db'}"
+    shop = played(budget=240, storage=storage)
+    assert shop.test.replay().agrees
+    path = shop.test.export(tmp_path / "log.csv")
+    again = sa.import_experiment(path, "memory", clock=lambda: shop.now)
+    assert again.settings == shop.test.settings
+    assert again.replay().agrees
+    one, other = (test.recommend(by="device") for test in (shop.test, again))
+    assert one.interaction == other.interaction
+    for mine, theirs in zip(one.levels, other.levels, strict=True):
+        assert mine.visits == theirs.visits
+        assert np.array_equal(mine.lift_intervals, theirs.lift_intervals)  # type: ignore[arg-type]
+    shop.test.close()
+
+
+def test_scorecard_and_report_have_results_by_level(shop: Shop) -> None:
+    card = scorecard_of(shop.test)
+    assert [found.attribute for found in card.people] == ["device"]
+    text = markdown(experiment_report(shop.test, card, replay=False))
+    assert "Segments of people (exploratory)" in text
+    assert "Results by device" in text
+    assert scorecard_of(Shop(DEVICES).test).people == ()
+
+
+# Whether all of that is honest: tolerances are those of the binomial distribution
+
+TESTS = 200
+
+
+def test_lifts_of_all_levels_hold_at_once() -> None:
+    crowd = Crowd([[0.2, 0.35, 0.2], [0.3, 0.3, 0.3]], [0.6, 0.4])
+    levels, p_values = crowd.many(np.random.default_rng(17), TESTS)
+    hold = np.ones(TESTS, dtype=bool)
+    for evidence, rates in zip(levels, crowd.rates, strict=True):
+        found = lifts(evidence, 0, 1 - 0.05 / len(levels))
+        true = rates - rates[0]
+        hold &= ((found.low <= true) & (true <= found.high)).all(axis=1)
+    assert TESTS - hold.sum() <= scipy.stats.binom.ppf(0.999, TESTS, 0.05)
+    # The levels do differ: the power of 1,000 other tests was 0.66.
+    assert (p_values < 0.05).sum() >= scipy.stats.binom.ppf(0.001, TESTS, 0.66)
+
+
+def test_equal_lifts_are_rarely_said_to_differ() -> None:
+    crowd = Crowd([[0.1, 0.2, 0.1], [0.3, 0.4, 0.3]], [0.7, 0.3], drift=0.05)
+    _, p_values = crowd.many(np.random.default_rng(8), TESTS)
+    tested = p_values[~np.isnan(p_values)]
+    assert tested.size > 0.9 * TESTS
+    assert (tested < 0.05).sum() <= scipy.stats.binom.ppf(0.999, tested.size, 0.05)
+    assert (tested < 0.5).sum() >= scipy.stats.binom.ppf(0.001, tested.size, 0.5)
+
+
+def test_a_batch_has_the_numbers_of_its_tests() -> None:
+    crowd = Crowd([[0.2, 0.35, 0.2], [0.3, 0.3, 0.3]], [0.6, 0.4])
+    levels, p_values = crowd.many(np.random.default_rng(3), 1)
+    found = crowd.play(np.random.default_rng(3))
+    assert found.interaction == p_values[0]
+    # Of three levels, with the one that was not declared; after the end a fifth less is left.
+    share = 0.8 * 0.05 / 3
+    for evidence, result in zip(levels, found.levels, strict=False):
+        alone = lifts(evidence, 0, 1 - share)
+        assert result.lift_intervals == pytest.approx(
+            np.column_stack([alone.low[0], alone.high[0]])
+        )
