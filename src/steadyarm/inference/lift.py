@@ -155,9 +155,9 @@ def lift_p_values(evidence: Evidence, control: int) -> Floats:
         low, high = gaps.limits(z)
         apart = (low > 0) | (high < 0)
         least, most = np.where(apart, z, least), np.where(apart, most, z)
-    found = np.asarray(2 * scipy.stats.t.sf(least, analysis.freedom[:, None]))
-    found[:, row] = 1.0
-    return found
+    known = np.arange(evidence.arms.size) != row
+    found = 2 * scipy.stats.t.sf(least, analysis.freedom[:, None])
+    return np.where(known & (least > 0), found, 1.0)
 
 
 def lift_sequence(

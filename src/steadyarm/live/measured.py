@@ -174,20 +174,24 @@ def _discoveries(
     _check_ended(settings, secondary, sources)
     assert settings.control is not None
     control, others = settings.arms.index(settings.control), settings.arms.size - 1
-    known = {one.name: sources[one.name] for one in secondary if one.name in sources}
+    known = {
+        one.name: _declared(one.metric, sources[one.name].evidence)
+        for one in secondary
+        if one.name in sources
+    }
     if not known or not others:
         return tuple(found)
-    alpha = 1 - next(iter(known.values())).spending(level, anytime)[0]
+    alpha = 1 - sources[next(iter(known))].spending(level, anytime)[0]
     p = np.ones((len(secondary), others))
-    for row, own in enumerate(known.values()):
-        p[row] = np.delete(lift_p_values(own.evidence, control)[0], control)
+    for row, evidence in enumerate(known.values()):
+        p[row] = np.delete(lift_p_values(evidence, control)[0], control)
     adjusted = scipy.stats.false_discovery_control(p, axis=None, method="bh")
     chosen = adjusted.reshape(p.shape) <= alpha
     share = max(int(chosen.sum()), 1) * alpha / p.size
     which = dict(zip(known, np.insert(chosen, control, False, axis=1).tolist(), strict=False))
     return tuple(
         replace(
-            _compared(one, lifts(known[one.name].evidence, control, 1 - share, False)),
+            _compared(one, lifts(known[one.name], control, 1 - share, simultaneous=False)),
             selected=tuple(which[one.name]),
         )
         if one.name in known
@@ -416,6 +420,18 @@ def with_references(
     return tuple(found)
 
 
+def _declared(metric: Metric, evidence: Evidence) -> Evidence:
+    """The evidence, which takes a metric for yes or no even where not one has happened.
+
+    Then sums do not show it, but it is declared.
+    """
+    if metric.kind != "yes/no":
+        return evidence
+    known = False if evidence.binary is None else evidence.binary
+    none = ~evidence.scores.any(axis=(1, 2))
+    return replace(evidence, binary=np.asarray(known | none))
+
+
 def judged(
     settings: Settings, metric: Metric, evidence: Evidence, level: float, watched: bool
 ) -> list[MetricResult]:
@@ -423,11 +439,7 @@ def judged(
 
     watched : intervals hold at all times, not only for a single analysis at the end
     """
-    if metric.kind == "yes/no":
-        # Where not one has happened sums do not show that they are yes or no, but it is declared.
-        known = False if evidence.binary is None else evidence.binary
-        none = ~evidence.scores.any(axis=(1, 2))
-        evidence = replace(evidence, binary=np.asarray(known | none))
+    evidence = _declared(metric, evidence)
     names, budget = settings.arms.names, settings.budget
     found = (
         confidence_sequence(evidence, budget, level) if watched else fixed_budget(evidence, level)
