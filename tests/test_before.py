@@ -31,6 +31,8 @@ _TIME = "the format stands beside the type that it is of, no longer beside null"
 _FIELD = "new: which field is wrong, what was given and what was expected"
 _LIFT = "new: the control, what to do, and by how much each variant differs from the control"
 _CONTROL = "a control may have no share, so its name and its share stand side by side"
+_METRICS = "new: values of metrics, each made of one event or of several, and what is known of them"
+_LEVELS = "new: attributes of units, and what is known of each of their levels"
 _SCHEMA, _NEW = "/components/schemas", "/components/schemas/NewExperiment/properties"
 _SETTINGS, _FOUND = f"{_SCHEMA}/SettingsAnswer", f"{_SCHEMA}/Recommendation"
 OPENAPI_MAY_DIFFER: dict[str, str] = {
@@ -65,6 +67,29 @@ OPENAPI_MAY_DIFFER: dict[str, str] = {
     f"{_NEW}/control": _CONTROL,
     **{f"{_SETTINGS}/properties/{name}": _CONTROL for name in ("control", "control_share")},
     **{f"{_SETTINGS}/required/{place}": _CONTROL for place in (11, 12)},
+    **{
+        f"{_SCHEMA}/{place}": _METRICS
+        for place in (
+            *("MetricAnswer", "MetricEstimate", "Recommendation/properties/metrics"),
+            *("NewReward/properties/metrics", "NewReward/properties/event"),
+            # a reward may be left out beside metrics
+            *("NewReward/properties/reward", "NewReward/required"),
+            *("NewExperiment/properties/metrics", "SettingsAnswer/properties/metrics"),
+        )
+    },
+    f"{_FOUND}/required/20": _METRICS,
+    f"{_SETTINGS}/required/14": _METRICS,
+    **{
+        f"{_SCHEMA}/{place}": _LEVELS
+        for place in (
+            *("BreakdownAnswer", "LevelAnswer", "ComparedEstimate"),
+            *("NewAssignment/properties/attributes", "NewAssignments/properties/attributes"),
+            *("NewExperiment/properties/attributes", "SettingsAnswer/properties/attributes"),
+            "UsedPosition/properties/attributes",
+        )
+    },
+    "/paths/~1v1~1experiments~1{name}~1breakdowns~1{attribute}": _LEVELS,
+    f"{_SETTINGS}/required/13": _LEVELS,
 }
 
 ROUGH = ("/standard errors/", "/intervals/")  # computed with functions of SciPy

@@ -191,7 +191,7 @@ class SettingsAnswer(Response):
     control_share: float | None
     min_share: dict[str, float]
     attributes: dict[str, list[str]]
-    metrics: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    metrics: list[dict[str, Any]]
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -159,7 +159,7 @@ class MetricEstimate(ComparedEstimate):
     """
 
     safety: Safety | None
-    selected: bool | None = None
+    selected: bool | None
 
 
 class MetricAnswer(Response):
@@ -402,7 +402,7 @@ class Recommendation(Response):
     arms: list[ArmEstimate]
     decision: DecisionAnswer
     control: str | None
-    metrics: list[MetricAnswer] = msgspec.field(default_factory=list)
+    metrics: list[MetricAnswer]
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
