@@ -26,7 +26,7 @@ def test_the_page_shows_results_by_level() -> None:
     assert "Segments of people" in text
     assert "By device" in text
     assert found.summary in text
-    for _, visits, variant, value, difference in found.rows:
+    for _, visits, variant, value, difference in found.rows():
         for cell in (visits, variant, value, difference):
             assert cell in text
     assert "Of 200 visits the country is not known" in text

@@ -275,6 +275,20 @@ def test_a_breakdown_says_what_is_clear_and_what_is_not(shop: Shop) -> None:
         found.of("phone")
 
 
+def test_values_are_shown_with_the_unit_of_the_reward(shop: Shop) -> None:
+    found = shop.test.recommend(by="device")
+    first = found.of("mobile").estimates
+    assert first is not None
+    spent = sa.create_experiment(
+        *("spent", ARMS, sa.Steady(), 100, "memory"),
+        metrics=[
+            {"name": "spent", "role": "primary", "kind": "money", "unit": "€", "window": "1d"}
+        ],
+        attributes=DEVICES,
+    ).settings
+    assert found.rows(spent.shown)[0][3] == f"{first[0]:.2f} €"
+
+
 def test_levels_have_wider_intervals_than_the_whole_test(shop: Shop) -> None:
     whole, found = shop.test.recommend(), shop.test.recommend(by="device")
     assert whole.lift_intervals is not None
@@ -317,7 +331,7 @@ def test_levels_without_visits_and_with_few_are_left_out() -> None:
     assert found.of("radio").estimates is None
     assert "other" in found.left_out  # about sixty visits
     assert "radio" not in found.left_out
-    rows = [row for row in found.rows if row[0] == "radio"]
+    rows = [row for row in found.rows() if row[0] == "radio"]
     assert rows == [("radio", "0", "", "", "no judged visit")]
 
 

@@ -228,7 +228,7 @@ def _recommend(args: argparse.Namespace) -> None:
     with loaded(args) as experiment:
         if args.by is not None:
             found = experiment.recommend(args.level, args.anytime, by=args.by)
-            show(args, BreakdownAnswer.of(found), breakdown_text(found))
+            show(args, BreakdownAnswer.of(found), breakdown_text(found, experiment.settings))
             return
         verdict = experiment.recommend(args.level, args.anytime)
     show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))

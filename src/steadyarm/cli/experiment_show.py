@@ -145,11 +145,12 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     return "\n".join((*lines, f"\nAssumptions: {verdict.assumption}"))
 
 
-def breakdown_text(found: sa.Breakdown) -> str:
+def breakdown_text(found: sa.Breakdown, settings: Settings) -> str:
     """The levels of an attribute below each other, and what it means."""
     head = (found.attribute, "visits", "variant", "estimate", f"against {found.against}")
     unknown = counted(found.unknown, "visit") if found.unknown else ""
-    lines = [textwrap.fill(found.summary, WIDTH), "", table(head, found.rows, "<><>>")]
+    cells = found.rows(settings.shown)
+    lines = [textwrap.fill(found.summary, WIDTH), "", table(head, cells, "<><>>")]
     if unknown:
         lines.append(f"{unknown} of an unknown {found.attribute}")
     return "\n".join(lines)

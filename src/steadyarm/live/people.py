@@ -8,7 +8,7 @@ test says whether the differences between levels are more than chance.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -115,11 +115,12 @@ class Breakdown:
         known = ", ".join(found.name for found in self.levels)
         raise InvalidInputError(f"{name!r} is no level of {self.attribute!r}; they are {known}.")
 
-    @property
-    def rows(self) -> list[tuple[str, str, str, str, str]]:
+    def rows(self, shown: Callable[[float], str] = number) -> list[tuple[str, str, str, str, str]]:
         """Level, visits, variant, value and difference in words, for tables.
 
         Of many variants those are there that clearly differ in some level, as far as there is room.
+
+        shown : a mean reward as people read it, such as `Settings.shown`
         """
         rows: list[tuple[str, str, str, str, str]] = []
         for result in self.levels:
@@ -130,7 +131,7 @@ class Breakdown:
                 rows.append((*level, "", "", result.obstacle))
                 continue
             for k in _shown(self):
-                name, value = result.names[k], number(float(result.estimates[k]))
+                name, value = result.names[k], shown(float(result.estimates[k]))
                 difference = BASE if name == self.against else lift_text(result, k)
                 rows.append((*level, name, value, difference))
                 level = "", ""
@@ -158,7 +159,7 @@ class Breakdown:
 
     def __str__(self) -> str:
         lines = []
-        for level, visits, variant, value, difference in self.rows:
+        for level, visits, variant, value, difference in self.rows():
             if level:
                 lines.append(f"{level} ({visits} visits): {'' if variant else difference}".rstrip())
             if variant:

@@ -312,7 +312,8 @@ def people_section(card: Scorecard) -> Iterator[Block]:
     for found in card.people:
         header = (found.attribute, "visits", "variant", "estimate", f"against {found.against}")
         title = f"Results by {found.attribute}"
-        yield cut_table(title, header, "lrlrr", found.rows, total=len(found.rows))
+        rows = found.rows(card.settings.shown)
+        yield cut_table(title, header, "lrlrr", rows, total=len(rows))
         yield Paragraph(found.summary)
 
 
