@@ -27,8 +27,8 @@ from scipy.stats import binomtest
 import steadyarm as sa
 from steadyarm.inference import Evidence
 from steadyarm.live.decisions import SegmentLedger, first_state, stored_state, transition
-from steadyarm.live.measured import MetricResult, judged, results_by_metric, safety_of
-from steadyarm.live.metrics import Metric
+from steadyarm.live.measured import judged, results_by_metric, safety_of
+from steadyarm.live.metrics import Metric, MetricResult
 from steadyarm.live.settings import Settings
 from steadyarm.segments import SegmentStats, columns_between
 from steadyarm.storages.records import ExperimentRecord, SegmentRecord, Snapshot, Tally

@@ -10,7 +10,8 @@ import pytest
 
 import steadyarm as sa
 from benchmarks import how_honest_are_the_metrics as honest
-from steadyarm.live.measured import MetricResult, metric_results
+from steadyarm.live.measured import metric_results
+from steadyarm.live.metrics import MetricResult
 
 NUMBERS = ("estimates", "intervals", "lifts", "lift_intervals", "relative", "relative_intervals")
 

@@ -14,8 +14,8 @@ import steadyarm as sa
 from steadyarm.inference import Evidence
 from steadyarm.inference.lift import lift_p_values, lifts
 from steadyarm.live.assignments import LiveAssignment
-from steadyarm.live.measured import MetricResult, results_by_metric
-from steadyarm.live.metrics import Metric
+from steadyarm.live.measured import results_by_metric
+from steadyarm.live.metrics import Metric, MetricResult
 
 DAY = 86400.0
 BOUGHT = Metric("bought", role="primary", kind="yes/no", window="1d", grace=0)

@@ -42,8 +42,8 @@ from steadyarm.live.assignments import (
     waited_for,
 )
 from steadyarm.live.attributes import Given, check_attribute, levels_in, pairs_of
-from steadyarm.live.measured import Many, MetricResult, metric_results
-from steadyarm.live.metrics import microseconds
+from steadyarm.live.measured import Many, metric_results
+from steadyarm.live.metrics import MetricResult, microseconds
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of

@@ -9,7 +9,7 @@ ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -22,7 +22,7 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_p_values, lift_sequence, lifts
 from steadyarm.live.decisions import SegmentLedger, stored_state
-from steadyarm.live.metrics import REWARD, Metric, Several
+from steadyarm.live.metrics import REWARD, Metric, MetricResult, Safety, Several
 from steadyarm.live.results import LiveResults, results_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import arms_judged
@@ -32,74 +32,10 @@ from steadyarm.storages.series import SeriesSums
 from steadyarm.validation import check_choice
 
 Floats = NDArray[np.float64]
-Safety = Literal["safe", "unclear", "broken", "control"]
 Many = Literal["bonferroni", "benjamini-hochberg"]
 
 LEAST_UNITS = 10  # that bring something of what a ratio is divided by, of each variant
 RARE = 0.005  # of Student's quantile that stands for all
-
-
-@dataclass(frozen=True, eq=False)
-class MetricResult:
-    """What is known of one metric.
-
-    Attributes
-    ----------
-    metric : its declaration
-    names : (K,) of the variants
-    visits : visits that this rests on: those whose window has ended
-    estimates : (K,) mean of the metric by variant; of a ratio the ratio of two means
-    intervals : (K, 2) that hold for all variants at once
-    control : the variant that lifts are differences from; None if there is none
-    lifts, lift_intervals : (K,) and (K, 2) differences from the control; None without one
-    relative, relative_intervals : the same divided by the control's value; nan where that cannot
-        be told from 0
-    safety : of a guardrail, by variant: "safe" if it is not worse than the control by more than
-        the margin, "broken" if it is, "unclear" if neither is shown; empty for other metrics
-    selected : of a secondary metric, by variant: whether it differs from the control, with
-        many="benjamini-hochberg"; else empty
-    level : probability with which all intervals of this metric hold at once; of those `selected`
-        the expected share of differences whose interval is right
-    anytime : whether they hold at all times, or for the analysis at the end
-    obstacle : why there is no result yet, in one sentence; empty if there is one, and then all
-        numbers are there
-    """
-
-    metric: Metric
-    names: Sequence[str]
-    visits: int = 0
-    estimates: Floats | None = None
-    intervals: Floats | None = None
-    control: str | None = None
-    lifts: Floats | None = None
-    lift_intervals: Floats | None = None
-    relative: Floats | None = None
-    relative_intervals: Floats | None = None
-    safety: tuple[Safety, ...] = ()
-    level: float = 0.95
-    anytime: bool = False
-    obstacle: str = ""
-    selected: tuple[bool, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Of the metric."""
-        return self.metric.name
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """Variants that are shown to be worse than the control by more than the margin."""
-        return self._standing("broken")
-
-    @property
-    def unsure(self) -> tuple[str, ...]:
-        """Variants of which it is not shown whether they keep to the margin."""
-        return self._standing("unclear")
-
-    def _standing(self, wanted: Safety) -> tuple[str, ...]:
-        known = self.safety or ("unclear",) * len(self.names)  # without a result nothing is shown
-        each = zip(self.names, known, strict=True)
-        return tuple(name for name, safety in each if safety == wanted)
 
 
 def metric_results(

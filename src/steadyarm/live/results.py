@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -42,15 +42,13 @@ from steadyarm.live.decisions import (
     state_after,
     stored_state,
 )
+from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
 from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally, to_datetime
 from steadyarm.validation import check_fraction, checked_range
-
-if TYPE_CHECKING:
-    from steadyarm.live.measured import MetricResult
 
 ON_THE_WAY = 0.2  # of the error probability is spent before the end, the rest at the end
 

@@ -19,7 +19,8 @@ from steadyarm.live.assignments import Status
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.measured import MetricResult, metric_results
+from steadyarm.live.measured import metric_results
+from steadyarm.live.metrics import MetricResult
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.results import (
     LiveResults,

@@ -13,7 +13,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.wording import by_how_much, number, percent, reach
 
 if TYPE_CHECKING:
-    from steadyarm.live.measured import Safety
+    from steadyarm.live.metrics import Safety
     from steadyarm.live.verdict import Verdict
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy
@@ -26,6 +26,7 @@ from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between, settled_lifts
 from steadyarm.inference.limits import SHORT, shortlisted
 from steadyarm.live.conclusion import UNDECIDED, Decision
+from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
 from steadyarm.live.tables import frame_of, html_of, lift_text
 from steadyarm.policies import State
@@ -34,9 +35,6 @@ from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import counted, listed, strung
-
-if TYPE_CHECKING:
-    from steadyarm.live.measured import MetricResult
 
 Floats = NDArray[np.float64]
 

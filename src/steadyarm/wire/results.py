@@ -15,8 +15,7 @@ from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding as HealthFinding
 from steadyarm.live.conclusion import Decision, Word
-from steadyarm.live.measured import MetricResult, Safety
-from steadyarm.live.metrics import Metric
+from steadyarm.live.metrics import Metric, MetricResult, Safety
 from steadyarm.live.people import Breakdown, LevelResult
 from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
