@@ -50,8 +50,8 @@ def metric_results(
     """What is known of every metric but the primary one, in the order of their declaration.
 
     All intervals of the secondary metrics hold at once with probability `level` (Bonferroni over
-    these metrics). Each guardrail has that level by itself: a variant must pass all of them, and
-    an error in any one of them alone can let a bad variant pass.
+    these metrics). Each guardrail has that level by itself: a variant must pass all of them, so
+    one that breaks a guardrail passes only if the analysis of that very guardrail errs.
 
     many : "benjamini-hochberg" selects differences of secondary metrics from the control, of which
         a share of 1 - level is false on average; only when the test has ended
