@@ -181,6 +181,7 @@ def test_health_drift_and_replay(shop: Run) -> None:
         "rewards": 600,
         "differences": [],
         "corrections": 0,
+        "events": 0,
     }
 
 

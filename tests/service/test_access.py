@@ -54,7 +54,7 @@ def test_every_route_with_every_scope(
     used: str | None,
 ) -> None:
     client, tokens = guarded
-    address = path.format(name="absent", lease=1)
+    address = path.format(name="absent", lease=1, attribute="device")
     given: dict[str, Any] = {"content": b"no json"} if method == "POST" else {}
     answer = client.request(
         method, address, headers=_bearer(None if used is None else tokens[used]), **given

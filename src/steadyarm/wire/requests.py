@@ -331,8 +331,8 @@ def decode(model: type[M], body: bytes) -> M:
 
     Examples
     --------
-    >>> decode(NewAssignment, b'{"unit": "visitor 1"}')
-    NewAssignment(unit='visitor 1')
+    >>> decode(NewAssignment, b'{"unit": "visitor 1"}').unit
+    'visitor 1'
     >>> decode(NewAssignment, b'{"unit": 3}')
     Traceback (most recent call last):
     steadyarm.errors.InvalidInputError: unit is 3; expected a text: send it as "3".
