@@ -298,10 +298,13 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         + (f" Differences from {verdict.control} have their own." if lifts else "")
     )
     if np.isfinite(verdict.estimates).any():
-        chart = charts.leaderboard(verdict, names, card.settings.direction)
+        direction, rates = card.settings.direction, card.settings.primary.kind == "yes/no"
+        chart = charts.leaderboard(verdict, names, direction, rates)
         # the table here is cut, too
         note = chart.note.replace("are in the table", "are not drawn")
         yield Picture(replace(chart, note=note))
+        if verdict.control is not None and verdict.variants > 1:
+            yield Picture(charts.lifts(verdict, names, direction, rates))
 
 
 def people_section(card: Scorecard) -> Iterator[Block]:
@@ -344,12 +347,13 @@ def course_section(card: Scorecard) -> Iterator[Block]:
         why = f"{in_the_way(policy)}, so there are no estimates over time that can be trusted."
         yield Paragraph("There are no rewards yet." if policy.unbiased else why)
         return
-    yield Picture(charts.estimates(card.course))
+    rates = card.settings.primary.kind == "yes/no"
+    yield Picture(charts.estimates(card.course, rates=rates))
     yield _leaders(card.course)
     if card.drift is not None and card.by_day:
         yield Heading("Each day by itself", 3)
         yield Paragraph("Days differ by chance alone, too, so compare the intervals.")
-        yield Picture(charts.daily(card.drift))
+        yield Picture(charts.daily(card.drift, rates=rates))
 
 
 def _leaders(course: Course) -> Table:
