@@ -11,7 +11,7 @@ import numpy as np
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.live.settings import Settings
-from steadyarm.live.tables import lift_text, metric_cells, metric_rows
+from steadyarm.live.tables import lift_text, metric_cells, metric_obstacles, metric_rows
 from steadyarm.storages.records import Summary
 from steadyarm.wording import counted, number, percent, reach, span, when
 
@@ -141,7 +141,10 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
         have = counted(verdict.missing, one, many)
         lines.append(f"\n{have} missing: {MISSING[settings.missing]}.")
     if verdict.metrics:
-        lines.append("\n" + table(METRICS, metric_cells(verdict), "<<>>><"))
+        lines += [
+            "\n" + table(METRICS, metric_cells(verdict), "<<>>><"),
+            *metric_obstacles(verdict),
+        ]
     return "\n".join((*lines, f"\nAssumptions: {verdict.assumption}"))
 
 
@@ -175,7 +178,7 @@ def metrics_text(verdict: sa.Verdict) -> str:
         said.append(f"Intervals of all secondary metrics hold at once with {level} probability.")
     if "guardrail" in roles:
         said.append(f"Intervals of each guardrail hold with {level} probability by themselves.")
-    return "\n".join([table(head, cells, align), "", *said])
+    return "\n".join([table(head, cells, align), *metric_obstacles(verdict), "", *said])
 
 
 def drift_text(report: DriftReport) -> str:

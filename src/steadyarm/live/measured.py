@@ -61,7 +61,8 @@ def metric_results(
     found, sources = [], dict[str, LiveResults]()
     for metric, own in results_by_metric(settings, snapshot, series, now):
         if isinstance(own, SteadyArmError):
-            result = MetricResult(metric, settings.arms.names, obstacle=str(own))
+            why = f"{str(own).partition('. ')[0].rstrip('.')}."  # further sentences are of rewards
+            result = MetricResult(metric, settings.arms.names, obstacle=why)
         else:
             alpha = (1 - level) / (secondary if metric.role == "secondary" else 1)
             used, watched = own.spending(1 - alpha, anytime)

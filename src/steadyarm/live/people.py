@@ -131,8 +131,11 @@ class Breakdown:
                 rows.append((*level, "", "", result.obstacle))
                 continue
             for k in _shown(self):
-                name, value = result.names[k], shown(float(result.estimates[k]))
-                difference = BASE if name == self.against else lift_text(result, k)
+                name, value, difference = result.names[k], "too few visits", ""
+                if result.intervals is not None and np.isfinite(result.intervals[k]).any():
+                    value, difference = shown(float(result.estimates[k])), lift_text(result, k)
+                if name == self.against:
+                    difference = BASE
                 rows.append((*level, name, value, difference))
                 level = "", ""
         return rows

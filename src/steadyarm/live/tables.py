@@ -83,13 +83,23 @@ def metric_rows(verdict: Verdict) -> list[MetricRow]:
 
 
 def metric_cells(verdict: Verdict) -> list[tuple[str, ...]]:
-    """The same as plain cells: metric, variant, value, control, difference and guardrail."""
+    """The same as plain cells: metric, variant, value, control, difference and guardrail.
+
+    Why a metric is not known yet is too long for a cell, see `metric_obstacles`.
+    """
     return [
-        (*(row.metric, row.variant, row.value, row.control, row.difference), SAFETY[row.safety])
-        if row.safety is not None
-        else (row.metric, row.variant, row.value, row.control, row.difference, "")
+        (
+            *(row.metric, row.variant, row.value if row.variant else "not yet"),
+            *(row.control, row.difference),
+            "" if row.safety is None else SAFETY[row.safety],
+        )
         for row in metric_rows(verdict)
     ]
+
+
+def metric_obstacles(verdict: Verdict) -> list[str]:
+    """Why metrics are not known yet, a sentence for each that is not."""
+    return [f"{one.name}: {one.obstacle}" for one in verdict.metrics if one.obstacle]
 
 
 class AgainstControl(Protocol):

@@ -15,7 +15,7 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import lift_text, metric_cells
+from steadyarm.live.tables import lift_text, metric_cells, metric_obstacles
 from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
 from steadyarm.plot.charts.common import thinned
@@ -329,6 +329,7 @@ def metric_section(card: Scorecard) -> Iterator[Block]:
     header = ("metric", "variant", "value", "control", "difference", "guardrail")
     rows = metric_cells(verdict)
     yield cut_table("Metrics that do not steer the test", header, "llrrrl", rows, total=len(rows))
+    yield from map(Paragraph, metric_obstacles(verdict))
     names = [one.name for one in verdict.metrics if one.metric.role == "secondary"]
     each = "Intervals of a metric hold for all variants at once"
     if len(names) > 1:
