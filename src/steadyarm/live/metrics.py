@@ -191,11 +191,6 @@ class Metric:
         """Whether a unit may have several events, each with a key."""
         return self.several != "first"
 
-    @property
-    def sign(self) -> float:
-        """1 if large values are good, else -1."""
-        return 1.0 if self.direction == "maximize" else -1.0
-
     def check(self, given: Any) -> float:
         """A reported value as a number, if it can occur."""
         what = "the reward" if self.name == REWARD else f"the value of {self.name!r}"
