@@ -161,6 +161,47 @@ def fill_missing(
     return out
 
 
+def rewards_so_far(
+    X: Floats, segment: Segment, stats: SegmentStats, theta: Floats
+) -> tuple[Segment, SegmentStats]:
+    """A segment whose rewards are still coming, as a policy may read it to choose an allocation.
+
+    It is read as if it had only the rounds that count in `stats`, and each arm its share of them
+    by the segment's weights: the mean of an arm's rewards so far stands for all of them. So a
+    segment weighs by what is known of it, and an arm of which fewer rewards have come than of
+    others loses nothing by that. An arm without any is taken to differ from the others as `theta`
+    says. Since each arm has exactly its share, a reference would change nothing and is left out.
+
+    Parameters
+    ----------
+    X : (m, r) coordinates of the segment's arms
+    theta : (n, r) what has been estimated before
+
+    Examples
+    --------
+    >>> segment = Segment(np.array([[0.5, 0.5]]), np.array([8]))
+    >>> stats = SegmentStats(np.array([[3, 1]]), np.array([[1.5, 1.0]]), np.array([[1.5, 1.0]]))
+    >>> known = rewards_so_far(np.eye(2), segment, stats, np.zeros((1, 2)))
+    >>> known[0].rounds, ips(np.eye(2), *known) / known[0].rounds
+    (array([4]), array([[0.5, 1. ]]))
+    """
+    assert stats.squares is not None
+    rounds = stats.counts.sum(axis=1)
+    sums, squares = np.empty_like(stats.sums), np.empty_like(stats.squares)
+    _so_far_kernel(
+        segment.weights,
+        stats.counts.astype(np.float64),
+        stats.sums,
+        stats.squares,
+        arm_values(X, theta),
+        sums,
+        squares,
+    )
+    counts = np.rint(segment.weights * rounds[:, None]).astype(np.int64)
+    known = replace(segment.in_blocks(), rounds=rounds, reference=None)
+    return known, SegmentStats(counts, sums, squares)
+
+
 def _columns_of(segments: Sequence[Segment]) -> Integers | None:
     """All arms that some segment has a column for; None if every segment has all arms."""
     if all(segment.arms is None for segment in segments):
@@ -326,6 +367,41 @@ def _combine(X: Floats, sums: Floats, v: Floats) -> None:
         if sums[k] != 0.0:
             for i in range(X.shape[1]):
                 v[i] += sums[k] * X[k, i]
+
+
+@kernel
+def _so_far_kernel(
+    weights: Floats,
+    counts: Floats,
+    sums: Floats,
+    squares: Floats,
+    expected: Floats,
+    new_sums: Floats,
+    new_squares: Floats,
+) -> None:
+    """Sums and squares (n, m) as if arms had their weights' share of all counts (n, m).
+
+    expected : (n, m) values of the arms, up to a level that all share
+    """
+    n, m = weights.shape
+    for i in range(n):
+        rounds, level, known = 0.0, 0.0, 0.0
+        for k in range(m):
+            rounds += counts[i, k]
+            if counts[i, k] > 0.0:
+                level += weights[i, k] * (sums[i, k] / counts[i, k] - expected[i, k])
+                known += weights[i, k]
+        if known > 0.0:
+            level /= known
+        for k in range(m):
+            share = weights[i, k] * rounds
+            if counts[i, k] > 0.0:
+                new_sums[i, k] = share * (sums[i, k] / counts[i, k])
+                new_squares[i, k] = share * (squares[i, k] / counts[i, k])
+            else:
+                mean = expected[i, k] + level
+                new_sums[i, k] = share * mean
+                new_squares[i, k] = share * mean * mean
 
 
 @kernel

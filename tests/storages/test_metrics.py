@@ -26,7 +26,7 @@ from steadyarm.storages.series import Metrics, Rule, SeriesSums
 from steadyarm.storages.sql import rewards as rewards_module
 from steadyarm.storages.sql.base import SERIES
 from steadyarm.storages.sql.engine import Statement
-from steadyarm.storages.sql.schema import assignments, events, series
+from steadyarm.storages.sql.schema import REVISIONS, assignments, events, series
 from steadyarm.storages.sql.storage import SQLStorage
 from steadyarm.testing.storages import CHECKS, metrics, run_check
 from steadyarm.testing.storages.bench import NOW, Bench
@@ -319,7 +319,7 @@ def test_an_older_database_gets_the_tables(tmp_path: Path) -> None:
         migrate(connection, "0005")
         assert events.name not in inspect(connection).get_table_names()
     engine.dispose()
-    assert upgrade_storage(url) == ("0005", "0006")
+    assert upgrade_storage(url) == ("0005", REVISIONS[-1])
     with closing(open_storage(url)) as storage:
         key = _prepared(storage)
         storage.measure(key, _all_events(), NOW + 9)

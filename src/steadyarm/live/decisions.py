@@ -7,6 +7,10 @@ Decisions are pure functions of ledgers, or of a snapshot and the time. Any proc
 decide, and the storage accepts the first decision; a replay of the log reaches the same ones. The
 order of a decision: the policy observes complete segments; a segment that only carried on must end
 with its block; a segment opens if positions are needed.
+
+While rewards of earlier segments are missing, the next allocation rests on a state that is not
+kept: the policy's own, and what these segments have brought so far (`early_sums`). Where a policy
+cannot use that, or hardly any reward has come, the current allocation is carried on.
 """
 
 from __future__ import annotations
@@ -20,10 +24,10 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
-from steadyarm.estimators import fill_missing
+from steadyarm.estimators import fill_missing, rewards_so_far
 from steadyarm.live.settings import Settings
 from steadyarm.policies import Policy, State
-from steadyarm.policies.ips import IPSPolicy
+from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.segments import (
     CACHED,
     Segment,
@@ -34,6 +38,7 @@ from steadyarm.segments import (
 from steadyarm.storages.records import (
     POSITIONS,
     Decision,
+    EarlySums,
     Progress,
     SegmentRecord,
     Snapshot,
@@ -237,6 +242,8 @@ def ledger_of(
 # Decisions
 
 PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
+FEWEST = 2  # rewards so far of each variant, on average, from which an allocation rests on them
+MOST_EARLY = 20_000  # numbers that are stored with a segment whose allocation rests on them
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +257,7 @@ class Transition:
     superseded : the segment that must end with its block; None for none
     opened : the segment to open; None for none
     carried_on : whether it goes on with the current allocation
+    early : what segments that wait for rewards have brought so far, if `opened` rests on it
     """
 
     state: State
@@ -257,6 +265,7 @@ class Transition:
     superseded: SegmentLedger | None = None
     opened: Segment | None = None
     carried_on: bool = False
+    early: tuple[EarlySums, ...] | None = None
 
 
 def transition(
@@ -274,6 +283,7 @@ def transition(
     spare : rounds of the budget that belong to no segment yet
     need : a position is needed, and `current` has none left
     """
+    ledgers = tuple(ledgers)
     closed = tuple(ledger for ledger in ledgers if ledger.complete)
     state = state_after(settings.policy, state, closed)
     if current in closed:
@@ -282,16 +292,32 @@ def transition(
         return Transition(state, closed, superseded=current)
     if not need:
         return Transition(state, closed) if closed else None
+    waiting = [ledger for ledger in ledgers if ledger not in closed]
+    early = early_sums(settings, waiting) if spare > 0 else None
+    if early is not None:
+        segments = {ledger.index: ledger.segment for ledger in waiting}
+        scratch = state_with(settings, state, segments, early)
+        opened = next_segment(settings, state, None, spare, scratch)
+        return Transition(state, closed, opened=opened, early=early)
     carrying = None if current is None or current.superseded else current.segment
     opened = next_segment(settings, state, carrying, spare)
     return Transition(state, closed, opened=opened, carried_on=carrying is not None)
 
 
-def next_segment(settings: Settings, state: State, carrying: Segment | None, spare: int) -> Segment:
+def next_segment(
+    settings: Settings,
+    state: State,
+    carrying: Segment | None,
+    spare: int,
+    scratch: State | None = None,
+) -> Segment:
     """The segment that opens next.
 
     carrying : the last segment, if its rewards are still missing: its allocation is carried on
     spare : what is left of the budget
+    scratch : the state with rewards so far, if the allocation rests on them. The segment is then a
+        sixtieth of the budget long, for a policy that decides after every round too; and its
+        reference is that of `state`, which predicts whole rewards.
     """
     policy, budget = settings.policy, settings.budget
     if spare <= 0:
@@ -308,16 +334,72 @@ def next_segment(settings: Settings, state: State, carrying: Segment | None, spa
             )
         segment = going_on
     else:
-        planned = policy.next_segment(state)
+        planned = policy.next_segment(state if scratch is None else scratch)
         if planned is None:
             raise BudgetSpentError(
                 f"{policy.name} has ended after {budget - spare} of {budget} assignments; ask for "
                 "the recommendation."
             )
         segment = settings.mixed(planned.checked(settings.arms.size))
-    if policy.unbiased:
+    if scratch is not None and isinstance(policy, IPSPolicy):
+        _, part = _block_and_part(segment, budget)
+        segment = replace(segment.lasting(part), reference=policy.reference(state))
+    elif policy.unbiased:
         segment = _part_of(segment, budget)
     return segment.lasting(min(int(segment.rounds[0]), spare))
+
+
+def early_sums(
+    settings: Settings, waiting: Sequence[SegmentLedger]
+) -> tuple[EarlySums, ...] | None:
+    """What segments that wait for rewards have brought so far, for the next allocation.
+
+    All variants of a segment were assigned at the same times, so that their rewards so far have
+    the same ages, and scores by inverse propensities compare them fairly. What has not come yet
+    counts as zero where that is what a missing reward counts as, else not at all. None if the
+    policy cannot use it (its estimate must weigh by propensities, of a set of arms that is not
+    large), or if too few rewards have come.
+
+    waiting : the segments in the order of their opening
+    """
+    if not isinstance(settings.policy, IPSPolicy) or settings.policy.plays_few(settings.arms):
+        return None
+    zero, found, rewards, most = settings.missing == "zero", list[EarlySums](), 0, 0
+    for ledger in waiting:
+        counts = ledger.assigned - ledger.forgotten if zero else ledger.stats.counts[0]
+        played = int(np.count_nonzero(ledger.segment.weights))
+        if counts.sum() < played:
+            continue  # too few to compare variants
+        assert ledger.stats.squares is not None
+        sums, squares = ledger.stats.sums[0].tolist(), ledger.stats.squares[0].tolist()
+        found.append(EarlySums(ledger.index, *map(tuple, (counts.tolist(), sums, squares))))
+        rewards, most = rewards + ledger.recorded, max(most, played)
+    numbers = sum(3 * len(each.counts) for each in found)
+    return tuple(found) if FEWEST * most <= rewards and 0 < numbers <= MOST_EARLY else None
+
+
+def state_with(
+    settings: Settings, state: State, segments: Mapping[int, Segment], early: Iterable[EarlySums]
+) -> State:
+    """The policy's state, and rewards so far of segments that wait for others; see `early_sums`.
+
+    segments : those of `early`, by index
+    """
+    policy = settings.policy
+    for each in early:
+        assert isinstance(policy, IPSPolicy)
+        assert isinstance(state, IPSState)
+        segment = segments[each.segment]
+        X = policy.features(settings.arms, segment.arms)
+        stats = SegmentStats(*(np.array([numbers]) for numbers in each[1:]))
+        state = policy.observe(state, *rewards_so_far(X, segment, stats, state.theta))
+    return state
+
+
+def _block_and_part(segment: Segment, budget: int) -> tuple[int, int]:
+    """Length of a block, and of the parts in whole blocks that long segments are played in."""
+    block = segment.block if segment.order == "blocks" else 1
+    return block, block * max(1, round(max(LEAST_PART, budget / PIECES) / block))
 
 
 def _part_of(segment: Segment, budget: int) -> Segment:
@@ -327,10 +409,9 @@ def _part_of(segment: Segment, budget: int) -> Segment:
     """
     if segment.order == "shuffled":
         return segment
-    block = segment.block if segment.order == "blocks" else 1
-    most = max(1, round(max(LEAST_PART, budget / PIECES) / block))
+    block, part = _block_and_part(segment, budget)
     blocks = -(-int(segment.rounds[0]) // block)
-    parts = -(-blocks // most)
+    parts = -(-blocks * block // part)
     return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))
 
 
@@ -457,6 +538,7 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
             superseded=False,
             policy_version=snapshot.experiment.observed + len(found.closed),
             opened=now,
+            early=found.early,
         )
     rounds += sum(ledger.rounds for ledger in found.closed)
     return Decision(

@@ -18,6 +18,7 @@ from steadyarm.live.decisions import (
     next_segment,
     progress_of,
     state_after,
+    state_with,
     stored_state,
 )
 from steadyarm.live.settings import Settings
@@ -27,6 +28,7 @@ from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Correction, as_observed
 from steadyarm.storages.records import (
     Columns,
+    EarlySums,
     ExperimentRecord,
     LogRow,
     RunningTally,
@@ -100,7 +102,8 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
         _compare_series(measured, storage.series(experiment.key), series, columns, found)
     # Tallies of another moment say nothing about decisions.
     if storage.trace(experiment.key, experiment.name).corrections == corrections:
-        _follow(_as_observed(before, seen), settings, found)
+        changed = {place_of(each.number)[0] for each in corrections}
+        _follow(_as_observed(before, seen), settings, changed, found)
     return Replay(
         sum(tally.total_assigned for tally in sums.values()),
         sum(tally.total_rewarded for tally in sums.values()),
@@ -264,8 +267,11 @@ def _compare_tallies(
             found(f"segment {record.index} has more assignments than its counter says")
 
 
-def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None:
-    """Let the policy decide again: every allocation from what it had observed when it opened."""
+def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _Differences) -> None:
+    """Let the policy decide again: every allocation from what it had observed when it opened.
+
+    changed : indices of segments with corrections
+    """
     closed = sorted(
         ((record, tally) for record, tally in snapshot.segments if record.closed is not None),
         key=lambda pair: pair[0].closed or 0,
@@ -280,17 +286,25 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
             found(f"segment {record.index} was observed by the policy before it was over")
     if [record.closed for record, _ in closed] != list(range(1, len(closed) + 1)):
         found("the policy did not observe segments one by one")
+    known = {record.index: (record, tally) for record, tally in snapshot.segments}
     previous: SegmentRecord | None = None
     spare = settings.budget
     for record, _ in snapshot.segments:
         if record.policy_version >= len(states):
             found(f"segment {record.index} was opened from a state that is not there")
             continue
-        carrying = None
+        carrying, scratch, state = None, None, states[record.policy_version]
         if previous is not None and record.carried_on and not previous.superseded:
             carrying = previous.segment
+        early = record.early or ()
+        wrong = [why for each in early if (why := _refuted(each, record, known, settings, changed))]
+        if wrong:
+            found(f"segment {record.index} {wrong[0]}")
+        elif early:
+            segments = {index: each.segment for index, (each, _) in known.items()}
+            scratch = state_with(settings, state, segments, early)
         try:
-            planned = next_segment(settings, states[record.policy_version], carrying, spare)
+            planned = next_segment(settings, state, carrying, spare, scratch)
         except SteadyArmError as error:
             found(f"segment {record.index} should not have been opened: {error}")
         else:
@@ -303,6 +317,29 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
     # Compared as JSON, in which NaN equals NaN: some states hold it before the first estimate.
     if json.dumps([states[-1].to_dict(), rounds]) != json.dumps([after[0].to_dict(), after[1]]):
         found("the policy's state differs from what its segments lead to")
+
+
+def _refuted(
+    early: EarlySums,
+    opened: SegmentRecord,
+    known: Mapping[int, tuple[SegmentRecord, Tally]],
+    settings: Settings,
+    changed: set[int],
+) -> str | None:
+    """Why a segment cannot have been opened with these rewards of another; None if it can."""
+    index = early.segment
+    if index >= opened.index or index not in known:
+        return f"rests on rewards of segment {index}, which was not there"
+    record, tally = known[index]
+    if record.closed is not None and record.closed <= opened.policy_version:
+        return f"rests on rewards so far of segment {index}, which the policy had observed"
+    # A reward that was taken back may have been there.
+    all_count = settings.missing == "zero" or index in changed
+    most = tally.assigned if all_count else tally.rewarded
+    fits = all(len(numbers) == len(most) for numbers in early[1:])
+    if not fits or any(n > there for n, there in zip(early.counts, most, strict=True)):
+        return f"rests on more rewards than segment {index} has"
+    return None
 
 
 def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | None:

@@ -28,6 +28,7 @@ from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
 from steadyarm.storages.records import (
     LATEST,
+    EarlySums,
     ExperimentRecord,
     ExperimentState,
     LogRow,
@@ -66,6 +67,7 @@ def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
     segment = Segment.from_dict(values).checked()
     whole_number(values["rounds"], "rounds", least=1)
     rest = {name: value for name, value in values.items() if name not in segment.to_dict()}
+    rest["early"] = EarlySums.read(values.get("early"))  # older exports have none
     return SegmentRecord(segment=segment, **rest)
 
 

@@ -282,6 +282,34 @@ class Summary(ExperimentHead):
     measured: int = 0
 
 
+class EarlySums(NamedTuple):
+    """The rewards of a segment that still waited for some, as they stood when another was opened.
+
+    Numbers by arm have the segment's columns.
+
+    Attributes
+    ----------
+    segment : its index
+    counts : assignments that counted: those with a reward, or all where none counts as zero
+    sums, squares : of their rewards, as the policy maximizes them
+    """
+
+    segment: int
+    counts: tuple[int, ...]
+    sums: tuple[float, ...]
+    squares: tuple[float, ...]
+
+    @classmethod
+    def read(cls, stored: Any) -> tuple[EarlySums, ...] | None:
+        """What JSON has of the sums that a segment was opened with; None for none."""
+        if stored is None:
+            return None
+        return tuple(
+            cls(int(segment), tuple(map(int, counts)), *(tuple(map(float, each)) for each in sums))
+            for segment, counts, *sums in stored
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class SegmentRecord:
     """One segment: its allocation and reference are fixed when it opens.
@@ -297,6 +325,8 @@ class SegmentRecord:
     handed : the counter: number of positions that were assigned or leased
     closed : rank (1, 2, ...) in which the policy observed it; None while it is open
     closed_at : time of its closing
+    early : what earlier segments that waited for rewards had brought so far, if its allocation
+        rests on it; None if it rests on complete segments alone
     """
 
     index: int
@@ -308,6 +338,7 @@ class SegmentRecord:
     handed: int = 0
     closed: int | None = None
     closed_at: int | None = None
+    early: tuple[EarlySums, ...] | None = None
 
     @property
     def rounds(self) -> int:

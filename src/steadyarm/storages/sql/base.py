@@ -32,6 +32,7 @@ from steadyarm.segments import Draws, Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import (
     ArmDay,
+    EarlySums,
     ExperimentRecord,
     ExperimentState,
     LogRow,
@@ -155,7 +156,8 @@ def segment_of(row: Sequence[Any]) -> SegmentRecord:
     stored = dict(zip(segments.c.keys(), row, strict=True))
     lists = {name: json.loads(stored[name]) for name in LISTS if stored[name] is not None}
     flags = bool(row[7]), bool(row[8])  # SQLite has no truth values
-    return SegmentRecord(row[1], Segment.from_dict(stored | lists), *flags, *row[9:14])
+    early = None if stored["early"] is None else EarlySums.read(json.loads(stored["early"]))
+    return SegmentRecord(row[1], Segment.from_dict(stored | lists), *flags, *(*row[9:14], early))
 
 
 def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
@@ -163,7 +165,8 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
     fields = {name: value for name, value in vars(record).items() if name != "segment"}
     stored = record.segment.to_dict()
     lists = {name: dump(stored[name]) for name in LISTS if stored[name] is not None}
-    return fields | stored | lists | {"key": key}
+    early = None if record.early is None else dump(record.early)
+    return fields | stored | lists | {"key": key, "early": early}
 
 
 # Lookups

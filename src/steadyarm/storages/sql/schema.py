@@ -47,7 +47,7 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
 # Oldest first; listed here so that opening a storage needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 
 metadata = MetaData()
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER columns
@@ -99,6 +99,7 @@ segments = Table(
     _column("closed", Integer, null=True),
     _column("closed_at", BigInteger, null=True),
     _column("arms", Text, null=True),  # the arms of the weights; NULL for all arms
+    _column("early", Text, null=True),  # `SegmentRecord.early`; NULL for none
     # Only a few of many segments are open.
     Index(
         f"{PREFIX}segments_open",
