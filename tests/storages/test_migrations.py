@@ -188,7 +188,7 @@ def _at_0002(connection: Connection, source: Storage, key: int) -> int:
     ]
     pieces = [segment_row(key, each) for each, _ in whole.segments]
     for piece in pieces:
-        del piece["arms"]  # came with revision 0004
+        del piece["arms"], piece["early"]  # came with revisions 0004 and 0007
     old = table("steadyarm_tallies", *map(column, sums[0] if sums else ()))
     for where, rows in (
         *((experiments, [record]), (assignments, given), (rewards, told)),

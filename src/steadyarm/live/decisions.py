@@ -342,10 +342,10 @@ def next_segment(
             )
         segment = settings.mixed(planned.checked(settings.arms.size))
     if scratch is not None and isinstance(policy, IPSPolicy):
-        _, part = _block_and_part(segment, budget)
+        _, part = block_and_part(segment, budget)
         segment = replace(segment.lasting(part), reference=policy.reference(state))
     elif policy.unbiased:
-        segment = _part_of(segment, budget)
+        segment = part_of(segment, budget)
     return segment.lasting(min(int(segment.rounds[0]), spare))
 
 
@@ -396,20 +396,20 @@ def state_with(
     return state
 
 
-def _block_and_part(segment: Segment, budget: int) -> tuple[int, int]:
+def block_and_part(segment: Segment, budget: int) -> tuple[int, int]:
     """Length of a block, and of the parts in whole blocks that long segments are played in."""
     block = segment.block if segment.order == "blocks" else 1
     return block, block * max(1, round(max(LEAST_PART, budget / PIECES) / block))
 
 
-def _part_of(segment: Segment, budget: int) -> Segment:
+def part_of(segment: Segment, budget: int) -> Segment:
     """The first of equal parts of a long segment, in whole blocks: their sums show drift.
 
     A shuffled segment stays whole, since its parts would not have its exact numbers of plays.
     """
     if segment.order == "shuffled":
         return segment
-    block, part = _block_and_part(segment, budget)
+    block, part = block_and_part(segment, budget)
     blocks = -(-int(segment.rounds[0]) // block)
     parts = -(-blocks * block // part)
     return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))

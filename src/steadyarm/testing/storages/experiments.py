@@ -19,6 +19,7 @@ from steadyarm.segments import Order, Segment
 from steadyarm.storages.changes import MOVED
 from steadyarm.storages.records import (
     Decision,
+    EarlySums,
     ExperimentState,
     LogRow,
     Progress,
@@ -131,6 +132,8 @@ def check_segments_are_kept(storage: Bench) -> None:
     """A segment is read as it was opened, to the last bit."""
     key = storage.new_experiment().key
     third = np.array([[1 / 3, 5e-324, 1 - 1 / 3]])
+    sums = (1 / 3, -0.0, 1e300), (1 / 9, 5e-324, 2**0.5)
+    early = EarlySums(1, (0, 2**40, 3), *sums), EarlySums(3, (1, 2, 3), *sums)
     opened = [
         SegmentRecord(0, new_segment(10), False, False, 0, NOW),
         SegmentRecord(1, Segment(third, np.array([2**31]), "blocks", 7), True, False, 3, NOW + 1),
@@ -138,11 +141,12 @@ def check_segments_are_kept(storage: Bench) -> None:
         SegmentRecord(
             3, replace(new_segment(4), reference=np.array([list(FLOATS)])), True, False, 4, NOW + 3
         ),
+        SegmentRecord(4, new_segment(5), False, False, 4, NOW + 4, early=early),
     ]
     for version, record in enumerate(opened):
         assert storage.decide(key, version, Decision({}, opened=record), NOW), "decide refused"
     for again in (storage, storage.again()):
-        read = again.segments(key, [3, 1, 0, 2])
+        read = again.segments(key, [3, 1, 0, 2, 4])
         seen = again.snapshot(key, everything=True).segments
         for index, record in enumerate(opened):
             assert shape_of(read[index]) == shape_of(record), "segments() gives another segment"

@@ -1,0 +1,272 @@
+"""Allocations that rest on the rewards so far, while others are still missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.estimators import rewards_so_far
+from steadyarm.live import decisions
+from steadyarm.segments import Segment, SegmentStats
+from steadyarm.storages import open_storage
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import SegmentRecord, place_of
+from tests.live.worlds import Clock, arms_of, create
+
+DAY = 86400
+
+
+def records_of(live: sa.Experiment) -> list[SegmentRecord]:
+    return [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
+
+
+def one_of_two(name: str, day: int) -> float:
+    """C is best, B follows, nobody buys from A and D."""
+    return {"B": 0.4, "C": 0.6}.get(name, 0.05)
+
+
+def shop(
+    until: int = 9,
+    rate: Callable[[str, int], float] = one_of_two,
+    days: int = 6,
+    visits: int = 80,
+    **settings: Any,
+) -> sa.Experiment:
+    """A test of some visits a day whose purchases come one or two days later, within three.
+
+    until : the day before which visits and purchases come
+    """
+    clock = Clock()
+    live = create(
+        **{
+            **{"arms": list("ABCD"), "budget": days * visits, "clock": clock, "missing": "zero"},
+            **{"reward_range": (0, 1), "reward_window": "3d", "reward_grace": 0},
+            **settings,
+        }
+    )
+    rng, coming = np.random.default_rng(4), list[tuple[int, sa.LiveAssignment]]()
+    for day in range(until):
+        live.tell_many([(answer, 1.0) for due, answer in coming if due == day])
+        for answer in live.ask_many([f"{day} {i}" for i in range(visits)]) if day < days else ():
+            assert isinstance(answer, sa.LiveAssignment)
+            if rng.random() < rate(answer.name, day):
+                coming.append((day + int(rng.integers(1, 3)), answer))
+        clock.pass_(DAY)
+        live.refresh()
+    return live
+
+
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.P1()], ids=lambda p: p.name)
+def test_shares_move_before_the_first_window_ends(policy: sa.Policy[Any]) -> None:
+    live = shop(until=3, policy=policy)
+    records = records_of(live)
+    early = [record for record in records if record.early]
+    assert all(record.policy_version == 0 for record in records)  # nothing is complete yet
+    assert early[0].index > 0
+    assert not any(record.carried_on for record in early)
+    first, last = (each.segment.weights[0] for each in (records[0], early[-1]))
+    assert last[1] + last[2] > first[1] + first[2] + 0.02
+    assert len(records) < 70  # although P1 decides after every round
+    assert live.replay().agrees, live.replay()
+
+
+@pytest.mark.parametrize(
+    ("missing", "direction"), [("zero", "maximize"), ("drop", "minimize"), ("fail", "maximize")]
+)
+def test_whole_tests_are_replayed_and_come_back_from_an_export(
+    missing: str, direction: str, tmp_path: Path
+) -> None:
+    with closing(open_storage(f"sqlite:///{tmp_path / 'tests.db'}")) as storage:
+        live = shop(missing=missing, direction=direction, storage=storage)
+        records = records_of(live)
+        assert any(record.early for record in records)
+        assert live.replay().agrees, live.replay()
+        if missing == "zero":
+            assert live.recommend().name == "C"
+        again = sa.import_experiment(live.export(tmp_path / "log.csv"), MemoryStorage())
+    assert [each.early for each in records_of(again)] == [each.early for each in records]
+    assert again.replay().agrees, again.replay()
+
+
+def test_a_session_decides_as_an_experiment_does() -> None:
+    arms = arms_of(4)
+    session = sa.Session(sa.Steady(), arms, 480, seed=5)
+    live = create(arms=arms, budget=480)
+    rng, late = np.random.default_rng(1), list[tuple[int, Any, Any]]()
+    weights = set[float]()
+    for i in range(480):
+        one, other = session.ask(), live.ask(f"u{i}")
+        assert (one.arm, one.probability) == (other.arm, other.probability)
+        weights.add(one.probability)
+        late.append((i + int(rng.integers(1, 200)), one, other))
+        for when, mine, stored in [each for each in late if each[0] == i]:
+            reward = float(rng.normal(mine.arm, 1.0))
+            session.tell(mine, reward)
+            live.tell(stored, reward)
+            late.remove((when, mine, stored))
+        if i == 300:
+            session = sa.Session.from_json(session.to_json())
+    assert any(record.early for record in records_of(live))
+    assert len(weights) > 1
+    assert live.replay().agrees, live.replay()
+
+
+def test_prompt_rewards_leave_nothing_to_be_early() -> None:
+    live = create(budget=300)
+    for i in range(300):
+        live.tell(live.ask(f"u{i}"), float(i % 3))
+    assert not any(record.early or record.carried_on for record in records_of(live))
+
+
+def test_without_any_reward_the_first_allocation_is_carried_on() -> None:
+    live = shop(rate=lambda name, day: 0.0)
+    records = records_of(live)
+    assert not any(record.early for record in records)
+    for record in records:
+        np.testing.assert_array_equal(record.segment.weights, records[0].segment.weights)
+    assert live.replay().agrees
+    assert live.status().observed == len(records)
+
+
+@pytest.mark.parametrize("missing", ["zero", "drop"])
+@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE()], ids=lambda p: p.name)
+def test_rewards_of_one_variant_alone_do_not_end_the_others(
+    policy: sa.Policy[Any], missing: str
+) -> None:
+    live = shop(4, lambda name, day: 0.6 * (name == "B"), 4, 300, policy=policy, missing=missing)
+    early = [record for record in records_of(live) if record.early]
+    assert early
+    for record in early:
+        assert record.segment.weights.min() > 0.09  # of 0.125, in whole blocks
+    assert live.replay().agrees, live.replay()
+
+
+@pytest.mark.parametrize("missing", ["zero", "drop"])
+@pytest.mark.parametrize("ended", [False, True])
+def test_corrections_of_early_rewards_are_replayed(missing: str, ended: bool) -> None:
+    live = shop(until=9 if ended else 3, missing=missing)
+    used = {each.segment for record in records_of(live) for each in record.early or ()}
+    rows = [row for row in live.storage.log(live.key) if row.reward and not row.excluded]
+    rows = [row for row in rows if place_of(row.number)[0] in used]
+    for row in rows[:6]:
+        live.void(row.unit, reason="a test order")
+    for row in rows[6:9]:
+        live.correct(row.unit, 0.5, reason="half of it was sent back")
+    for row in rows[9:20]:
+        live.exclude(unit=row.unit, reason="a bot")
+    assert len(rows) > 12
+    assert live.replay().agrees, live.replay()
+
+
+def change_count(tables: Any, index: int) -> str:
+    record = tables.segments[index]
+    first = record.early[0]
+    counts = (10**6, *first.counts[1:])
+    early = first._replace(counts=counts), *record.early[1:]
+    tables.segments[index] = replace(record, early=early)
+    return "rests on more rewards than segment"
+
+
+def change_sum(tables: Any, index: int) -> str:
+    record = tables.segments[index]
+    last = record.early[0]
+    sums = (last.sums[0] + 90.0, *last.sums[1:])
+    tables.segments[index] = replace(record, early=(last._replace(sums=sums), *record.early[1:]))
+    return "differs in its weights"
+
+
+def change_segment(tables: Any, index: int) -> str:
+    record = tables.segments[index]
+    early = (record.early[0]._replace(segment=index), *record.early[1:])
+    tables.segments[index] = replace(record, early=early)
+    return "which was not there"
+
+
+def forget_early(tables: Any, index: int) -> str:
+    tables.segments[index] = replace(tables.segments[index], early=None)
+    return "differs in its"
+
+
+def observe_before(tables: Any, index: int) -> str:
+    closed = next(each for each in tables.segments if each.closed is not None)
+    later = next(each for each in tables.segments if each.early and each.policy_version)
+    early = (later.early[0]._replace(segment=closed.index), *later.early[1:])
+    tables.segments[later.index] = replace(later, early=early)
+    return "which the policy had observed"
+
+
+@pytest.mark.parametrize(
+    "change", [change_count, change_sum, change_segment, forget_early, observe_before]
+)
+def test_replay_finds_what_was_changed(change: Callable[[Any, int], str]) -> None:
+    live = shop()
+    assert isinstance(live.storage, MemoryStorage)
+    chosen = [record.index for record in records_of(live) if record.early]
+    expected = change(live.storage._tables[live.key], chosen[len(chosen) // 3])
+    assert expected in str(live.replay())
+
+
+@pytest.mark.parametrize("why", ["no propensities", "a large set", "too many numbers"])
+def test_others_carry_on_their_allocation(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"policy": sa.Steady()}
+    if why == "no propensities":
+        settings["policy"] = sa.TopTwoThompson()
+    elif why == "a large set":
+        factors = {f"f{i}": ["0", "1"] for i in range(16)}
+        settings["arms"] = sa.ArmSet.factorial(factors, interactions=1)
+        assert settings["arms"].large
+    else:
+        monkeypatch.setattr(decisions, "MOST_EARLY", 11)
+    live = shop(until=3, rate=lambda name, day: 0.5, **settings)
+    records = records_of(live)
+    assert not any(record.early for record in records)
+    assert any(record.carried_on for record in records)
+    assert live.replay().agrees, live.replay()
+
+
+def test_estimates_stay_unbiased_although_the_best_one_is_slow() -> None:
+    """Shares follow what has come so far, in which the best looks worst; estimates do not."""
+    policy, arms, trials = sa.Steady(order="iid"), arms_of(3), 4000
+    rng, rounds, parts, wait = np.random.default_rng(8), 30, 20, 10
+    drift = 0.3 * np.sin(np.arange(parts))
+    rewards = np.stack([0.7 + drift, np.full(parts, 0.3), 0.31 - drift])
+    state = policy.start(arms, rounds * parts, trials)
+    played = list[tuple[Segment, SegmentStats]]()
+    for part in range(parts):
+        scratch = state
+        for segment, stats in played[-wait:]:
+            late = np.array([False, True, True])  # of the first they come when the segment is over
+            sums = np.where(late, stats.sums, 0.0)
+            known = SegmentStats(stats.counts, sums, sums)
+            X = policy.features(arms)
+            scratch = policy.observe(scratch, *rewards_so_far(X, segment, known, scratch.theta))
+        planned = policy.next_segment(scratch)
+        assert planned is not None
+        segment = replace(planned.lasting(rounds), reference=policy.reference(state))
+        counts = rng.multinomial(rounds, segment.weights)
+        stats = SegmentStats(counts, counts * rewards[:, part], counts * rewards[:, part] ** 2)
+        played.append((segment, stats))
+        if part >= wait:
+            state = policy.observe(state, *played[part - wait])
+    for segment, stats in played[parts - wait :]:
+        state = policy.observe(state, segment, stats)
+    assert np.mean([segment.weights[:, 0].mean() for segment, _ in played]) < 0.3
+    assert (state.played == rounds * parts).all()
+    estimates = policy.recommend(state).estimates
+    error = estimates.std(axis=0, ddof=1) / trials**0.5
+    assert (np.abs(estimates.mean(axis=0) - rewards.mean(axis=1)) < 4 * error).all()
+    assert (error < 0.01).all()
+
+
+def test_segments_are_made_of_whole_blocks_and_end_with_the_budget() -> None:
+    records = records_of(shop(until=6, missing="drop"))
+    assert sum(record.rounds for record in records) == 6 * 80
+    for record in records[:-1]:
+        assert record.rounds % record.segment.block == 0
