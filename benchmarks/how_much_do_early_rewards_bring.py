@@ -23,7 +23,7 @@ from scipy.stats import beta, binomtest
 
 import steadyarm as sa
 from steadyarm.estimators import rewards_so_far
-from steadyarm.live.decisions import FEWEST, block_and_part, part_of
+from steadyarm.live.decisions import FEWEST, block_and_part, early_segment, part_of
 from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.segments import Segment, SegmentStats
 
@@ -65,7 +65,10 @@ def world(
     worst: tuple[float, float] = USUAL,
     rest: tuple[float, float] = USUAL,
 ) -> World:
-    """The first variant is best by `gap`, the last is worst; moving : means (K,) at times (T, 1)."""
+    """The first variant is best by `gap`, the last is worst.
+
+    moving : changes means (T, K) by the time (T, 1)
+    """
     start = np.array([0.1 + gap, *np.linspace(0.1, 0.1 - gap / 2, arms - 1)])
     time = (np.arange(T) + 0.5)[:, None] / T
     means = moving(np.tile(start, (T, 1)), time)
@@ -81,7 +84,8 @@ def weekly(means: Floats, time: Floats) -> Floats:
     """Four weeks with good and bad days, better for the second half of the variants."""
     wave = np.sin(2 * np.pi * 4 * time)
     late = np.arange(means.shape[1]) >= means.shape[1] / 2
-    return means + wave * np.where(late, 0.03, -0.02)
+    moved: Floats = means + wave * np.where(late, 0.03, -0.02)
+    return moved
 
 
 def awakening(means: Floats, time: Floats) -> Floats:
@@ -196,8 +200,7 @@ def _next(
         X = policy.features(state.arms)
         scratch = policy.observe(scratch, *rewards_so_far(X, part.segment, stats, scratch.theta))
     enough = (rewards >= FEWEST * state.arms.size)[:, None]
-    found = policy.next_segment(scratch)
-    assert found is not None
+    found = early_segment(policy, state, scratch, planned)
     weights = np.where(enough, found.weights, last.weights)
     return replace(planned.lasting(length), weights=weights), False
 
@@ -227,9 +230,7 @@ def main() -> None:
     began, seed = perf_counter(), given.seed
     columns = ["balanced", "prompt"]
     columns += [f"{mode} {w:.0%}" for w in given.windows for mode in ("early", "waiting")]
-    print(
-        f"{given.tests} tests of {T} visits a cell; errors, in brackets 95 % intervals, and ratio"
-    )
+    print(f"{given.tests} tests of {T} visits a cell: errors [95 % interval], ratio to balanced")
     ratios: dict[str, list[Floats]] = {}
     for name, make in WORLDS.items():
         if not name.startswith(given.only):

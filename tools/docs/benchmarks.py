@@ -32,6 +32,7 @@ class Place:
 
 PLACES = {
     "how_steady_is_steady": Place(RIGHT, ("steady.md",)),
+    "how_much_do_early_rewards_bring": Place(RIGHT, ("guides/delayed_rewards.md",)),
     "how_honest_are_the_intervals": Place(RIGHT, ("inference.md",)),
     "how_honest_are_the_lifts": Place(RIGHT, ("inference.md",)),
     "how_honest_are_the_metrics": Place(RIGHT, ("inference.md",)),
@@ -58,6 +59,7 @@ TITLES = {
     "analyze.md": "Analysing a log",
     "dashboard.md": "Dashboard",
     "designs.md": "Designs",
+    "guides/delayed_rewards.md": "Late rewards",
     "health.md": "Health and drift",
     "inference.md": "Intervals",
     "live.md": "Live experiments",

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.designs.exact_design import Allocation, exact_allocation
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.estimators import fill_missing, rewards_so_far
 from steadyarm.live.settings import Settings
@@ -315,9 +316,8 @@ def next_segment(
 
     carrying : the last segment, if its rewards are still missing: its allocation is carried on
     spare : what is left of the budget
-    scratch : the state with rewards so far, if the allocation rests on them. The segment is then a
-        sixtieth of the budget long, for a policy that decides after every round too; and its
-        reference is that of `state`, which predicts whole rewards.
+    scratch : the state with rewards so far, if the allocation rests on them, too. The segment is
+        then a sixtieth of the budget long, even if the policy decides after every round.
     """
     policy, budget = settings.policy, settings.budget
     if spare <= 0:
@@ -334,16 +334,17 @@ def next_segment(
             )
         segment = going_on
     else:
-        planned = policy.next_segment(state if scratch is None else scratch)
+        planned = policy.next_segment(state)
         if planned is None:
             raise BudgetSpentError(
                 f"{policy.name} has ended after {budget - spare} of {budget} assignments; ask for "
                 "the recommendation."
             )
+        if scratch is not None:
+            planned = early_segment(policy, state, scratch, planned)
         segment = settings.mixed(planned.checked(settings.arms.size))
-    if scratch is not None and isinstance(policy, IPSPolicy):
-        _, part = block_and_part(segment, budget)
-        segment = replace(segment.lasting(part), reference=policy.reference(state))
+    if scratch is not None:
+        segment = segment.lasting(block_and_part(segment, budget)[1])
     elif policy.unbiased:
         segment = part_of(segment, budget)
     return segment.lasting(min(int(segment.rounds[0]), spare))
@@ -394,6 +395,28 @@ def state_with(
         stats = SegmentStats(*(np.array([numbers]) for numbers in each[1:]))
         state = policy.observe(state, *rewards_so_far(X, segment, stats, state.theta))
     return state
+
+
+def early_segment(policy: Policy[Any], state: State, scratch: State, planned: Segment) -> Segment:
+    """The segment that follows from complete segments and from rewards so far together.
+
+    A variant whose rewards take longer than those of others looks worse at first than it is.
+    Therefore the allocation of complete segments keeps a part: half of the share that segments
+    still waiting have in all rounds. So rewards so far can at most
+    halve a variant's share while nothing is complete, and decide alone once hardly any are missing.
+
+    state : of complete segments; scratch : with rewards so far; both may be batches
+    planned : what follows from `state` alone. Its reference stays, which predicts whole rewards
+    """
+    found = policy.next_segment(scratch)
+    if found is None or not isinstance(policy, IPSPolicy):
+        return planned
+    share = 0.5 + 0.5 * (state.played / np.maximum(scratch.played, 1))[:, None]
+    weights = share * found.weights + (1 - share) * planned.weights
+    if planned.order == "blocks":
+        X = policy.features(state.arms)
+        weights = exact_allocation(X, Allocation(weights), planned.block).weights
+    return replace(planned, weights=weights)
 
 
 def block_and_part(segment: Segment, budget: int) -> tuple[int, int]:

@@ -76,8 +76,9 @@ class Session(LiveTest):
 
     A session may be used from several threads.
 
-    If rewards are slow, policies that weigh by inverse propensities go on with the current
-    allocation; policies of epochs need all rewards of an epoch, and `ask` says which are missing.
+    If rewards are slow, policies that weigh by inverse propensities choose allocations from those
+    that have come; policies of epochs need all rewards of an epoch, and `ask` says which are
+    missing. Others go on with the current allocation.
 
     Examples
     --------

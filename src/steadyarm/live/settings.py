@@ -48,8 +48,8 @@ OF_PRIMARY = {  # settings of the reward, and what the primary metric calls them
 }
 NEVER_MATURE = (
     "without a reward_window nobody knows when a reward will not come any more, so that visits "
-    "without one are neither judged nor learned from before the test is stopped; give "
-    "reward_window, or report zeros, too."
+    "without one are not judged before the test is stopped; give reward_window, or report zeros, "
+    "too."
 )
 
 

@@ -141,7 +141,8 @@ class Policy(ABC, Generic[StateT]):
 
     name : the algorithm's name as in its paper
     waits : True if no further arm can be assigned before all rewards of a segment are known;
-        False if the current allocation may go on meanwhile. A shuffled segment goes on in whole
+        False if the current allocation may go on meanwhile; policies that derive from `IPSPolicy`
+        choose anew from the rewards so far. A shuffled segment goes on in whole
         repetitions of its plan; where none fits in the budget the policy waits all the same
     unbiased : True if every allocation reaches all directions of the arms, so that scores by
         inverse propensities exist and intervals can hold under drift

@@ -54,7 +54,8 @@ segment exactly once, whichever process notices first. A decision must not super
 open another: the new segment would give the new positions, and the rest of the superseded block
 would never be assigned. Only segments in blocks or drawn independently are superseded, because a
 shuffled one plays its arms as planned only as a whole. Other decisions are refused
-(InvalidInputError).
+(InvalidInputError). An opened segment may rest on rewards of segments that stay open
+(`SegmentRecord.early`), which are kept with it as they were read: these may change meanwhile.
 
 **Corrections.** A reward is voided or corrected, the assignments of a unit or of a period are
 excluded and included again, all with a reason; sums and days follow in the same transaction. An
