@@ -180,9 +180,14 @@ class Play:
         self._day = np.arange(VISITS) // A_DAY
         again = self._draws.random(VISITS) < self.world.again
         self.buys = (self._luck[:, None] < self.world.buys[self._day]) * (1 + again)[:, None]
+        self._drawn = self._draws.integers(QUANTILES, size=(2, VISITS))
+        self._noise = self._draws.standard_normal(VISITS)
+        self._reported = self._draws.random(VISITS) < REPORTED
+        later = self._drawn.max(axis=0) / QUANTILES * self._draws.random(VISITS) * self.world.late
+        self.delays = {name: later * delay for name, delay in DELAYS.items()}
         self.shown = np.zeros(VISITS, dtype=np.int64)
         self._assign()
-        self.values, self.delays = self._events()
+        self.values = self._events()
 
     def _assign(self) -> None:
         """Draw all segments, as `Experiment.ask` would with orders as rewards.
@@ -201,8 +206,11 @@ class Play:
             for ledger in ledgers:
                 over = ledger.exhausted and ledger.last is not None
                 if over and ledger.last is not None and now > ledger.last + patience:
-                    self._finish(ledger)
+                    self._enter(ledger)
             need = current is None or current.exhausted
+            for ledger in ledgers if need else ():
+                if ledger.unsettled:
+                    self._enter(ledger, now)
             if need or any(ledger.complete for ledger in ledgers):
                 spare = VISITS - opened
                 found = transition(settings, state, ledgers, current, spare, need)
@@ -249,40 +257,40 @@ class Play:
             visit = until
         self.state = state
 
-    def _finish(self, ledger: SegmentLedger) -> None:
-        """Enter the orders of a segment whose windows have ended."""
+    def _enter(self, ledger: SegmentLedger, now: int | None = None) -> None:
+        """Enter the orders of a segment that have come by now; all, if its windows have ended."""
         begin = self.parts[ledger.index][0]
-        at = np.arange(begin, begin + ledger.rounds)
+        at = np.arange(begin, begin + ledger.used)
         shown, orders = self.shown[at], self.buys[at, self.shown[at]]
+        ledger.assigned = counts = np.bincount(shown, minlength=len(NAMES))
+        if now is not None:
+            came = BEGIN + at * STEP + self.delays["orders"][at].astype(np.int64)
+            orders = orders * (came < now)
+            counts = np.bincount(shown[orders > 0], minlength=len(NAMES))
         counted = np.array([np.bincount(shown, w, len(NAMES)) for w in (orders, orders**2)])
-        counts = np.bincount(shown, minlength=len(NAMES))
-        ledger.assigned = counts
         ledger.stats = SegmentStats(counts[None], counted[:1], counted[1:])
-        ledger.unsettled = False
+        ledger.unsettled = now is not None
 
-    def _events(self) -> tuple[dict[str, Floats], dict[str, Floats]]:
-        """What visitors bring of each metric, nan for nothing, and after how long it is complete.
+    def _events(self) -> dict[str, Floats]:
+        """What visitors bring of each metric, nan for nothing.
 
         Who buys late buys for more, and slow pages sell less. Amounts of two orders are apart in
         `amounts`.
         """
-        rng, k, at = self._draws, self.shown, (self._day, self.shown)
+        k, at = self.shown, (self._day, self.shown)
         orders = self.buys[np.arange(VISITS), k].astype(float)
-        drawn = rng.integers(QUANTILES, size=(2, VISITS))
-        self.amounts = self.world.amounts[at][np.arange(VISITS), drawn]
+        self.amounts = self.world.amounts[at][np.arange(VISITS), self._drawn]
         spent = np.where(orders > 0, self.amounts[0], 0.0) + np.where(
             orders > 1, self.amounts[1], 0.0
         )
-        noise = 0.5 * ndtri(1 - self._luck) + 0.75**0.5 * rng.standard_normal(VISITS)
+        noise = 0.5 * ndtri(1 - self._luck) + 0.75**0.5 * self._noise
         loading = np.round(1024 * (self.world.loads[at] + SPREAD * noise)) / 1024
-        values = {
+        return {
             "orders": np.where(orders > 0, orders, np.nan),
             "revenue": np.where(orders > 0, np.minimum(spent, CAP), np.nan),
             "cancelled": np.where(self._luck > 1 - self.world.cancels[at], 1.0, np.nan),
-            "loading": np.where(rng.random(VISITS) < REPORTED, loading, np.nan),
+            "loading": np.where(self._reported, loading, np.nan),
         }
-        later = drawn.max(axis=0) / QUANTILES * rng.random(VISITS) * self.world.late
-        return values, {name: later * delay for name, delay in DELAYS.items()}
 
     def sums(self, visits: int, now: int) -> tuple[Snapshot, tuple[SeriesSums, ...]]:
         """What a storage has after so many visits, at that time.
