@@ -14,6 +14,7 @@ from steadyarm.estimators import (
     ips_squares,
     least_squares,
     least_squares_errors,
+    rewards_so_far,
     standard_errors,
 )
 from steadyarm.inference import Evidence, fixed_budget
@@ -199,3 +200,36 @@ def test_variances_grow_as_rewards_go_missing(keep: float) -> None:
         said.append(fixed_budget(evidence).standard_errors ** 2)
     ratio = np.mean(said) / np.var(found)  # of 2,400 squares: standard error sqrt(2 / 2400)
     assert 1 - 4 * np.sqrt(2 / 2400) < ratio < 1.15
+
+
+def test_rewards_so_far_stand_for_each_arms_share() -> None:
+    """Scores are those of the arms' means; of an arm without a reward, what was known before."""
+    segment = Segment(np.array([[0.5, 0.25, 0.25]]), np.array([40]), "blocks", 4, np.ones((1, 3)))
+    stats = SegmentStats(
+        np.array([[9, 3, 0]]), np.array([[9.0, 6.0, 0.0]]), np.array([[18.0, 12.0, 0.0]])
+    )
+    theta = np.array([[0.1, 0.4, 0.9]])
+    known, filled = rewards_so_far(np.eye(3), segment, stats, theta)
+    assert known.rounds.tolist() == [12]
+    level = (0.5 * (1 - 0.1) + 0.25 * (2 - 0.4)) / 0.75
+    expected = [1.0, 2.0, 0.9 + level]
+    np.testing.assert_allclose(ips(np.eye(3), known, filled)[0] / 12, expected, rtol=1e-12)
+    np.testing.assert_array_equal(filled.counts, [[6, 3, 3]])
+    assert filled.squares is not None
+    np.testing.assert_allclose(filled.squares[0, :2], [6 * 2, 3 * 4], rtol=1e-12)
+
+
+def test_rewards_so_far_of_linear_arms_are_fitted_by_weighted_least_squares() -> None:
+    rng = np.random.default_rng(3)
+    X, weights = rng.normal(size=(6, 3)), rng.dirichlet(np.ones(6), size=4)
+    counts = rng.integers(1, 9, size=(4, 6))
+    sums = rng.normal(size=(4, 6)) * counts
+    segment = Segment(weights, np.full(4, 90))
+    whole = rewards_so_far(X, segment, SegmentStats(counts, sums, sums**2), np.zeros((4, 3)))
+    for i in range(4):
+        root = np.sqrt(weights[i])[:, None]
+        fit = np.linalg.lstsq(root * X, root[:, 0] * sums[i] / counts[i], rcond=None)[0]
+        np.testing.assert_allclose(ips(X, *whole)[i] / counts[i].sum(), fit, rtol=1e-9)
+        alone = SegmentStats(counts[i : i + 1], sums[i : i + 1], sums[i : i + 1] ** 2)
+        one = rewards_so_far(X, segment.trial(i), alone, np.zeros((1, 3)))
+        np.testing.assert_array_equal(one[1].sums[0], whole[1].sums[i])
