@@ -26,8 +26,7 @@ from steadyarm.live.measured import Sums, by_series, with_references
 from steadyarm.live.metrics import REWARD
 from steadyarm.live.results import LiveResults
 from steadyarm.live.tables import FEW, lift_text
-from steadyarm.storages.records import SegmentRecord, Snapshot, Tally
-from steadyarm.storages.series import SeriesSums
+from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
 from steadyarm.validation import check_fraction
 from steadyarm.wording import listed, number, p_value, percent
 

@@ -31,12 +31,13 @@ from steadyarm.storages.records import (
     LogRow,
     RunningTally,
     SegmentRecord,
+    SeriesSums,
     Snapshot,
     Tally,
     columns_of,
     place_of,
 )
-from steadyarm.storages.series import Metrics, RunningSeries, SeriesSums
+from steadyarm.storages.series import Metrics, RunningSeries
 from steadyarm.wording import counted
 
 SHOWN = 20  # differences that are listed
