@@ -178,6 +178,7 @@ def _of_metric(settings: Settings, metric: Metric) -> Settings:
         reward_window=None,
         reward_grace=None,
         missing=None,  # type: ignore[arg-type]  # said by the metric
+        covariates=(),  # they adjust the reward alone
     )
 
 

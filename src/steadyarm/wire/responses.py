@@ -171,6 +171,7 @@ class SettingsAnswer(Response):
     control_share : the share that the control always gets; null if the policy decides
     min_share : by variant, the share beyond what the policy gives; empty if there is none
     attributes : by attribute of units, the levels that were declared; empty if there is none
+    covariates : names of the numbers that are known of units; empty if there is none
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
         microseconds
     """
@@ -191,6 +192,7 @@ class SettingsAnswer(Response):
     control_share: float | None
     min_share: dict[str, float]
     attributes: dict[str, list[str]]
+    covariates: list[str]
     metrics: list[dict[str, Any]]
 
     @classmethod
@@ -202,7 +204,8 @@ class SettingsAnswer(Response):
             known = {key: value for key, value in arms.to_dict().items() if key != "span"}
         found = settings.to_dict(known) | {
             "attributes": dict(settings.attributes),
-            "metrics": [metric.to_dict() for metric in settings.metrics],  # without any levels
+            "covariates": list(settings.covariates),
+            "metrics": [metric.to_dict() for metric in settings.metrics],  # declared ones alone
         }
         return msgspec.convert(json_ready(found), cls)
 
