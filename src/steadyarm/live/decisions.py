@@ -22,6 +22,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.covariates import Moments, Slopes, adjusted
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.estimators import fill_missing
+from steadyarm.live.covariates import moments_in
 from steadyarm.live.settings import Settings
 from steadyarm.policies import Policy, State
 from steadyarm.policies.ips import IPSPolicy
@@ -37,6 +38,7 @@ from steadyarm.storages.records import (
     Decision,
     Progress,
     SegmentRecord,
+    SeriesSums,
     Snapshot,
     Tally,
 )
@@ -224,13 +226,18 @@ class SegmentLedger:
 
 
 def ledger_of(
-    settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
+    settings: Settings,
+    record: SegmentRecord,
+    tally: Tally,
+    given_up: bool,
+    series: Iterable[SeriesSums] = (),
 ) -> SegmentLedger:
     """The ledger of a stored segment.
 
     No reward is expected of excluded assignments, and none is filled in for them.
 
     given_up : no reward may come any more, so that missing ones count as `Settings.missing` says
+    series : sums of covariates of the same visits, if there are covariates
     """
     stats = tally.stats()
     assigned = np.array(tally.assigned, dtype=np.int64)
@@ -240,10 +247,15 @@ def ledger_of(
         zeros = tally.waiting
     elif given_up:
         forgotten = assigned - stats.counts[0]
+    moments = None
+    if settings.covariates:
+        moments = moments_in(settings.covariates, settings.missing, series, tally, given_up)
+    if settings.direction == "minimize":
+        stats, moments = stats.negated(), None if moments is None else moments.negated()
     return SegmentLedger(
         index=record.index,
         segment=record.segment,
-        stats=stats if settings.direction == "maximize" else stats.negated(),
+        stats=stats,
         carried_on=record.carried_on,
         superseded=record.superseded,
         observed=record.closed is not None,
@@ -253,6 +265,7 @@ def ledger_of(
         zeros=zeros,
         last=tally.last,
         unsettled=settings.keyed and not given_up,
+        moments=moments,
     )
 
 
@@ -501,8 +514,15 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     the decision is stored.
     """
     stored, pairs = snapshot.experiment.policy_state, snapshot.segments
+    series = snapshot.series_by_segment()
     ledgers: Sequence[SegmentLedger] = [
-        ledger_of(settings, record, tally, is_over(settings, progress_of(record, tally), now))
+        ledger_of(
+            settings,
+            record,
+            tally,
+            is_over(settings, progress_of(record, tally), now),
+            series.get(record.index, ()),
+        )
         for record, tally in pairs
         if record.closed is None
     ]
@@ -533,4 +553,5 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
         tuple((ledger.index, tallies[ledger.index]) for ledger in found.closed),
         supersede=None if found.superseded is None else found.superseded.index,
         opened=opened,
+        series=snapshot.series,
     )

@@ -50,7 +50,15 @@ from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
-from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally, to_datetime
+from steadyarm.storages.records import (
+    DaySums,
+    Lease,
+    SegmentRecord,
+    SeriesSums,
+    Snapshot,
+    Tally,
+    to_datetime,
+)
 from steadyarm.validation import check_fraction, checked_range
 
 ON_THE_WAY = 0.2  # of the error probability is spent before the end, the rest at the end
@@ -506,8 +514,9 @@ def results_of(
     state : the policy's, if the sums are of a metric that it does not observe
     """
     ended, given_up = _standing(settings, snapshot, now)
+    series = snapshot.series_by_segment()
     pieces = [
-        _counted(settings, record, tally, given_up[record.index])
+        _counted(settings, record, tally, given_up[record.index], series.get(record.index, ()))
         for record, tally in snapshot.segments
         if tally.total_assigned > tally.total_excluded
     ]
@@ -538,13 +547,17 @@ def _in_time(snapshot: Snapshot, days: Iterable[DaySums]) -> Iterator[LoggedSegm
 
 
 def _counted(
-    settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
+    settings: Settings,
+    record: SegmentRecord,
+    tally: Tally,
+    given_up: bool,
+    series: Iterable[SeriesSums],
 ) -> SegmentLedger:
     """A segment as it is judged: as if excluded visits had never been assigned."""
     if not tally.total_excluded:
-        return ledger_of(settings, record, tally, given_up)
+        return ledger_of(settings, record, tally, given_up, series)
     kept = record.segment.lasting(record.rounds - tally.total_excluded)
-    piece = ledger_of(settings, replace(record, segment=kept), tally.counted(), given_up)
+    piece = ledger_of(settings, replace(record, segment=kept), tally.counted(), given_up, series)
     return replace(piece, excluded=np.array(tally.excluded, dtype=np.int64))
 
 
@@ -561,11 +574,12 @@ def results_by_day(
         (part for part in days if part.segment in records and part.tally.counted().total_assigned),
         key=lambda part: (part.day, part.segment),
     )
-    pieces = []
+    pieces, series = [], snapshot.series_by_segment()
     for index, part in enumerate(parts):
         record, assigned = records[part.segment], part.tally.total_assigned
         cut = replace(record, index=index, segment=record.segment.lasting(assigned))
-        pieces.append(_counted(whole.settings, cut, part.tally, given_up=True))
+        mine = [sums for sums in series.get(part.segment, ()) if sums.day == part.day]
+        pieces.append(_counted(whole.settings, cut, part.tally, given_up=True, series=mine))
     return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
 
 
@@ -654,10 +668,10 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     if not any(record.index in changed for record, _ in closed):
         return known, ""
     states = [stored_state(settings, first_state(settings))]
-    slopes = first_slopes(settings)
+    slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
         piece = (
-            [_counted(settings, record, tally, given_up=True)]
+            [_counted(settings, record, tally, True, series.get(record.index, ()))]
             if tally.counted().total_rewarded
             else []
         )

@@ -336,6 +336,13 @@ class Snapshot:
     corrected: tuple[int, ...] = ()
     series: tuple[SeriesSums, ...] = ()
 
+    def series_by_segment(self) -> dict[int, list[SeriesSums]]:
+        """The sums of covariates by the index of their segment, where there are any."""
+        found: dict[int, list[SeriesSums]] = {}
+        for part in self.series:
+            found.setdefault(part.segment, []).append(part)
+        return found
+
 
 @dataclass(frozen=True)
 class Progress:
