@@ -171,9 +171,9 @@ class SettingsAnswer(Response):
     control_share : the share that the control always gets; null if the policy decides
     min_share : by variant, the share beyond what the policy gives; empty if there is none
     attributes : by attribute of units, the levels that were declared; empty if there is none
-    covariates : names of the numbers that are known of units; empty if there is none
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
         microseconds
+    covariates : names of the numbers that are known of units; empty if there is none
     """
 
     arms: Annotated[
@@ -192,8 +192,8 @@ class SettingsAnswer(Response):
     control_share: float | None
     min_share: dict[str, float]
     attributes: dict[str, list[str]]
-    covariates: list[str]
     metrics: list[dict[str, Any]]
+    covariates: list[str]
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
