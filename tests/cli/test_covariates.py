@@ -32,7 +32,7 @@ def test_covariates_of_visits_and_verdicts(run: Run) -> None:
     assert "unadjusted" in text
     assert "Adjusted for spend and expected: variance down by" in text
     found = facts(run, "recommend", "shop")
-    assert 0 < found["variance_kept"] < 0.6
+    assert 0 < found["variance_kept"] < 0.8
     assert all(arm["raw"] is not None for arm in found["arms"])
     assert "all agree to the bit" in run("replay", "shop")
 
