@@ -45,8 +45,9 @@ def rewards_of(arms: sa.ArmSet) -> Floats:
     time = np.arange(ROUNDS)
     if arms is LINEAR:
         theta = np.column_stack([0.9 - time, 0.4 * time**2]) + 0.7 * Z[:, 1:]
-        return theta @ arms.features.T
-    return 0.8 * Z[:, 1:2] * [1.0, 1.2, 0.6] - 0.5 * Z[:, 2:] + np.sin([[1, 2, 4]] + time[:, None])
+        return np.asarray(theta @ arms.features.T)
+    level = np.sin(time[:, None] + np.array([1.0, 2.0, 4.0]))
+    return np.asarray(0.8 * Z[:, 1:2] * np.array([1.0, 1.2, 0.6]) - 0.5 * Z[:, 2:] + level)
 
 
 def past(arms: int = 3) -> Slopes:

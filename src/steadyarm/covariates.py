@@ -33,7 +33,7 @@ MOST = 5  # covariates of a test
 LARGEST = 1e60  # size of a covariate, so that no sum of products overflows
 
 KEPT = 32  # segments that are remembered one by one; older ones are merged in pairs
-NEEDED = 20  # rewards for every covariate, before slopes are used
+NEEDED = 10  # rewards for every covariate, before slopes are used
 WILD = 6.0  # times the usual variance of a covariate, from which on a segment is not trusted
 FLAT = 1e-10  # share of a sum of squares below which a spread may be rounding
 COLLINEAR = 1e-6  # share of a covariate's variance that the ones before it must leave
@@ -516,7 +516,7 @@ def _usual(spread: Floats, freedom: Floats, a: int, values: Floats, weights: Flo
     for at in range(size):
         below += weights[at]
         if 2.0 * below >= total:
-            return values[at]
+            return float(values[at])
     return 0.0
 
 
