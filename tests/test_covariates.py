@@ -190,9 +190,9 @@ def test_constant_and_collinear_covariates_have_slope_zero() -> None:
     assert np.array_equal(found[:3], plain)
 
 
-def test_slopes_wait_for_twenty_rewards_a_covariate() -> None:
-    assert not memory_of([make_rows(1, units=40)]).fitted().any()  # 37 free of 40
-    assert memory_of([make_rows(1, units=44)]).fitted()[0, 1:].all()
+def test_slopes_wait_for_ten_rewards_a_covariate() -> None:
+    assert not memory_of([make_rows(1, units=22)]).fitted().any()  # 19 free of 22
+    assert memory_of([make_rows(1, units=24)]).fitted()[0, 1:].all()
 
 
 # Wild covariates

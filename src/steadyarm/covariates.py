@@ -33,7 +33,7 @@ MOST = 5  # covariates of a test
 LARGEST = 1e60  # size of a covariate, so that no sum of products overflows
 
 KEPT = 32  # segments that are remembered one by one; older ones are merged in pairs
-NEEDED = 20  # rewards for every covariate, before slopes are used
+NEEDED = 10  # rewards for every covariate, before slopes are used
 WILD = 6.0  # times the usual variance of a covariate, from which on a segment is not trusted
 FLAT = 1e-10  # share of a sum of squares below which a spread may be rounding
 COLLINEAR = 1e-6  # share of a covariate's variance that the ones before it must leave
@@ -494,19 +494,30 @@ def _scatter_kernel(
 
 
 @kernel
-def _usual(spread: Floats, freedom: Floats, a: int, sorted_: Floats) -> float:
-    """The lower median over segments of the variance of covariate a, where it varied."""
-    size = 0
+def _usual(spread: Floats, freedom: Floats, a: int, values: Floats, weights: Floats) -> float:
+    """The lower median over segments of the variance of covariate a, where it varied.
+
+    Segments weigh by their rewards; values and weights are scratch.
+    """
+    size, total = 0, 0.0
     for g in range(freedom.shape[0]):
         if freedom[g] > 0.0 and spread[g, a, a] > 0.0:
             value = spread[g, a, a] / freedom[g]
             at = size
-            while at > 0 and sorted_[at - 1] > value:
-                sorted_[at] = sorted_[at - 1]
+            while at > 0 and values[at - 1] > value:
+                values[at] = values[at - 1]
+                weights[at] = weights[at - 1]
                 at -= 1
-            sorted_[at] = value
+            values[at] = value
+            weights[at] = freedom[g]
+            total += freedom[g]
             size += 1
-    return sorted_[(size - 1) // 2] if size > 0 else 0.0
+    below = 0.0
+    for at in range(size):
+        below += weights[at]
+        if 2.0 * below >= total:
+            return float(values[at])
+    return 0.0
 
 
 @kernel
@@ -526,12 +537,12 @@ def _fit_kernel(
     that is to be adjusted, with no assignment if there is none
     """
     n, G, c = joint.shape
-    usual, scratch = np.empty(c), np.empty(G)
+    usual, values, weights = np.empty(c), np.empty(G), np.empty(G)
     S, L = np.empty((c, c)), np.empty((c, c))
     b, root = np.empty(c), np.empty(c)
     for i in range(n):
         for a in range(c):
-            usual[a] = _usual(spread[i], freedom[i], a, scratch)
+            usual[a] = _usual(spread[i], freedom[i], a, values, weights)
             b[a] = 0.0
             for d in range(c):
                 S[a, d] = 0.0

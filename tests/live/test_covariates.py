@@ -72,7 +72,7 @@ def by_hand(session: sa.Session, rows: Sequence[tuple[int, float, float, float]]
         start += piece.used
         arms, z, r = part[:, 0].astype(int), part[:, 1:3], part[:, 3]
         beta = np.zeros(2)
-        if freedom >= 40:
+        if freedom >= 20:
             Z, R = np.concatenate(past_z), np.concatenate(past_r)
             beta = np.linalg.lstsq(Z, R, rcond=None)[0]
             explained = ((Z @ beta) ** 2).sum()
