@@ -6,6 +6,7 @@ import csv
 import logging
 import random
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,10 @@ from steadyarm.live.settings import Settings
 from steadyarm.live.tables import adjusted_text, columns_of
 from steadyarm.reports.document import text as markdown
 from steadyarm.reports.experiment import experiment_report
-from steadyarm.storages import open_storage
+from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
 from steadyarm.storages.series import Metrics
+from tests.storages.databases import fresh_database
 
 ARMS = ["A", "B", "C"]
 NAMES = ("spend", "visits")
@@ -260,12 +262,18 @@ def test_settings_are_described_and_loaded(tmp_path: Path) -> None:
     assert Settings.from_dict(live.settings.to_dict()) == live.settings
 
 
-def test_two_processes_decide_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_two_processes_decide_alike(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path / 'e.db'}"
+    if kind == "postgresql":
+        url = fresh_database(request.getfixturevalue("postgres"))
+        upgrade_storage(url)
     created(url).close()
     both = [sa.load_experiment("e", open_storage(url)) for _ in range(2)]
     one, ours, theirs = created(), World(), World()
-    for t in range(200):
+    for t in range(120):
         for asked, told, world in ((both[t % 2], both[t // 3 % 2], ours), (one, one, theirs)):
             known = world.visitor()
             shown = asked.ask(f"u{t}", covariates=known)
@@ -274,6 +282,42 @@ def test_two_processes_decide_alike(tmp_path: Path) -> None:
     assert np.array_equal(one.recommend().estimates, both[1].recommend().estimates)
     for each in both:
         each.close()
+
+
+def test_threads_that_ask_and_tell_at_once_lose_nothing(tmp_path: Path) -> None:
+    live = created(f"sqlite:///{tmp_path / 'e.db'}", budget=120)
+
+    def work(part: int) -> None:
+        play(live, range(30 * part, 30 * part + 30), World(part))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert live.replay().agrees
+    rows, known = live.storage.log(live.key), []
+    for part in range(4):
+        world = World(part)
+        for t in range(30 * part, 30 * part + 30):
+            visitor = world.visitor()
+            known.append((f"u{t}", (visitor or {}).get("spend")))
+            world.reward(0, visitor)
+            world.random.random()
+    stored = {row.unit: {e.metric: e.value for e in row.events}.get("spend") for row in rows}
+    assert stored == dict(known)
+    live.close()
+
+
+def test_huge_numbers_overflow_nowhere() -> None:
+    live = created(budget=200)
+    rng = np.random.default_rng(1)
+    for t in range(200):
+        spend = 1e60 if t % 50 == 7 else float(rng.normal())
+        shown = live.ask(f"u{t}", covariates={"spend": spend, "visits": spend})
+        live.tell(shown, -1e100 if t % 50 == 7 else float(rng.normal()))
+    verdict = live.recommend()
+    assert verdict.raw is not None
+    assert np.isfinite(verdict.raw).all()
+    assert np.isfinite(verdict.estimates).all()
+    assert live.replay().agrees
 
 
 # What is shown

@@ -21,6 +21,7 @@ from steadyarm.storages.series import COVARIATE, REWARDED
 
 Covariates = Mapping[str, float | None]  # of one unit, by name; None if it is not known
 
+NUMBER, SUM, SQUARES = range(3)  # what a series has
 KNOWN = "known?"  # 1 for units of which any covariate is known; no declared name has such a mark
 
 
@@ -131,25 +132,24 @@ def moments_in(
     found.assigned[0] = np.subtract(tally.assigned, tally.excluded)
     nothing = np.zeros((3, len(tally.assigned)))
 
-    def of(*factors: str) -> Any:
-        """(3, m) number of values, their sum and that of their squares."""
-        return sums.get("*".join(factors), nothing).astype(np.float64)
+    def of(what: int, *factors: str) -> Any:
+        """(m,) of a series: its number of values, their sum or that of their squares."""
+        return sums.get("*".join(factors), nothing)[what].astype(np.float64)
 
     totals, seen = found.totals[0], found.seen[0]  # (m, c) each
     all_squares, squares = found.total_squares[0], found.squares[0]  # (m, c, c) each
-    totals[:, 0] = all_squares[:, 0, 0] = of(KNOWN)[0]
-    seen[:, 0] = squares[:, 0, 0] = of(KNOWN, REWARD)[0]
-    found.products[0, :, 0] = of(KNOWN, REWARD)[1]
+    totals[:, 0] = all_squares[:, 0, 0] = of(NUMBER, KNOWN)
+    seen[:, 0] = squares[:, 0, 0] = of(NUMBER, KNOWN, REWARD)
+    found.products[0, :, 0] = of(SUM, KNOWN, REWARD)
     for a, name in enumerate(names, start=1):
-        totals[:, a], all_squares[:, a, a] = of(name)[1:]
-        seen[:, a], squares[:, a, a] = of(name, REWARDED)[1:]
-        found.products[0, :, a] = of(name, REWARD)[1]
+        totals[:, a], all_squares[:, a, a] = of(SUM, name), of(SQUARES, name)
+        seen[:, a], squares[:, a, a] = of(SUM, name, REWARDED), of(SQUARES, name, REWARDED)
+        found.products[0, :, a] = of(SUM, name, REWARD)
         for whole, wholes in ((totals, all_squares), (seen, squares)):
             wholes[:, 0, a] = wholes[:, a, 0] = whole[:, a]  # a product with 1
-        for b in range(a + 1, 1 + len(names)):
-            pair = name, names[b - 1]
-            all_squares[:, a, b] = all_squares[:, b, a] = of(*pair)[1]
-            squares[:, a, b] = squares[:, b, a] = of(*pair, REWARDED)[1]
+        for b, other in enumerate(names[a:], start=a + 1):
+            all_squares[:, a, b] = all_squares[:, b, a] = of(SUM, name, other)
+            squares[:, a, b] = squares[:, b, a] = of(SUM, name, other, REWARDED)
     if everything:
         seen[:], squares[:] = totals, all_squares
     return found
