@@ -39,7 +39,7 @@ def test_a_covariate_is_as_good_as_less_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [sa.Steady(), sa.GBAI(), sa.P1(), sa.TopTwoThompson()], ids=lambda policy: policy.name
+    "policy", [sa.Steady(), sa.GBAI(), sa.TopTwoThompson()], ids=lambda policy: policy.name
 )
 def test_every_policy_uses_a_covariate(policy: Any) -> None:
     trials = 400

@@ -26,11 +26,11 @@ from steadyarm.inference import (
     LoggedSegment,
     counterfactuals_of,
     drift_report,
-    fixed_budget,
     health_report,
     lack_of_fit,
     late_finding,
 )
+from steadyarm.inference.intervals import variance_kept
 from steadyarm.live.assignments import Status
 from steadyarm.live.conclusion import decision_of
 from steadyarm.live.decisions import (
@@ -234,12 +234,7 @@ class LiveResults:
         pair = self.evidence, self.raw_evidence
         if verdict.shown is not None:
             pair = pair[0].view(verdict.shown), pair[1].view(verdict.shown)
-        with np.errstate(all="ignore"):
-            ours, theirs = (fixed_budget(each).standard_errors[0] for each in pair)
-            kept = (ours / theirs) ** 2
-        kept = kept[np.isfinite(kept)]
-        share = float(np.median(kept)) if kept.size else None
-        return {"raw": pair[1].estimates[0], "variance_kept": share}
+        return {"raw": pair[1].estimates[0], "variance_kept": variance_kept(*pair)}
 
     def spending(self, level: float, anytime: bool | None) -> tuple[float, bool]:
         """The level of this analysis, and whether its intervals hold at all times.
