@@ -31,8 +31,7 @@ from steadyarm.live.measured import judged, results_by_metric, safety_of
 from steadyarm.live.metrics import Metric, MetricResult
 from steadyarm.live.settings import Settings
 from steadyarm.segments import SegmentStats, columns_between
-from steadyarm.storages.records import ExperimentRecord, SegmentRecord, Snapshot, Tally
-from steadyarm.storages.series import SeriesSums
+from steadyarm.storages.records import ExperimentRecord, SegmentRecord, SeriesSums, Snapshot, Tally
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -42,6 +42,7 @@ _LIFT = "new: the control, what to do, and by how much each variant differs from
 _CONTROL = "a control may have no share, so its name and its share stand side by side"
 _METRICS = "new: values of metrics, each made of one event or of several, and what is known of them"
 _LEVELS = "new: attributes of units, and what is known of each of their levels"
+_COVARIATES = "new: numbers that are known of units, and estimates with and without them"
 _SCHEMA, _NEW = "/components/schemas", "/components/schemas/NewExperiment/properties"
 _SETTINGS, _FOUND = f"{_SCHEMA}/SettingsAnswer", f"{_SCHEMA}/Recommendation"
 OPENAPI_MAY_DIFFER: dict[str, str] = {
@@ -99,6 +100,19 @@ OPENAPI_MAY_DIFFER: dict[str, str] = {
     },
     "/paths/~1v1~1experiments~1{name}~1breakdowns~1{attribute}": _LEVELS,
     f"{_SETTINGS}/required/13": _LEVELS,
+    **{
+        f"{_SCHEMA}/{place}": _COVARIATES
+        for place in (
+            *("NewAssignment/properties/covariates", "NewAssignment/properties/expected"),
+            *("NewAssignments/properties/covariates", "NewAssignments/properties/expected"),
+            *("UsedPosition/properties/covariates", "UsedPosition/properties/expected"),
+            *("NewExperiment/properties/covariates", "SettingsAnswer/properties/covariates"),
+            *("ArmEstimate/properties/raw", "ArmEstimate/required/15"),
+            "Recommendation/properties/variance_kept",
+        )
+    },
+    f"{_FOUND}/required/21": _COVARIATES,
+    f"{_SETTINGS}/required/15": _COVARIATES,
 }
 
 ROUGH = ("/standard errors/", "/intervals/")  # computed with functions of SciPy

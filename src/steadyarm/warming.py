@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 import steadyarm as sa
 from steadyarm.compiled import compiling
@@ -26,14 +27,16 @@ def arm_sets() -> Iterator[sa.ArmSet]:
     yield sa.ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.5]])  # skewed
 
 
-def live_test(arms: sa.ArmSet) -> Iterator[Callable[[], object]]:
+def live_test(arms: sa.ArmSet, covariates: bool = False) -> Iterator[Callable[[], object]]:
     """A whole test in memory, from its creation to what pages and results show, in parts."""
-    test = sa.create_experiment(
-        "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1), missing="drop"
-    )
+    rules: dict[str, Any] = {"reward_range": (0, 1), "missing": "drop"}
+    if covariates:
+        rules["covariates"] = ["z"]
+    test = sa.create_experiment("warm", arms, sa.Steady(), BUDGET, "memory", seed=1, **rules)
 
     def play(first: int) -> None:
-        answers = test.ask_many([f"{first + i}" for i in range(BATCH)])
+        known = [{"z": float(i % 3)} for i in range(BATCH)] if covariates else None
+        answers = test.ask_many([f"{first + i}" for i in range(BATCH)], covariates=known)
         given = [answer for answer in answers if not isinstance(answer, sa.SteadyArmError)]
         test.tell_many((answer.id, float(i % 2)) for i, answer in enumerate(given))
 
@@ -61,6 +64,8 @@ def _whole_tests() -> None:
     for arms in arm_sets():
         for step in live_test(arms):
             step()
+    for step in live_test(sa.ArmSet.one_hot(["A", "B"]), covariates=True):
+        step()
     _simulate(*POLICIES)
     question = {
         "traffic_per_day": 20,

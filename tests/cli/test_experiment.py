@@ -128,7 +128,7 @@ def test_recommend(shop: Run) -> None:
     assert (verdict["rewards"], verdict["missing"]) == (600, 0)
     numbers = ("estimate", "standard_error", "low", "high", "gap", "gap_low", "gap_high")
     lifts = ("lift", "lift_low", "lift_high", "relative", "relative_low", "relative_high")
-    keys = {"name", "index", *numbers, *lifts}
+    keys = {"name", "index", "raw", *numbers, *lifts}
     assert all(arm.keys() == keys for arm in verdict["arms"])
     assert verdict["control"] == "now"
     assert [verdict["arms"][0][name] for name in lifts] == [0.0] * 6

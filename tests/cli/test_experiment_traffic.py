@@ -84,7 +84,7 @@ def test_an_exported_log_tells_its_rewards_again(shop: Run) -> None:
 
 
 def test_units_and_rewards_are_read_line_by_line() -> None:
-    assert read_units(["\ufeffunit\n", "a\n", "\n", '"b, c"\n']) == ["a", "b, c"]
+    assert read_units(["\ufeffunit\n", "a\n", "\n", '"b, c"\n'])[0] == ["a", "b, c"]
     assert read_rewards(["id,unit,reward", "x-0-1,a,2.5", "x-0-2,b,"]) == (
         [("x-0-1", 2.5, None, None)],
         1,

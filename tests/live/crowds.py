@@ -16,8 +16,7 @@ from steadyarm.live.measured import by_series
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.results import LiveResults, results_of
 from steadyarm.segments import Segment
-from steadyarm.storages.records import SegmentRecord, Snapshot, Tally
-from steadyarm.storages.series import SeriesSums
+from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
 
 Floats = NDArray[np.float64]
 BLOCK = 24

@@ -164,10 +164,18 @@ def test_wrong_experiments_are_not_created(known: InProcess, change: dict[str, A
 
 
 WORDS: list[tuple[str, Any, str]] = [
-    ("shop/assignments", {"user": "v"}, "there is no key 'user'; the keys are unit, attributes."),
+    (
+        "shop/assignments",
+        {"user": "v"},
+        "there is no key 'user'; the keys are unit, attributes, covariates, expected.",
+    ),
     ("shop/assignments", {"unit": 3}, 'unit is 3; expected a text: send it as "3".'),
     ("shop/assignments", {"unit": ""}, "unit is ''; expected a text of 1 to 512 characters"),
-    ("shop/assignments", [], "the body is []; expected an object with the keys unit, attributes."),
+    (
+        "shop/assignments",
+        [],
+        "the body is []; expected an object with the keys unit, attributes, covariates, expected.",
+    ),
     (
         "shop/rewards",
         {"id": "x", "reward": 1},

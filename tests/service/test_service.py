@@ -157,7 +157,7 @@ def test_leases_ahead_are_given_back_when_idle() -> None:
     with in_process(workers=2) as client:  # as one of two would
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        client.run(live.ask([(f"u{i}", None) for i in range(10)]))
+        client.run(live.ask([(f"u{i}", None, None) for i in range(10)]))
         assert client.get(BASE).json()["leased"] > 0
         for _ in range(60):
             if not client.get(BASE).json()["leased"]:
@@ -170,7 +170,7 @@ def test_leases_ahead_are_idle_when_nobody_new_comes() -> None:
     with in_process(workers=2) as client:
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        units = [(f"u{i}", None) for i in range(10)]
+        units = [(f"u{i}", None, None) for i in range(10)]
         client.run(live.ask(units))
         assert client.get(BASE).json()["leased"] > 0
         for _ in range(60):
@@ -187,7 +187,7 @@ def test_leases_that_a_batch_has_in_hand_are_given_back_later(
     with in_process(workers=2) as client:
         client.post("/v1/experiments", SHOP)
         live = client.app.state.service.live["shop"]
-        client.run(live.ask([(f"u{i}", None) for i in range(10)]))
+        client.run(live.ask([(f"u{i}", None, None) for i in range(10)]))
         storage = live.experiment.storage
         assign = storage.assign
 
@@ -196,7 +196,7 @@ def test_leases_that_a_batch_has_in_hand_are_given_back_later(
             return assign(*given, **more)
 
         monkeypatch.setattr(storage, "assign", meanwhile)
-        client.run(live.ask(["u0"]))  # needs none of them
+        client.run(live.ask([("u0", None, None)]))  # needs none of them
         live.release()
         assert client.get(BASE).json()["leased"] == 0
 

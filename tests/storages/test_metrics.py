@@ -21,8 +21,8 @@ from steadyarm.storages import open_storage, storage_faults, upgrade_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change, Corrected
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import LogRow, Measured, Outcome
-from steadyarm.storages.series import Metrics, Rule, SeriesSums
+from steadyarm.storages.records import LogRow, Measured, Outcome, SeriesSums
+from steadyarm.storages.series import Metrics, Rule
 from steadyarm.storages.sql import rewards as rewards_module
 from steadyarm.storages.sql.base import SERIES
 from steadyarm.storages.sql.engine import Statement

@@ -212,6 +212,7 @@ class Piece:
     n, m, s, ss : (K,) rows, rows with reward, sums of rewards and of their squares
     block : length of permuted blocks; 1 if rows were drawn independently
     segment_key : the segment, where the log has segments
+    rows : the sums that the piece was made from
     """
 
     order: Any
@@ -223,6 +224,7 @@ class Piece:
     ss: Floats
     block: int = 1
     segment_key: Any = None
+    rows: Sequence[Mapping[str, Any]] = ()
 
     @property
     def segment(self) -> Segment:
@@ -377,7 +379,7 @@ def _piece(
             "for independent draws."
         )
     order, name = (first, key[0]) if segments else (key[0], None)
-    return Piece(order, first, weights, n, m, s, ss, blocks.pop(), name)
+    return Piece(order, first, weights, n, m, s, ss, blocks.pop(), name, group)
 
 
 def _recovered(
@@ -420,12 +422,18 @@ def _recovered(
 
 
 def allocation_evidence(
-    arms: ArmSet, pieces: list[Piece], direction: Direction, reference: bool
+    arms: ArmSet,
+    pieces: list[Piece],
+    direction: Direction,
+    reference: bool,
+    binary: bool | None = None,
 ) -> tuple[Evidence, list[Piece]]:
     """The evidence of the pieces that have a reward, and which these are.
 
     The reference is the least-squares fit to earlier pieces where they determine it, and the mean
     reward where they do not, or before there are any.
+
+    binary : False if rewards are adjusted; by default the sums show whether they are clicks
     """
     used, fit = [piece for piece in pieces if piece.m.sum()], ReferenceFit(arms)
     seen, total = np.zeros(arms.size), np.zeros(arms.size)
@@ -442,7 +450,7 @@ def allocation_evidence(
         waiting.append(piece)
         segment = replace(piece.segment, reference=m[None] if reference else None)
         played.append((segment, piece.stats))
-    return _gathered(Evidence.from_segments(arms, played, direction)), used
+    return _gathered(Evidence.from_segments(arms, played, direction, binary)), used
 
 
 class ReferenceFit:

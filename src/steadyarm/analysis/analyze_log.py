@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import allocations, clusters, faults, sums
+from steadyarm.analysis import adjusting, allocations, clusters, faults, sums
 from steadyarm.analysis.log import Log, open_log
 from steadyarm.analysis.result import Analysis, Asked, Missing, Rows, analysis_of, no_reward
 from steadyarm.arms import ArmSet
@@ -45,6 +45,7 @@ def analyze(
     budget: int | None = None,
     units: bool = True,
     memory: str = "2GB",
+    covariates: Sequence[str] = (),
 ) -> Analysis:
     """The verdict on a test that ran elsewhere, from its log, wherever that lives.
 
@@ -74,6 +75,8 @@ def analyze(
         in one called user_id, visitor_id, customer_id or the like; False takes all rows as
         independent
     memory : that DuckDB may use
+    covariates : columns with numbers that were known of units before they were assigned, at most
+        five, such as ["visits_last_month", "spend"]; they take noise away. Empty cells are fine
 
     Examples
     --------
@@ -105,7 +108,9 @@ def analyze(
     if budget is not None:
         whole_number(budget, "budget", least=1)
     given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
-    with closing(open_log(source, table=table, query=query, columns=columns, memory=memory)) as log:
+    extra = adjusting.covariate_columns(covariates, columns)
+    named = dict(columns or {}) | extra
+    with closing(open_log(source, table=table, query=query, columns=named, memory=memory)) as log:
         exported = (
             allocations.described(source)
             if given is None and query is None and not columns
@@ -138,7 +143,15 @@ def analyze(
             by_unit=units,
             units=found,
             excluded=excluded,
+            covariates=tuple(extra.values()),
         )
+        if asked.covariates and found is not None:
+            raise InvalidInputError(
+                f"{log.name} has several rows of some units, and covariates work with one row of "
+                "each; add up the rows of a unit, or treat rows as independent: units=False, on "
+                "the command line --no-units.",
+                field="covariates",
+            )
         return _answer(asked)
 
 
@@ -193,8 +206,14 @@ def _by_propensity(asked: Asked) -> Analysis:
     period, labels = asked.plan.periods(tally.buckets, tally.n.sum(axis=1))
     _check_size(len(labels), arms)
     counts, totals = tally.m.sum(axis=0), tally.sums["s"].sum(axis=0)
+    raw = None
     if asked.units is None:
         evidence = allocations.tally_evidence(arms, tally, period, asked.direction, asked.reference)
+        if asked.covariates:
+            raw, other = evidence, adjusting.adjusted_tally(tally, rows, arms.names)
+            evidence = allocations.tally_evidence(
+                arms, other, period, asked.direction, asked.reference
+            )
     else:
         grouped = _grouped(asked, table, ["p"])
         own = dict(zip(arms.names, enumerate(np.eye(arms.size)), strict=True))
@@ -219,7 +238,7 @@ def _by_propensity(asked: Asked) -> Analysis:
         )
         rest = [finding for finding in report.findings if finding.name == "missing rewards"]
         findings = [allocations.assignments_of(arms.names, tally), *rest]
-    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows)
+    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows, raw)
 
 
 def _grouped(asked: Asked, table: Any, columns: list[str]) -> Any:
@@ -288,10 +307,16 @@ def _by_allocation(asked: Asked, vector: bool) -> Analysis:
     totals = np.sum([piece.s for piece in pieces], axis=0)
     health = [piece.logged for piece in pieces]
     labels: list[str] | int
+    raw = None
     if asked.units is None:
         evidence, used = allocations.allocation_evidence(
             arms, pieces, asked.direction, asked.reference
         )
+        if asked.covariates:
+            raw, other = evidence, adjusting.adjusted_pieces(pieces, arms, segments)
+            evidence, used = allocations.allocation_evidence(
+                arms, other, asked.direction, asked.reference, binary=False
+            )
         _check_size(evidence.rounds.shape[1], arms)
         labels = _labels_of(asked.plan, used)
         if len(labels) != evidence.rounds.shape[1]:  # neighbouring pieces were joined
@@ -309,7 +334,7 @@ def _by_allocation(asked: Asked, vector: bool) -> Analysis:
             arms.names, health, asked.rows - int(counts.sum()), asked.rows
         )
         findings = [findings[0], missing]
-    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows)
+    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows, raw)
 
 
 def _units_by_allocation(

@@ -27,6 +27,7 @@ SUFFIXES = {
     "sqlite": (".sqlite", ".sqlite3", ".db"),
     "duckdb": (".duckdb", ".ddb"),
 }
+COVARIATE = "covariate "  # begins our names of columns that hold covariates
 PREFIX = "p_"  # of the columns that hold the probability of one arm each
 SMALL = 2**26  # bytes of CSV that are read once and kept; every query would guess its dialect anew
 
@@ -397,7 +398,7 @@ def _with_unit(columns: Mapping[str, str] | None, table: Any) -> dict[str, str]:
 def _named(table: Any, columns: dict[str, str], name: str) -> Any:
     """The columns we know under the names we know them by; what is missing is named."""
     for ours in columns:
-        if ours not in COLUMNS and not ours.startswith(PREFIX):
+        if ours not in COLUMNS and not ours.startswith((PREFIX, COVARIATE)):
             raise InvalidInputError(
                 f"there is no column {ours!r} to map; the columns are {', '.join(COLUMNS)}."
             )

@@ -19,7 +19,7 @@ from steadyarm.inference.counterfactuals import Counterfactuals, counterfactuals
 from steadyarm.inference.drift import DriftReport, drift_report
 from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.health import Finding, HealthReport, reward_findings
-from steadyarm.inference.intervals import Intervals, fixed_budget
+from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.segments import Direction
 from steadyarm.wording import counted, strung
@@ -51,6 +51,7 @@ class Asked:
     by_unit: bool
     units: Units | None
     excluded: int
+    covariates: tuple[str, ...] = ()
 
     @property
     def kept(self) -> bool:
@@ -85,6 +86,10 @@ class Analysis:
     notes : how the log was read, one sentence each
     units : how often units are in the log, if some have several rows; variances are by unit then
     anytime : whether intervals hold at every analysis, or for one at an end fixed in advance
+    covariates : what rewards are adjusted for
+    raw : (K,) estimates from rewards that are not adjusted; None without covariates
+    variance_kept : share of the variance of estimates that is left after adjusting, the median over
+        variants; None without covariates
     """
 
     log: str
@@ -101,6 +106,9 @@ class Analysis:
     notes: tuple[str, ...]
     units: Units | None = None
     anytime: bool = False
+    covariates: tuple[str, ...] = ()
+    raw: NDArray[np.float64] | None = None
+    variance_kept: float | None = None
 
     @property
     def recommended(self) -> str:
@@ -183,6 +191,12 @@ class Analysis:
             "otherwise": self.counterfactuals.to_dict(),
             "notes": self.notes,
         }
+        if self.raw is not None:
+            found |= {
+                "covariates": self.covariates,
+                "variance_kept": self.variance_kept,
+                "raw_estimates": self.raw,
+            }
         plain: dict[str, Any] = json_ready(found)
         return plain
 
@@ -223,14 +237,26 @@ def analysis_of(
     counts: NDArray[np.int64],
     sums: NDArray[np.float64],
     rows: Rows,
+    raw: Evidence | None = None,
 ) -> Analysis:
-    """What the evidence says; counts and sums are those of each arm's rewards."""
+    """What the evidence says; counts and sums are those of each arm's rewards.
+
+    raw : the evidence of rewards that are not adjusted for covariates, if others are
+    """
     if not evidence.played[0]:
         raise no_reward(asked)
     if isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > MOST_LABELS:
         labels = MOST_LABELS
     drift = drift_report(evidence, labels, asked.level)
     more, notes = _checks_and_notes(asked, rows)
+    intervals = _intervals(asked, evidence)
+    beside: dict[str, Any] = {}
+    if raw is not None:
+        beside = _beside(asked, evidence, raw, intervals)
+        left = beside["variance_kept"]
+        gain = "" if left is None else f" {left:.0%} of the variance is left.".replace("%", " %")
+        names = strung(list(asked.covariates), 8)
+        notes.append(f"Rewards are adjusted for {names}, with slopes from earlier rows.{gain}")
     with np.errstate(invalid="ignore"):
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return Analysis(
@@ -240,7 +266,7 @@ def analysis_of(
         rewards=int(counts.sum()),
         counts=counts,
         means=means,
-        intervals=_intervals(asked, evidence),
+        intervals=intervals,
         drift=drift if asked.units is None else replace(drift, method="units"),
         health=HealthReport((*findings, *more)),
         counterfactuals=counterfactuals_of(evidence, counts, sums, level=asked.level),
@@ -248,7 +274,19 @@ def analysis_of(
         notes=tuple(notes),
         units=asked.units,
         anytime=asked.budget is not None,
+        **beside,
     )
+
+
+def _beside(asked: Asked, evidence: Evidence, raw: Evidence, found: Intervals) -> dict[str, Any]:
+    """What an analysis of adjusted rewards says of covariates."""
+    if found.shown is not None:
+        evidence, raw = evidence.view(found.shown), raw.view(found.shown)
+    return {
+        "covariates": asked.covariates,
+        "raw": raw.estimates[0],
+        "variance_kept": variance_kept(evidence, raw),
+    }
 
 
 def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str]]:
@@ -318,7 +356,8 @@ def _intervals(asked: Asked, evidence: Evidence) -> Intervals:
     if asked.budget is None:
         found = fixed_budget(evidence, asked.level)
     else:
-        bounded = units is None and evidence.weights is not None
+        # The range of adjusted rewards is not known.
+        bounded = units is None and evidence.weights is not None and not asked.covariates
         span = asked.reward_range if bounded else None
         found = confidence_sequence(evidence, asked.budget, asked.level, span)
     if units is None:

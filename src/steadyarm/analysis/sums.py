@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.log import Log
+from steadyarm.analysis.log import COVARIATE, Log
 from steadyarm.errors import InvalidInputError
 
 # Periods of a log: calendar units or equal shares, made of buckets that a database can make.
@@ -128,10 +129,10 @@ TIME = (
 
 
 def readable(log: Log, table: Any, zero: bool = False) -> Any:
-    """The table with the columns time, arm, r and, where there is one, p; the rest as it was.
+    """The table with the columns time, arm and r, and p and z where there are any.
 
-    The column given is the reward as it stands, where r may be null for other reasons than a
-    missing reward, or 0 for a missing one (`zero`).
+    The rest is as it was. The column given is the reward as it stands, where r may be null for
+    other reasons than a missing reward, or 0 for a missing one (`zero`).
     """
     import ibis
 
@@ -147,6 +148,8 @@ def readable(log: Log, table: Any, zero: bool = False) -> Any:
         new["given"] = reward
     if "probability" in table.columns:
         new["p"] = as_number(log, table["probability"])
+    names = [name for name in table.columns if name.startswith(COVARIATE)]
+    new |= row_covariates([as_number(log, table[name]) for name in names])
     return table.mutate(**new)
 
 
@@ -221,7 +224,8 @@ def propensity_sums(
     -------
     Per bucket and arm: rows n and with reward m, sums s of r and ss of r²; over all rows i0 and
     i02 of 1/p and 1/p²; over rows with reward i1 and i2 of the same, w and w2 of r/p and r/p²,
-    ww of r²/p²; the least p, rows without a usable p, rewards given, and those beyond the span.
+    ww of r²/p², and what `moment_sums` and `weighed_moments` say; the least p, rows without a
+    usable p, rewards given, and those beyond the span.
     """
     keys = {"bucket": bucket, "arm": table.arm}
     if few:
@@ -239,6 +243,7 @@ def propensity_sums(
         ww=(r * r / (p * p)).sum(),
         least=p.min(),
         unusable=table.count() - p.count(),
+        **weighed_moments(table, p),
     )
 
 
@@ -262,7 +267,7 @@ def _counts(table: Any, span: tuple[float, float] | None) -> dict[str, Any]:
         sums["given"] = table.given.count()
     if span is not None:
         sums["beyond"] = ((r < span[0]) | (r > span[1])).sum()
-    return sums
+    return sums | moment_sums(table)
 
 
 def _weighed(c: Any) -> Any:
@@ -280,6 +285,7 @@ def _weighed(c: Any) -> Any:
         ww=(c.ss / (p * p)).sum(),
         least=p.min(),
         unusable=c.n.sum(where=p.isnull()),
+        **weighed_sums(c, p),
     )
 
 
@@ -288,3 +294,63 @@ def _usable(p: Any) -> Any:
     import ibis
 
     return ibis.ifelse((p > 0) & (p <= 1), p, ibis.null("float64"))
+
+
+# Sums of covariates: over rows with a reward, as all others.
+
+
+def row_covariates(numbers: Sequence[Any]) -> dict[str, Any]:
+    """Columns z0 (whether any is known), z1, … of a row, from its numbers or nulls."""
+    import ibis
+
+    if not numbers:
+        return {}
+    known = numbers[0].notnull()
+    for number in numbers[1:]:
+        known = known | number.notnull()
+    found = {"z0": ibis.ifelse(known, 1.0, 0.0)}
+    return found | {f"z{a}": number.fill_null(0.0) for a, number in enumerate(numbers, 1)}
+
+
+def _columns_in(table: Any) -> list[Any]:
+    """The columns z0, z1, … of a table."""
+    count = sum(name.startswith(COVARIATE) for name in table.columns)
+    return [table[f"z{a}"] for a in range(count + 1)] if count else []
+
+
+def moment_sums(table: Any) -> dict[str, Any]:
+    """Sums of covariates over rows with a reward: z, zz and zr with the numbers of columns."""
+    z, r = _columns_in(table), table.r
+    there = r.notnull()
+    found = {}
+    for a, one in enumerate(z):
+        found[f"z{a}"] = one.sum(where=there)
+        found[f"zr{a}"] = (one * r).sum()
+        for b in range(a + 1):
+            found[f"zz{a}_{b}"] = (one * z[b]).sum(where=there)
+    return found
+
+
+def weighed_moments(table: Any, p: Any) -> dict[str, Any]:
+    """Row by row: the same over p², with the ending w, and z over p, with the ending v."""
+    z, r = _columns_in(table), table.r
+    there, pp = r.notnull(), p * p
+    found = {}
+    for a, one in enumerate(z):
+        found[f"z{a}v"] = (one / p).sum(where=there)
+        found[f"z{a}w"] = (one / pp).sum(where=there)
+        found[f"zr{a}w"] = (one * r / pp).sum()
+        for b in range(a + 1):
+            found[f"zz{a}_{b}w"] = (one * z[b] / pp).sum(where=there)
+    return found
+
+
+def weighed_sums(c: Any, p: Any) -> dict[str, Any]:
+    """As `weighed_moments`, from sums by probability."""
+    found = {}
+    for name in c.columns:
+        if name.startswith("z"):
+            found[f"{name}w"] = (c[name] / (p * p)).sum()
+            if name[1:].isdigit():
+                found[f"{name}v"] = (c[name] / p).sum()
+    return found

@@ -21,6 +21,11 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
     ("--table NAME", "the table of a database"),
     ("--query SQL", "or a query; files are the table log in it"),
     ("--column OURS=THEIRS ...", "another name of a column, such as arm=variant; may be repeated"),
+    (
+        "--covariate NAME ...",
+        "a column with numbers that were known of units before they were assigned, such as spend; "
+        "may be repeated",
+    ),
     ("--arms FILE", "the variants, see below"),
     (
         "--period PERIOD = auto",
@@ -74,6 +79,7 @@ def analyze(args: argparse.Namespace) -> None:
       steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
       steadyarm analyze log.csv --arms layouts.toml --report report.html
       steadyarm analyze log.csv --column unit=session --anytime --budget 20000
+      steadyarm analyze log.csv --covariate visits_last_month --covariate spend
 
     Arms with features in common (--arms) need the whole allocation of every row: a column
     probabilities (JSON), a column p_NAME for every arm, or a column segment within which
@@ -99,6 +105,7 @@ def analyze(args: argparse.Namespace) -> None:
         budget=args.budget,
         units=not args.no_units,
         memory=args.memory,
+        covariates=args.covariate,
     )
     show(args, found.to_dict(), found)
     if args.report is not None:

@@ -61,8 +61,8 @@ A whole test, from a file test.toml:
   steadyarm experiment export checkout checkout.csv
   steadyarm experiment replay checkout
 
-Other settings: seed, direction, reward_range, sticky, min_share, attributes. All are explained in
-docs/live.md.
+Other settings: seed, direction, reward_range, sticky, min_share, attributes, covariates. All are
+explained in docs/live.md.
 """
 MOVES = {  # what a verb does, and the state after it
     "start": ("Begin to assign variants.", "is running: it assigns variants."),
@@ -179,6 +179,12 @@ command(
         "what is known of these units, such as device=mobile; once for each attribute",
         {"action": "append", "default": [], "metavar": "NAME=LEVEL"},
     ),
+    (
+        "--covariate",
+        "a number that is known of these units, such as spend=41.0; once for each covariate",
+        {"action": "append", "default": [], "metavar": "NAME=NUMBER"},
+    ),
+    ("--expected X", "the covariate of that name, predicted by a model of yours"),
 )(experiment_traffic.ask)
 command(
     "experiment tell",

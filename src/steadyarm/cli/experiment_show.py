@@ -11,7 +11,13 @@ import numpy as np
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
 from steadyarm.live.settings import Settings
-from steadyarm.live.tables import lift_text, metric_cells, metric_obstacles, metric_rows
+from steadyarm.live.tables import (
+    adjusted_text,
+    lift_text,
+    metric_cells,
+    metric_obstacles,
+    metric_rows,
+)
 from steadyarm.storages.records import Summary
 from steadyarm.wording import counted, number, percent, reach, span, when
 
@@ -62,6 +68,7 @@ def experiment_text(experiment: sa.Experiment) -> str:
         f"{counted(rewarded, 'reward')} recorded, {pending:,} pending or missing{excluded}",
         f"{counted(status.segments, 'segment')} opened, {status.observed} observed by the policy"
         f"{leased}",
+        *([f"covariates: {', '.join(settings.covariates)}"] if settings.covariates else []),
         f"{_rules(settings)}\n",
     ]
     snapshot = experiment.storage.snapshot(experiment.key)
@@ -115,10 +122,12 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     shown, alive = verdict.shown, set(verdict.plausible)
     names = [settings.arms.names[int(k if shown is None else shown[k])] for k in order]
     control = [] if verdict.control is None else ["against control"]
+    unadjusted = [] if verdict.raw is None else ["unadjusted"]
     rows = [
         (
             name,
             settings.shown(verdict.estimates[k]),
+            *(settings.shown(raw[k]) for raw in (verdict.raw,) if raw is not None),
             reach(verdict.intervals[k, 0], verdict.intervals[k, 1], settings.shown),
             *(lift_text(verdict, int(k)) for _ in control),
             "" if k == verdict.row else settings.shown(verdict.gaps[k]),
@@ -127,10 +136,12 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
         for k, name in zip(order, names, strict=True)
     ]
     interval = f"{percent(verdict.level)}, all at once"
-    head = ("variant", "estimate", interval, *control, "behind by", "")
-    columns = f"<>>{'>' * len(control)}><"
+    head = ("variant", "estimate", *unadjusted, interval, *control, "behind by", "")
+    columns = f"<>>{'>' * len(unadjusted + control)}><"
     lines = [f"{verdict.decision.text}\n", f"{verdict}\n", table(head, rows, columns)]
     lines.append("* may be the best")
+    if adjusted := adjusted_text(verdict, settings.covariates):
+        lines.append(adjusted)
     if verdict.size:
         lines.append(
             f"The best {len(rows)} of {verdict.size:,} variants; {verdict.possible:,} of all may "

@@ -34,15 +34,22 @@ def ask(args: argparse.Namespace) -> None:
     What is known of them, of the attributes that were declared:
 
       steadyarm experiment ask checkout visitor-1 --attribute device=mobile
+
+    Covariates are given alike, or in columns of the CSV that have their names:
+
+      steadyarm experiment ask checkout visitor-1 --covariate spend=41.0 --expected 3.2
     """
     bulk = args.units == ["-"]
-    units: list[str | None] = list(read_units(sys.stdin) if bulk else args.units)
     from steadyarm.wire.responses import AssignmentAnswer
 
-    if not units and not bulk:
-        units = [None]
-    alone = len(units) == 1 and not bulk
     with loaded(args) as experiment:
+        covariates = _covariates(args.covariate, args.expected)
+        units: list[str | None] = list(args.units) or [None]
+        numbers: list[dict[str, Any]] = [covariates] * len(units)
+        if bulk:
+            names, columns = read_units(sys.stdin, experiment.settings.covariates)
+            units, numbers = list(names), [covariates | found for found in columns]
+        alone = len(units) == 1 and not bulk
         if units == [None] and experiment.settings.sticky == "unit":
             raise InvalidInputError(
                 "UNIT is missing; say who gets the variant, such as: steadyarm experiment ask "
@@ -50,11 +57,14 @@ def ask(args: argparse.Namespace) -> None:
             )
         known = _attributes(args.attribute)
 
-        def many(part: Sequence[str | None]) -> list[Any]:
-            return list(experiment.ask_many(part, attributes=[known] * len(part)))
+        def many(part: Sequence[tuple[str | None, dict[str, Any]]]) -> list[Any]:
+            asked, given = [unit for unit, _ in part], [numbers for _, numbers in part]
+            return list(experiment.ask_many(asked, 0, [known] * len(part), given))
 
         answers: list[Any] = (
-            [experiment.ask(units[0], known)] if alone else _in_batches(units, many)
+            [experiment.ask(units[0], known, covariates)]
+            if alone
+            else _in_batches(list(zip(units, numbers, strict=True)), many)
         )
     assigned = [answer for answer in answers if not isinstance(answer, SteadyArmError)]
     facts = [
@@ -123,21 +133,43 @@ def _attributes(given: Sequence[str]) -> dict[str, str | None]:
     return found
 
 
-def read_units(lines: Any) -> list[str]:
-    """Units, one in a line, or the column unit of CSV with a header.
+def _covariates(given: Sequence[str], expected: float | None) -> dict[str, Any]:
+    """Numbers by covariate, from texts such as spend=41.0."""
+    from steadyarm.live.covariates import with_expected
+
+    found: dict[str, Any] = {}
+    for text in given:
+        named = VALUE.fullmatch(text)
+        if named is None or named[1] in found:
+            raise InvalidInputError(
+                f"--covariate is {text!r}; expected a covariate and its number, such as "
+                "spend=41.0, each covariate once."
+            )
+        found[named[1]] = float(named[2])
+    return dict(with_expected(found, expected) or {})
+
+
+def read_units(
+    lines: Any, covariates: Sequence[str] = ()
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Units, one in a line, or the column unit of CSV with a header; and their covariates.
+
+    covariates : the names of covariates that a column may have; an empty cell is one not known
 
     Examples
     --------
     >>> read_units(["visitor 1", "visitor 2"])
-    ['visitor 1', 'visitor 2']
-    >>> read_units(["time,unit", '12:00,"Doe, Jo"'])
-    ['Doe, Jo']
+    (['visitor 1', 'visitor 2'], [{}, {}])
+    >>> read_units(["spend,unit", '41,"Doe, Jo"'], ["spend"])
+    (['Doe, Jo'], [{'spend': 41.0}])
     """
     rows = list(_rows(lines))
-    column = None
+    column, measured = None, list[tuple[str, int]]()
     if rows and "unit" in rows[0][1]:
-        column = rows.pop(0)[1].index("unit")
-    found = []
+        names = rows.pop(0)[1]
+        column = names.index("unit")
+        measured = [(name, names.index(name)) for name in covariates if name in names]
+    found, known = [], []
     for line, row in rows:
         if column is None and len(row) != 1:
             raise InvalidInputError(
@@ -145,7 +177,9 @@ def read_units(lines: Any) -> list[str]:
                 "if it has a comma, or CSV whose first line names a column unit."
             )
         found.append(_cell(row, column or 0, line))
-    return found
+        cells = {name: _cell(row, at, line) for name, at in measured}
+        known.append({name: _number(cell) for name, cell in cells.items() if cell != ""})
+    return found, known
 
 
 Told = tuple[str, Any, datetime | None, str | None]

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import groupby, islice
 from threading import Event, Lock, Thread
 from time import monotonic_ns
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from steadyarm.client.transport import (
     BATCH,
@@ -47,6 +47,7 @@ from steadyarm.live.assignments import (
     finite_values,
 )
 from steadyarm.live.attributes import Given, levels_in
+from steadyarm.live.covariates import Covariates, values_in, with_expected
 from steadyarm.live.experiment import check_lease_time
 from steadyarm.validation import whole_number
 from steadyarm.wire.responses import Assignments, Leases, Released
@@ -64,13 +65,27 @@ WAITING = 100_000  # rewards in the queue
 VOID = 100_000  # ids that do not count which are remembered
 
 
+class Known(NamedTuple):
+    """What is known of a unit; the names are those of requests."""
+
+    attributes: Given | None = None
+    covariates: Covariates | None = None
+
+    def given(self) -> dict[str, Any]:
+        """For a request: what is given alone."""
+        return {name: dict(each) for name, each in self._asdict().items() if each is not None}
+
+
+NOTHING = Known()
+
+
 class Place(NamedTuple):
     """One position that was assigned, to be reported."""
 
     lease: int
     position: int
     answer: LiveAssignment
-    attributes: Given | None = None
+    known: Known = NOTHING
 
 
 class _Held:
@@ -102,13 +117,13 @@ class Places:
             self._ready.append(_Held(lease))
             self.remaining += lease.stop - lease.start
 
-    def draw(self, unit: str, now: int, attributes: Given | None = None) -> LiveAssignment | None:
+    def draw(self, unit: str, now: int, known: Known = NOTHING) -> LiveAssignment | None:
         """The next position's variant; None if there is none whose time is not over."""
         while self._ready:
             held = self._ready[0]
             if held.next < held.lease.stop and now < held.lease.until:
                 answer = held.lease.assignment(held.next, unit, now)
-                self.used.append(Place(held.lease.id, held.next, answer, attributes))
+                self.used.append(Place(held.lease.id, held.next, answer, known))
                 held.next += 1
                 held.open += 1
                 self.remaining -= 1
@@ -213,42 +228,53 @@ class LocalExperiment:
 
     # Assignments and rewards
 
-    def ask(self, unit: str | None = None, attributes: Given | None = None) -> LiveAssignment:
+    def ask(
+        self,
+        unit: str | None = None,
+        attributes: Given | None = None,
+        covariates: Covariates | None = None,
+        expected: float | None = None,
+    ) -> LiveAssignment:
         """The variant to show to a unit.
 
-        attributes : what is known of the unit, as in `Experiment.ask`; reported with the assignment
+        attributes, covariates, expected : what is known of the unit, as in `Experiment.ask`;
+            reported with the assignment
         """
         name = self._checked(unit)
-        if attributes is not None and self._sticky is not None:  # else the service checks them
-            levels_in(self.remote.attributes, attributes)
-        answer = self._here(name, attributes)
+        known = NOTHING
+        if attributes is not None or covariates is not None or expected is not None:
+            known = Known(attributes, with_expected(covariates, expected))
+            if self._sticky is not None:  # else the service checks them
+                levels_in(self.remote.attributes, known.attributes)
+                values_in(self.remote.covariates, known.covariates)
+        answer = self._here(name, known)
         if answer is None:
             self._start()
         if answer is None or self._places.remaining <= self._threshold:
             self._awake.set()
         if answer is None:
-            return self.remote.one_or_default(unit, lambda: self._elsewhere(unit, name, attributes))
+            return self.remote.one_or_default(unit, lambda: self._elsewhere(unit, name, known))
         self.remote.outside.pop(unit or "")
         return answer
 
-    def _here(self, name: str, attributes: Given | None) -> LiveAssignment | None:
+    def _here(self, name: str, known: Known) -> LiveAssignment | None:
         """What the unit was given, or else a leased position; None if there is none."""
         sticky = self._sticky
         with self._lock:
-            if sticky and (known := self._memory.get(name)) is not None:
-                return replace(known, new=False)
+            if sticky and (before := self._memory.get(name)) is not None:
+                return replace(before, new=False)
             self._asked = True
             if sticky is None or self.closed or (sticky and name in self._asking):
                 return None
-            answer = self._places.draw(name, self._now(), attributes)
+            answer = self._places.draw(name, self._now(), known)
             if sticky and answer is not None:
                 self._memory[name] = answer
             return answer
 
-    def _elsewhere(self, unit: str | None, name: str, attributes: Given | None) -> LiveAssignment:
+    def _elsewhere(self, unit: str | None, name: str, known: Known) -> LiveAssignment:
         try:
             with self._claimed(name):
-                answer = self.remote.ask_service(unit, attributes)
+                answer = self.remote.ask_service(unit, *known)
                 self._sticky = self.remote.sticky
                 if self._sticky:
                     with self._lock:
@@ -258,7 +284,7 @@ class LocalExperiment:
             # The last positions may be those that the thread is leasing just now.
             with self._turn:
                 pass
-            if (found := self._here(name, attributes)) is None:
+            if (found := self._here(name, known)) is None:
                 raise
             return found
 
@@ -431,7 +457,7 @@ class LocalExperiment:
                 "position": place.position,
                 "unit": place.answer.unit,
                 "created": place.answer.created.isoformat(),
-                **({} if place.attributes is None else {"attributes": dict(place.attributes)}),
+                **place.known.given(),
             }
             for place in places
         ]

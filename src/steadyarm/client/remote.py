@@ -35,7 +35,8 @@ from steadyarm.live.assignments import (
     Values,
     finite_values,
 )
-from steadyarm.live.attributes import Declared, Given, check_attribute, pairs_of
+from steadyarm.live.attributes import Declared, Given, check_as_many, check_attribute
+from steadyarm.live.covariates import Covariates, with_expected
 from steadyarm.live.people import Breakdown
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry, Corrected
@@ -186,6 +187,11 @@ class RemoteExperiment:
         return {name: tuple(levels) for name, levels in self._known.attributes.items()}
 
     @property
+    def covariates(self) -> tuple[str, ...]:
+        """Names of the numbers that are known of units, as they were declared."""
+        return tuple(self._known.covariates)
+
+    @property
     def _known(self) -> SettingsAnswer:
         if self._settings is None:
             return self._learn(self.call(ExperimentAnswer, "GET")).settings
@@ -199,23 +205,37 @@ class RemoteExperiment:
 
     # Assignments
 
-    def ask(self, unit: str | None = None, attributes: Given | None = None) -> LiveAssignment:
+    def ask(
+        self,
+        unit: str | None = None,
+        attributes: Given | None = None,
+        covariates: Covariates | None = None,
+        expected: float | None = None,
+    ) -> LiveAssignment:
         """The variant to show to a unit.
 
         If the response gets lost, the request for a unit that keeps its variant is sent again,
         which gives the same variant. With sticky="none" every request is another assignment: one
         whose response gets lost stays without reward, and is not requested again. With a default
-        arm only a bad unit, or bad attributes, raise.
+        arm only a bad unit, bad attributes or bad covariates raise.
 
-        attributes : what is known of the unit, as in `Experiment.ask`
+        attributes, covariates, expected : what is known of the unit, as in `Experiment.ask`
         """
-        return self.one_or_default(unit, lambda: self.ask_service(unit, attributes))
+        known = with_expected(covariates, expected)
+        return self.one_or_default(unit, lambda: self.ask_service(unit, attributes, known))
 
-    def ask_service(self, unit: str | None, attributes: Given | None = None) -> LiveAssignment:
+    def ask_service(
+        self,
+        unit: str | None,
+        attributes: Given | None = None,
+        covariates: Covariates | None = None,
+    ) -> LiveAssignment:
         """The variant that the service gives, never the default arm."""
         body: dict[str, Any] = {"unit": unit}
         if attributes is not None:
             body["attributes"] = dict(attributes)
+        if covariates is not None:
+            body["covariates"] = dict(covariates)
         return self.assignment_in(
             self.call(AssignmentAnswer, "POST", "assignments", body=body, repeatable=self.sticky)
         )
@@ -227,15 +247,21 @@ class RemoteExperiment:
         return answer
 
     def ask_many(
-        self, units: Sequence[str | None], attributes: Sequence[Given | None] | None = None
+        self,
+        units: Sequence[str | None],
+        attributes: Sequence[Given | None] | None = None,
+        covariates: Sequence[Covariates | None] | None = None,
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units, in their order; an error takes the place of one refused.
 
         With a default arm that takes its place, unless the unit is bad.
 
-        attributes : of each unit, as in `Experiment.ask_many`
+        attributes, covariates : of each unit, as in `Experiment.ask_many`
         """
-        visits = pairs_of(units, attributes)
+        check_as_many(units, attributes, "attributes")
+        check_as_many(units, covariates, "covariates")
+        none = [None] * len(units)
+        visits = list(zip(units, attributes or none, covariates or none, strict=True))
         parts = (visits[i : i + BATCH] for i in range(0, len(visits), BATCH))
         return [
             answer
@@ -244,12 +270,13 @@ class RemoteExperiment:
         ]
 
     def _ask_part(
-        self, visits: Sequence[tuple[str | None, Given | None]]
+        self, visits: Sequence[tuple[str | None, Given | None, Covariates | None]]
     ) -> list[LiveAssignment | SteadyArmError]:
-        units = [unit for unit, _ in visits]
+        units, attributes, covariates = map(list, zip(*visits, strict=True))
         body: dict[str, Any] = {"units": units}
-        if any(given is not None for _, given in visits):
-            body["attributes"] = [given for _, given in visits]
+        for name, given in (("attributes", attributes), ("covariates", covariates)):
+            if any(one is not None for one in given):
+                body[name] = given
 
         def many() -> list[LiveAssignment | SteadyArmError]:
             found = self.call(

@@ -57,6 +57,7 @@ FIELDS = {  # label, and what the field says at first
     "missing": ("If no reward comes", "zero"),
     "sticky": ("Visitors who come again", "unit"),
     "control": ("Control", ""),
+    "covariates": ("Covariates", ""),
     "control_share": ("Fixed share of the control", ""),
     "min_share": ("Least share of every variant", ""),
     "start": ("Start", "now"),
@@ -284,6 +285,7 @@ def read_form(given: Mapping[str, Sequence[str]]) -> Filled:
         "control": _control(typed),
         "min_share": typed.percent("min_share") if typed.text("min_share") else None,
         "seed": typed.whole("seed") if typed.text("seed") else None,
+        "covariates": _list(typed.text("covariates").split(",")) or None,
     }
     usual = {"direction": "maximize", "sticky": "unit"}
     described = {k: v for k, v in described.items() if v is not None and usual.get(k) != v}

@@ -35,7 +35,7 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import metric_rows
+from steadyarm.live.tables import adjusted_text, metric_rows
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.charts.standings import intervals_mean
 from steadyarm.plot.plotly import spec_of
@@ -331,11 +331,16 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Co
         rates=has_rates(card),
         unit=f" {card.settings.primary.unit}".rstrip(),
         meaning="" if card.verdict is None else intervals_mean(card.verdict),
+        adjusted=_adjusted(card),
         tested=kept.once("tested", what_is_tested),
         drift_verdict=kept.once("drift", _drift_verdict),
         sections=kept.once("sections", sections_of),
         actions=actions_of(card) if viewer.may("admin") else (),
     )
+
+
+def _adjusted(card: Scorecard) -> str:
+    return "" if card.verdict is None else adjusted_text(card.verdict, card.settings.covariates)
 
 
 def _drift_verdict(card: Scorecard) -> str:

@@ -226,6 +226,7 @@ class Rank:
         control itself "control"; empty if there is none
     share : of the visits that are assigned now; of all visits if the test has ended
     left, middle, right : positions of interval and estimate; None if they are unknown
+    raw : the estimate without covariates; None if the test has none
     """
 
     name: str
@@ -241,6 +242,7 @@ class Rank:
     left: float | None
     middle: float | None
     right: float | None
+    raw: float | None = None
 
 
 def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
@@ -269,6 +271,7 @@ def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
             left=position(limits[k, 0]),
             middle=position(estimates[k]),
             right=position(limits[k, 1]),
+            raw=None if verdict is None or verdict.raw is None else float(verdict.raw[k]),
         )
         for k in order_of(card)[:most]
     ]

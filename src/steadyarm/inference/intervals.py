@@ -360,6 +360,17 @@ def fixed_budget(
     return settled(found)
 
 
+def variance_kept(adjusted: Evidence, raw: Evidence) -> float | None:
+    """Share of the variance of estimates that is left after adjusting for covariates.
+
+    The median over the arms; None where variances are not known.
+    """
+    with np.errstate(all="ignore"):
+        ratio = SingleAnalysis(adjusted).errors[0] / SingleAnalysis(raw).errors[0]
+    known = ratio[np.isfinite(ratio)]
+    return float(np.median(known) ** 2) if known.size else None
+
+
 class SingleAnalysis:
     """Limits of values and gaps after a test that is analysed once, from all of its scores.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.metrics import NAME, REWARD
+from steadyarm.storages.series import COVARIATE
 from steadyarm.wording import did_you_mean, shortened
 
 Declared = Mapping[str, tuple[str, ...]]  # levels by attribute
@@ -133,18 +134,17 @@ def levels_in(declared: Declared, given: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def pairs_of(
-    units: Sequence[str | None], attributes: Sequence[Given | None] | None
-) -> list[tuple[str | None, Given | None]]:
-    """Units, each with what is known of it."""
-    known = [None] * len(units) if attributes is None else list(attributes)
-    if len(known) != len(units):
+def check_as_many(units: Sequence[Any], given: Sequence[Any] | None, what: str) -> None:
+    """Refuse lists of what is known of units that are longer or shorter than that of the units.
+
+    what : "attributes" or "covariates"
+    """
+    if given is not None and len(given) != len(units):
         raise InvalidInputError(
-            f"there are attributes of {len(known)} units, but {len(units)} units; give as many, "
+            f"there are {what} of {len(given)} units, but {len(units)} units; give as many, "
             "with None for units of which nothing is known.",
-            field="attributes",
+            field=what,
         )
-    return list(zip(units, known, strict=True))
 
 
 def stored_levels(declared: Declared) -> tuple[list[dict[str, Any]], list[list[str]]]:
@@ -154,6 +154,6 @@ def stored_levels(declared: Declared) -> tuple[list[dict[str, Any]], list[list[s
     return [{"name": name} | usual for name in names], [[name, REWARD] for name in names]
 
 
-def without_levels(metrics: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The metrics of a config that are no levels."""
-    return [metric for metric in metrics if metric.get("role") != ROLE]
+def without_known(metrics: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The metrics of a config without what is known of units: levels and covariates."""
+    return [metric for metric in metrics if metric.get("role") not in (ROLE, COVARIATE)]

@@ -41,7 +41,8 @@ from steadyarm.live.assignments import (
     run,
     waited_for,
 )
-from steadyarm.live.attributes import Given, check_attribute, levels_in, pairs_of
+from steadyarm.live.attributes import Given, check_as_many, check_attribute, levels_in
+from steadyarm.live.covariates import Covariates, values_in, with_expected
 from steadyarm.live.measured import Many, metric_results
 from steadyarm.live.metrics import MetricResult, microseconds
 from steadyarm.live.people import Breakdown, breakdown_of
@@ -145,13 +146,27 @@ class Experiment(LiveTest):
 
     # Assignments
 
-    def ask(self, unit: str | None = None, attributes: Given | None = None) -> LiveAssignment:
+    def ask(
+        self,
+        unit: str | None = None,
+        attributes: Given | None = None,
+        covariates: Covariates | None = None,
+        expected: float | None = None,
+    ) -> LiveAssignment:
         """The variant to show to a unit: a visitor, a session, a device.
 
         attributes : what is known of the unit, such as {"device": "mobile"}, of the attributes that
             were declared; kept with a new assignment, for `recommend(by="device")`
+        covariates : numbers that are known of the unit, such as {"spend": 41.0}, of the covariates
+            that were declared; kept with a new assignment, to take noise away
+        expected : the covariate of that name: the reward that a model of your own predicts
         """
-        (answer,) = self.ask_many([unit], attributes=None if attributes is None else [attributes])
+        known = covariates if expected is None else with_expected(covariates, expected)
+        (answer,) = self.ask_many(
+            [unit],
+            attributes=None if attributes is None else [attributes],
+            covariates=None if known is None else [known],
+        )
         if isinstance(answer, SteadyArmError):
             raise answer
         return answer
@@ -161,6 +176,7 @@ class Experiment(LiveTest):
         units: Sequence[str | None],
         ahead: int = 0,
         attributes: Sequence[Given | None] | None = None,
+        covariates: Sequence[Covariates | None] | None = None,
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units in one transaction, in their order.
 
@@ -169,15 +185,17 @@ class Experiment(LiveTest):
 
         ahead : positions to lease beyond these, so that the next call need not queue for them;
             `release` gives back what is left
-        attributes : of each unit, as in `ask`. They are stored in a second transaction; should that
-            fail, the assignments stay and belong to no level
+        attributes, covariates : of each unit, as in `ask`. They are stored in a second transaction;
+            should that fail, the assignments stay, belong to no level and have no covariates
         """
-        if attributes is not None:
-            pairs_of(units, attributes)  # as many as units
+        if attributes is not None or covariates is not None:
+            check_as_many(units, attributes, "attributes")
+            check_as_many(units, covariates, "covariates")
 
         def asked(places: Sequence[int]) -> list[LiveAssignment | SteadyArmError | Soon]:
-            known = () if attributes is None else [attributes[i] for i in places]
-            return run(self.asking([units[i] for i in places], ahead, known))
+            levels = [attributes[i] for i in places] if attributes else ()
+            numbers = [covariates[i] for i in places] if covariates else ()
+            return run(self.asking([units[i] for i in places], ahead, levels, numbers))
 
         return waited_for(asked(range(len(units))), asked)
 
@@ -186,37 +204,41 @@ class Experiment(LiveTest):
         units: Sequence[str | None],
         ahead: int = 0,
         attributes: Sequence[Given | None] = (),
+        covariates: Sequence[Covariates | None] = (),
     ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
         """The steps of `ask_many`, without waiting: `Soon` where it is worth trying again.
 
-        attributes : of each unit, or of none
+        attributes, covariates : of each unit, or of none
         """
         checked = [self._checked(unit) for unit in units]
-        levels = [self._levels(given) for given in attributes]
-        for i, level in enumerate(levels):
-            if isinstance(level, InvalidInputError):
-                checked[i] = level
+        known: list[dict[str, float]] = []
+        for i, given in enumerate(_each(units, attributes, covariates)):
+            try:
+                known.append(self._known(*given))
+            except InvalidInputError as error:
+                known.append({})
+                checked[i] = error
         if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
             yield from self.refreshing()
-        given = yield from self._assigner.serve(checked, ahead, self.now)
-        if any(levels):
-            entries = _of_levels(zip(given, levels, strict=True))
-            yield Step(partial(self._keep_levels, entries), writes=True)
-        return [self._answer(found) if isinstance(found, Assigned) else found for found in given]
+        found = yield from self._assigner.serve(checked, ahead, self.now)
+        if any(known):
+            entries = _of_new(zip(found, known, strict=True))
+            yield Step(partial(self._keep_known, entries), writes=True)
+        return [self._answer(one) if isinstance(one, Assigned) else one for one in found]
 
-    def _levels(self, given: Given | None) -> tuple[str, ...] | InvalidInputError:
-        try:
-            return levels_in(self.settings.attributes, given)
-        except InvalidInputError as error:
-            return error
+    def _known(self, attributes: Given | None, covariates: Covariates | None) -> dict[str, float]:
+        """What is known of a unit, as events of metrics that storages keep."""
+        levels = dict.fromkeys(levels_in(self.settings.attributes, attributes), 1.0)
+        return levels | values_in(self.settings.covariates, covariates)
 
-    def _keep_levels(self, entries: Sequence[Measured]) -> None:
-        """Store the levels of new assignments; these stay if that fails."""
+    def _keep_known(self, entries: Sequence[Measured]) -> None:
+        """Store what is known of the units of new assignments; these stay if that fails."""
         try:
             if entries:
                 self.storage.measure(self.key, entries, self.now())
         except SteadyArmError as error:
-            log.warning("attributes of %d assignments are lost: %s", len(entries), error)
+            lost = len({entry.target for entry in entries})
+            log.warning("covariates and attributes of %d assignments are lost: %s", lost, error)
 
     def _is_time(self) -> bool:
         """Whether windows have not been checked for a second."""
@@ -268,16 +290,17 @@ class Experiment(LiveTest):
         lease: int,
         used: Sequence[tuple[int, str, datetime | int]],
         attributes: Sequence[Given | None] = (),
+        covariates: Sequence[Covariates | None] = (),
     ) -> list[LiveAssignment | SteadyArmError]:
         """Store the used positions of a lease: position, unit and time of each.
 
         If the unit has another assignment already, that one counts and is given back; if the lease
         has run out, the error stands in its place.
 
-        attributes : of each unit, or of none; as in `ask_many`
+        attributes, covariates : of each unit, or of none; as in `ask_many`
         """
         now = self.now()
-        levels = [levels_in(self.settings.attributes, given) for given in attributes]
+        known = [self._known(*given) for given in _each(used, attributes, covariates)]
         rows = [
             (whole_number(position, "the position"), self._unit(unit), to_micros(when, now))
             for position, unit, when in used
@@ -287,8 +310,8 @@ class Experiment(LiveTest):
             f"lease {lease} has run out and this position went back; report used positions within "
             "a minute after the lease's end."
         )
-        if any(levels):
-            self._keep_levels(_of_levels(zip(stored, levels, strict=True)))
+        if any(known):
+            self._keep_known(_of_new(zip(stored, known, strict=True)))
         return [expired if found is None else self._answer(found) for found in stored]
 
     # Rewards
@@ -657,16 +680,30 @@ class Experiment(LiveTest):
         )
 
 
-def _of_levels(
-    given: Iterable[tuple[object, tuple[str, ...] | InvalidInputError]],
-) -> list[Measured]:
-    """What is to be stored of the levels of new assignments, each assignment once."""
+def _each(
+    units: Sequence[Any],
+    attributes: Sequence[Given | None],
+    covariates: Sequence[Covariates | None],
+) -> Iterable[tuple[Given | None, Covariates | None]]:
+    """Attributes and covariates of each unit; nothing at all if neither are given."""
+    if not attributes and not covariates:
+        return ()
+    none = [None] * len(units)
+    return zip(attributes or none, covariates or none, strict=True)
+
+
+def _of_new(given: Iterable[tuple[object, Mapping[str, float]]]) -> list[Measured]:
+    """What is to be stored of what is known of units of new assignments, each assignment once."""
     new = {
-        found.number: levels
-        for found, levels in given
-        if isinstance(found, Assigned) and found.new and isinstance(levels, tuple)
+        found.number: known
+        for found, known in given
+        if isinstance(found, Assigned) and found.new and known
     }
-    return [Measured(number, level, 1.0) for number, levels in new.items() for level in levels]
+    return [
+        Measured(number, name, value)
+        for number, known in new.items()
+        for name, value in known.items()
+    ]
 
 
 def check_lease_time(seconds: float) -> float:

@@ -40,6 +40,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 DESCRIBED = (
     *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
     *("reward_grace", "missing", "sticky", "control", "min_share", "metrics", "attributes"),
+    "covariates",
 )
 
 
@@ -61,6 +62,7 @@ def create_experiment(
     min_share: Mapping[str, float] | float | None = None,
     metrics: Sequence[Metric | Mapping[str, Any]] | None = None,
     attributes: Mapping[str, Sequence[str]] | None = None,
+    covariates: Sequence[str] | None = None,
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
@@ -78,7 +80,7 @@ def create_experiment(
         what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
     seed : makes all draws reproducible; drawn and stored if it is not given
     direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share,
-        metrics, attributes : see `Settings`
+        metrics, attributes, covariates : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
@@ -110,6 +112,7 @@ def create_experiment(
         "min_share": min_share,
         "metrics": metrics,
         "attributes": attributes,
+        "covariates": covariates,
     }
     check_name(name)
     settings = _settings(arms, policy, budget, **options)
@@ -299,6 +302,8 @@ def description_of(settings: Settings) -> dict[str, Any]:
         found["metrics"] = [metric.description() for metric in settings.metrics]
     if settings.attributes:
         found["attributes"] = {name: list(levels) for name, levels in settings.attributes.items()}
+    if settings.covariates:
+        found["covariates"] = list(settings.covariates)
     return found
 
 

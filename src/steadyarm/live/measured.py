@@ -27,8 +27,7 @@ from steadyarm.live.results import LiveResults, results_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import arms_judged
 from steadyarm.policies import State
-from steadyarm.storages.records import SegmentRecord, Snapshot, Tally
-from steadyarm.storages.series import SeriesSums
+from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
 from steadyarm.validation import check_choice
 
 Floats = NDArray[np.float64]
@@ -179,6 +178,7 @@ def _of_metric(settings: Settings, metric: Metric) -> Settings:
         reward_window=None,
         reward_grace=None,
         missing=None,  # type: ignore[arg-type]  # said by the metric
+        covariates=(),  # they adjust the reward alone
     )
 
 

@@ -26,8 +26,7 @@ from steadyarm.live.measured import Sums, by_series, with_references
 from steadyarm.live.metrics import REWARD
 from steadyarm.live.results import LiveResults
 from steadyarm.live.tables import FEW, lift_text
-from steadyarm.storages.records import SegmentRecord, Snapshot, Tally
-from steadyarm.storages.series import SeriesSums
+from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
 from steadyarm.validation import check_fraction
 from steadyarm.wording import listed, number, p_value, percent
 
@@ -272,9 +271,9 @@ def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums
 
 def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
     """The results of a test that consisted of these visits."""
-    settings = results.settings
+    settings = replace(results.settings, covariates=())  # their sums are not kept by level
     pieces = [ledger_of(settings, record, tally, given_up=True) for record, tally in parts]
-    return replace(results, pieces=with_references(settings, pieces), ended=True)
+    return replace(results, settings=settings, pieces=with_references(settings, pieces), ended=True)
 
 
 def _enough(parts: Iterable[Part], evidence: Evidence, zero: bool) -> bool:

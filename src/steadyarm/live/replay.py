@@ -12,6 +12,8 @@ import numpy as np
 
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.decisions import (
+    adjusted_ledgers,
+    first_slopes,
     first_state,
     is_over,
     ledger_of,
@@ -19,6 +21,7 @@ from steadyarm.live.decisions import (
     progress_of,
     state_after,
     state_with,
+    stored_slopes,
     stored_state,
 )
 from steadyarm.live.settings import Settings
@@ -33,12 +36,13 @@ from steadyarm.storages.records import (
     LogRow,
     RunningTally,
     SegmentRecord,
+    SeriesSums,
     Snapshot,
     Tally,
     columns_of,
     place_of,
 )
-from steadyarm.storages.series import Metrics, RunningSeries, SeriesSums
+from steadyarm.storages.series import Metrics, RunningSeries
 from steadyarm.wording import counted
 
 SHOWN = 20  # differences that are listed
@@ -94,16 +98,18 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
             lately.setdefault(each.number, []).append(each)
     found, series = _Differences(), RunningSeries(Metrics.of(experiment.config))
     measured = storage.series(experiment.key)
-    sums, seen = _count(storage.pages(experiment.key), before, settings, lately, found, series)
+    observed = RunningSeries(series.metrics)
+    log = storage.pages(experiment.key)
+    sums, seen = _count(log, before, settings, lately, found, series, observed)
     after = storage.snapshot(experiment.key, everything=True)
     _compare_tallies(before, after, sums, found)
+    columns = {record.index: columns_of(record.segment) for record, _ in before.segments}
     if series.metrics:
-        columns = {record.index: columns_of(record.segment) for record, _ in before.segments}
         _compare_series(measured, storage.series(experiment.key), series, columns, found)
     # Tallies of another moment say nothing about decisions.
     if storage.trace(experiment.key, experiment.name).corrections == corrections:
         changed = {place_of(each.number)[0] for each in corrections}
-        _follow(_as_observed(before, seen), settings, changed, found)
+        _follow(_as_observed(before, seen, observed.sums(columns)), settings, changed, found)
     return Replay(
         sum(tally.total_assigned for tally in sums.values()),
         sum(tally.total_rewarded for tally in sums.values()),
@@ -114,11 +120,19 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     )
 
 
-def _as_observed(snapshot: Snapshot, seen: dict[int, Tally]) -> Snapshot:
-    """The snapshot with tallies of closed segments as the policy observed them."""
+def _as_observed(
+    snapshot: Snapshot, seen: dict[int, Tally], series: Iterable[SeriesSums]
+) -> Snapshot:
+    """The snapshot with the sums of closed segments as the policy observed them.
+
+    seen, series : of segments that were corrected after that; of the series, those of metrics that
+        do not steer may be among them
+    """
+    kept = (part for part in snapshot.series if part.segment not in seen)
     return replace(
         snapshot,
         segments=tuple((record, seen.get(record.index, t)) for record, t in snapshot.segments),
+        series=(*kept, *series),
     )
 
 
@@ -138,6 +152,7 @@ def _count(
     lately: Mapping[int, list[Correction]],
     found: _Differences,
     series: RunningSeries,
+    observed: RunningSeries,
 ) -> tuple[dict[int, Tally], dict[int, Tally]]:
     """Tallies by segment from the rows; every row's arm and probability is drawn again.
 
@@ -145,6 +160,7 @@ def _count(
 
     lately : these corrections, by number
     series : to which the values of metrics are added
+    observed : the same for segments that were corrected, as they stood when they were closed
     """
     known = {record.index: record for record, _ in before.segments}
     sums = {index: RunningTally(columns_of(known[index].segment)) for index in known}
@@ -191,7 +207,10 @@ def _count(
             with suppress(InvalidInputError):  # of an arm that is not played: listed above
                 sums[index].add(row)
                 if index in seen:
-                    seen[index].add(as_observed(row, lately.get(row.number, ())))
+                    then = as_observed(row, lately.get(row.number, ()))
+                    seen[index].add(then)
+                    if series.metrics.steering:
+                        observed.add(then)
             if series.metrics:
                 _count_events(row, series, found)
     return (
@@ -278,9 +297,11 @@ def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _D
     )
     state = stored_state(settings, json.loads(json.dumps(first_state(settings))))
     states: list[State] = [state]
+    slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
-        ledger = ledger_of(settings, record, tally, given_up=True)
-        states.append(state_after(settings.policy, states[-1], [ledger]))
+        ledger = ledger_of(settings, record, tally, True, series.get(record.index, ()))
+        seen, slopes = adjusted_ledgers([ledger], slopes)
+        states.append(state_after(settings.policy, states[-1], seen))
     for record, tally in closed:
         if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
             found(f"segment {record.index} was observed by the policy before it was over")
@@ -313,9 +334,17 @@ def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _D
         previous, spare = record, spare - record.rounds
     rounds = sum(record.rounds for record, _ in closed)
     stored = snapshot.experiment.policy_state
-    after = stored_state(settings, stored), int(stored["rounds"])  # however it was written
-    # Compared as JSON, in which NaN equals NaN: some states hold it before the first estimate.
-    if json.dumps([states[-1].to_dict(), rounds]) != json.dumps([after[0].to_dict(), after[1]]):
+    state, fitted = stored_state(settings, stored), stored_slopes(settings, stored)
+    # As they are however they were written; and as JSON, in which NaN equals NaN: some states hold
+    # it before the first estimate.
+    both = [
+        json.dumps([one.to_dict(), seen, None if memory is None else memory.to_dict()])
+        for one, seen, memory in (
+            (states[-1], rounds, slopes),
+            (state, int(stored["rounds"]), fitted),
+        )
+    ]
+    if both[0] != both[1]:
         found("the policy's state differs from what its segments lead to")
 
 

@@ -30,11 +30,14 @@ from steadyarm.inference import (
     lack_of_fit,
     late_finding,
 )
+from steadyarm.inference.intervals import variance_kept
 from steadyarm.live.assignments import Status
 from steadyarm.live.conclusion import decision_of
 from steadyarm.live.decisions import (
     SegmentLedger,
+    adjusted_ledgers,
     as_seen,
+    first_slopes,
     first_state,
     is_over,
     ledger_of,
@@ -47,7 +50,15 @@ from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
-from steadyarm.storages.records import DaySums, Lease, SegmentRecord, Snapshot, Tally, to_datetime
+from steadyarm.storages.records import (
+    DaySums,
+    Lease,
+    SegmentRecord,
+    SeriesSums,
+    Snapshot,
+    Tally,
+    to_datetime,
+)
 from steadyarm.validation import check_fraction, checked_range
 
 ON_THE_WAY = 0.2  # of the error probability is spent before the end, the rest at the end
@@ -172,15 +183,22 @@ class LiveResults:
         mature = {piece.index for piece in self.mature}
         visits = sum(piece.used for piece in self.mature)
         zeros = sum(piece.zeros for piece in self.mature)
+        bounds = reward_range if watched else None
+        evidence = self.evidence if policy.unbiased else None
+        adjusted = bool(self.settings.covariates) and bounds is None
+        if evidence is not None and not adjusted:
+            evidence = self.raw_evidence  # the range of adjusted rewards is not known
         missing = sum(int(piece.missing.sum()) for piece in self.mature) + zeros
         verdict = verdict_of(
             self.settings,
             self._state_so_far(),
-            self.evidence if policy.unbiased else None,
+            evidence,
             used,
             watched,
-            reward_range if watched else None,
-            as_policy=not missing and all(p.index in mature for p in self.pieces if p.observed),
+            bounds,
+            as_policy=not missing
+            and (adjusted or not self.settings.covariates)
+            and all(p.index in mature for p in self.pieces if p.observed),
         )
         last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
         verdict = replace(
@@ -196,6 +214,8 @@ class LiveResults:
             caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
         )
         settings, over = self.settings, self.ended or self.final
+        if adjusted and evidence is not None:
+            verdict = replace(verdict, **self._beside(verdict))
         return replace(
             verdict,
             decision=decision_of(
@@ -208,6 +228,13 @@ class LiveResults:
             ),
             metrics=metrics,
         )
+
+    def _beside(self, verdict: Verdict) -> dict[str, Any]:
+        """Raw estimates of the variants of a verdict that rests on adjusted ones, and the gain."""
+        pair = self.evidence, self.raw_evidence
+        if verdict.shown is not None:
+            pair = pair[0].view(verdict.shown), pair[1].view(verdict.shown)
+        return {"raw": pair[1].estimates[0], "variance_kept": variance_kept(*pair)}
 
     def spending(self, level: float, anytime: bool | None) -> tuple[float, bool]:
         """The level of this analysis, and whether its intervals hold at all times.
@@ -295,6 +322,21 @@ class LiveResults:
             raise RewardsPendingError(
                 "no visit can be judged yet: none of the first ones has all of its rewards."
             )
+        if self.settings.covariates:
+            return evidence_of(
+                self.settings, as_seen(policy, self.settings.arms, self.adjusted), binary=False
+            )
+        return self.raw_evidence
+
+    @cached_property
+    def adjusted(self) -> list[SegmentLedger]:
+        """The pieces of `judged`, adjusted for covariates with slopes from the pieces before."""
+        return adjusted_ledgers(self.judged(), first_slopes(self.settings))[0]
+
+    @cached_property
+    def raw_evidence(self) -> Evidence:
+        """The evidence of rewards as they were recorded, not adjusted for covariates."""
+        policy, pieces = self.settings.policy, self.judged()
         seen = as_seen(policy, self.settings.arms, pieces)
         # Recorded rewards show whether rewards are clicks; filled-in ones are means.
         clicks = all(
@@ -375,7 +417,7 @@ class LiveResults:
         policy = self.settings.policy
         early = policy.waits and self.state.played[0] > 0
         fresh = [
-            piece for piece in self.judged() if not piece.observed and (piece.complete or not early)
+            piece for piece in self.adjusted if not piece.observed and (piece.complete or not early)
         ]
         return state_after(policy, self.state, fresh)
 
@@ -467,8 +509,9 @@ def results_of(
     state : the policy's, if the sums are of a metric that it does not observe
     """
     ended, given_up = _standing(settings, snapshot, now)
+    series = snapshot.series_by_segment()
     pieces = [
-        _counted(settings, record, tally, given_up[record.index])
+        _counted(settings, record, tally, given_up[record.index], series.get(record.index, ()))
         for record, tally in snapshot.segments
         if tally.total_assigned > tally.total_excluded
     ]
@@ -499,13 +542,17 @@ def _in_time(snapshot: Snapshot, days: Iterable[DaySums]) -> Iterator[LoggedSegm
 
 
 def _counted(
-    settings: Settings, record: SegmentRecord, tally: Tally, given_up: bool
+    settings: Settings,
+    record: SegmentRecord,
+    tally: Tally,
+    given_up: bool,
+    series: Iterable[SeriesSums],
 ) -> SegmentLedger:
     """A segment as it is judged: as if excluded visits had never been assigned."""
     if not tally.total_excluded:
-        return ledger_of(settings, record, tally, given_up)
+        return ledger_of(settings, record, tally, given_up, series)
     kept = record.segment.lasting(record.rounds - tally.total_excluded)
-    piece = ledger_of(settings, replace(record, segment=kept), tally.counted(), given_up)
+    piece = ledger_of(settings, replace(record, segment=kept), tally.counted(), given_up, series)
     return replace(piece, excluded=np.array(tally.excluded, dtype=np.int64))
 
 
@@ -522,11 +569,12 @@ def results_by_day(
         (part for part in days if part.segment in records and part.tally.counted().total_assigned),
         key=lambda part: (part.day, part.segment),
     )
-    pieces = []
+    pieces, series = [], snapshot.series_by_segment()
     for index, part in enumerate(parts):
         record, assigned = records[part.segment], part.tally.total_assigned
         cut = replace(record, index=index, segment=record.segment.lasting(assigned))
-        pieces.append(_counted(whole.settings, cut, part.tally, given_up=True))
+        mine = [sums for sums in series.get(part.segment, ()) if sums.day == part.day]
+        pieces.append(_counted(whole.settings, cut, part.tally, given_up=True, series=mine))
     return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
 
 
@@ -615,13 +663,15 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     if not any(record.index in changed for record, _ in closed):
         return known, ""
     states = [stored_state(settings, first_state(settings))]
+    slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
         piece = (
-            [_counted(settings, record, tally, given_up=True)]
+            [_counted(settings, record, tally, True, series.get(record.index, ()))]
             if tally.counted().total_rewarded
             else []
         )
-        states.append(state_after(policy, states[-1], piece))
+        seen, slopes = adjusted_ledgers(piece, slopes)
+        states.append(state_after(policy, states[-1], seen))
     if policy.waits and not all(
         _would_play(settings, states[record.policy_version], record.segment)
         for record, _ in snapshot.segments

@@ -12,8 +12,10 @@ import numpy as np
 
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
+from steadyarm.covariates import checked_covariates
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.attributes import Declared, checked_attributes, stored_levels, without_levels
+from steadyarm.live.attributes import Declared, checked_attributes, stored_levels, without_known
+from steadyarm.live.covariates import check_names, stored_covariates
 from steadyarm.live.metrics import (
     LARGEST,
     REWARD,
@@ -86,6 +88,8 @@ class Settings:
     attributes : {name: levels} of what is known of units when they are assigned, such as
         {"device": ["mobile", "desktop"]}; results can be shown by level. A unit of another level
         counts as "other"
+    covariates : names of numbers that are known of units before they are assigned, at most five,
+        such as ["visits_last_month", "spend"]; they take noise away (docs/guides/covariates.md)
     """
 
     arms: ArmSet
@@ -103,6 +107,7 @@ class Settings:
     control_share: float | None = None
     metrics: tuple[Metric, ...] = ()
     attributes: Declared = field(default_factory=dict)
+    covariates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -113,6 +118,9 @@ class Settings:
             raise InvalidInputError.of("arms", self.arms, expected)
         object.__setattr__(self, "metrics", checked_metrics(self.metrics or ()))
         object.__setattr__(self, "attributes", checked_attributes(self.attributes or {}))
+        object.__setattr__(self, "covariates", checked_covariates(self.covariates or ()))
+        taken = [*(metric.name for metric in self.metrics), *self.attributes]
+        check_names(self.covariates, taken)
         self._take_primary()
         check_choice(self.direction, "direction", ("maximize", "minimize"))
         if self.missing is not None:
@@ -335,20 +343,23 @@ class Settings:
         arms : a description of the variants in place of all of their features
         """
         levels, products = stored_levels(self.attributes)
+        covariates, their_products = stored_covariates(self.covariates, self.missing)
         ratios = [list(metric.ratio) for metric in self.metrics if metric.ratio]
         further: dict[str, Any] = {
-            "metrics": [metric.to_dict() for metric in self.metrics] + levels,
-            "products": ratios + products,
+            "metrics": [metric.to_dict() for metric in self.metrics] + levels + covariates,
+            "products": ratios + products + their_products,
         }
         if self.attributes:
             further["attributes"] = {name: list(self.attributes[name]) for name in self.attributes}
-        own = (field.name for field in fields(self) if field.name not in ("metrics", "attributes"))
+        special = ("metrics", "attributes", "covariates")
+        own = (field.name for field in fields(self) if field.name not in special)
         return {name: getattr(self, name) for name in own} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
             "reward_range": None if self.reward_range is None else list(self.reward_range),
             "min_share": dict(self.min_share),
-            **(further if self.metrics or self.attributes else {}),
+            **(further if self.metrics or self.attributes or self.covariates else {}),
+            **({"covariates": list(self.covariates)} if self.covariates else {}),
         }
 
     @classmethod
@@ -357,7 +368,7 @@ class Settings:
         values = dict(data)
         for name in ("clock", "products"):  # for `lifecycle`, and for storages
             values.pop(name, None)
-        values["metrics"] = tuple(map(Metric.from_dict, without_levels(values.get("metrics", ()))))
+        values["metrics"] = tuple(map(Metric.from_dict, without_known(values.get("metrics", ()))))
         if not unnamed(values["metrics"]):
             values = {name: value for name, value in values.items() if name not in OF_PRIMARY}
         if values.get("reward_window") is not None:

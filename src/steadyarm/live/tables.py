@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.wording import by_how_much, number, percent, reach
+from steadyarm.wording import by_how_much, listed, number, percent, reach
 
 if TYPE_CHECKING:
     from steadyarm.live.metrics import Safety
@@ -102,6 +102,19 @@ def metric_obstacles(verdict: Verdict) -> list[str]:
     return [f"{one.name}: {one.obstacle}" for one in verdict.metrics if one.obstacle]
 
 
+def adjusted_text(verdict: Verdict, covariates: Sequence[str]) -> str:
+    """How much noise covariates have taken away; empty where estimates are not adjusted.
+
+    covariates : their names
+    """
+    if verdict.raw is None or verdict.variance_kept is None:
+        return ""
+    names, saved = listed(covariates), 1 - verdict.variance_kept
+    if saved < 0.005:
+        return f"Adjusted for {names}, which have not taken any noise away so far."
+    return f"Adjusted for {names}: variance down by {percent(round(saved, 2))}."
+
+
 class AgainstControl(Protocol):
     """What has differences from a control, as `Verdict` describes them."""
 
@@ -150,7 +163,7 @@ def lift_text(verdict: AgainstControl, row: int) -> str:
 def columns_of(verdict: Verdict) -> dict[str, list[Any]]:
     """Raw numbers by column, a row for each variant; infinite limits where nothing is known.
 
-    Lifts are there if the test has a control.
+    Lifts are there if the test has a control, raw estimates if it has covariates.
     """
     arms = range(len(verdict.names)) if verdict.shown is None else verdict.shown.tolist()
     plausible = set(verdict.plausible)
@@ -163,6 +176,8 @@ def columns_of(verdict: Verdict) -> dict[str, list[Any]]:
         "standard_error": verdict.standard_errors,
     }
     found |= _with_ends("", verdict.intervals)
+    if verdict.raw is not None:
+        found |= {"raw": verdict.raw}
     found |= {"gap": verdict.gaps} | _with_ends("gap_", verdict.gap_intervals)
     if verdict.control is not None:
         found |= {"lift": verdict.lifts} | _with_ends("lift_", verdict.lift_intervals)

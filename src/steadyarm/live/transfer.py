@@ -153,9 +153,11 @@ def write_parquet(
         raise MissingExtraError(
             f"Parquet needs {error.name}; install it with: pip install 'steadyarm[analyze]'"
         ) from None
+    config = experiment.storage.find(experiment.name).config
     kinds: dict[str, Any] = {
         **dict.fromkeys(TIMES, pa.timestamp("us", tz="UTC")),
         **dict.fromkeys(("probability", "reward"), pa.float64()),
+        **dict.fromkeys(_covariates(config), pa.float64()),
         **dict.fromkeys(("segment", "block", "position", "policy_version", "excluded"), pa.int64()),
     }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
@@ -182,14 +184,22 @@ def description_beside(path: str | Path) -> Snapshot | None:
 def _columns(experiment: Source) -> list[str]:
     """Arms that share features need every row's whole allocation.
 
-    Of very many arms it would be longer than all the rest; the description has it.
+    Of very many arms it would be longer than all the rest; the description has it. Covariates
+    have columns of their own for `analyze`; imports read the events.
     """
     arms, columns = experiment.arms, list(COLUMNS)
+    config = experiment.storage.find(experiment.name).config
     if not arms.large and not is_one_hot(arms.coordinates):
         columns.append("probabilities")
-    if Metrics.of(experiment.storage.find(experiment.name).config):
+    if Metrics.of(config):
         columns.append("events")
-    return columns
+    return columns + _covariates(config)
+
+
+def _covariates(config: Mapping[str, Any]) -> list[str]:
+    """The names of covariates that have a column: those that no other column has."""
+    taken = {*COLUMNS, "probabilities", "events"}
+    return [name for name in config.get("covariates", ()) if name not in taken]
 
 
 def _tables(
@@ -197,6 +207,7 @@ def _tables(
 ) -> Iterator[dict[str, list[Any]]]:
     """The log as columns, page by page; times are datetimes."""
     columns, arms = _columns(experiment), experiment.arms
+    covariates = _covariates(experiment.storage.find(experiment.name).config)
     ends = None if until is None else {s.index: s.handed for s, _ in until.segments}
     segments: dict[int, dict[str, Any]] = {}
     for page in experiment.storage.pages(experiment.key):
@@ -229,6 +240,9 @@ def _tables(
             "excluded": [row.excluded for row in page],
             "events": [json.dumps(row.events) if row.events else None for row in page],
         }
+        for name in covariates:
+            known = ({e.metric: e.value for e in row.events}.get(name) for row in page)
+            values[name] = list(known)
         yield {
             name: values[name] if name in values else [segments[index][name] for index in played]
             for name in columns

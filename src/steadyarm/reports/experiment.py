@@ -15,7 +15,7 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import lift_text, metric_cells, metric_obstacles
+from steadyarm.live.tables import adjusted_text, lift_text, metric_cells, metric_obstacles
 from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
 from steadyarm.plot.charts.common import thinned
@@ -264,21 +264,24 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
     total, order = max(card.status.total_assigned, 1), order_of(card)
     lifts = [] if verdict.control is None else [lift_text(verdict, k) for k in range(len(names))]
     against = [f"against {verdict.control}"] * bool(lifts)
+    unadjusted = [] if verdict.raw is None else ["unadjusted"]
     table = cut_table(
         "Variants from the best to the worst",
         (
             "variant",
             "estimate",
+            *unadjusted,
             f"{percent(verdict.level)} interval",
             *against,
             "share of visits",
             "standing",
         ),
-        f"lrr{'r' * len(against)}rl",
+        f"lrr{'r' * len(unadjusted + against)}rl",
         (
             (
                 names[k],
                 card.settings.shown(verdict.estimates[k]),
+                *(card.settings.shown(raw[k]) for raw in (verdict.raw,) if raw is not None),
                 reach(verdict.intervals[k, 0], verdict.intervals[k, 1], card.settings.shown),
                 *lifts[k : k + 1],
                 percent(card.assigned[k] / total),
@@ -297,6 +300,8 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         f"From {counted(verdict.rewards, 'reward')}. Intervals hold for all variants at once."
         + (f" Differences from {verdict.control} have their own." if lifts else "")
     )
+    if adjusted := adjusted_text(verdict, card.settings.covariates):
+        yield Paragraph(adjusted)
     if np.isfinite(verdict.estimates).any():
         direction, rates = card.settings.direction, card.settings.primary.kind == "yes/no"
         chart = charts.leaderboard(verdict, names, direction, rates)

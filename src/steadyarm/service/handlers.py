@@ -25,6 +25,7 @@ from steadyarm.errors import (
     SteadyArmError,
 )
 from steadyarm.live.assignments import AssignmentId, At, LiveAssignment, Reported
+from steadyarm.live.covariates import Covariates, with_expected
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.transfer import csv_lines, write_parquet
@@ -45,7 +46,10 @@ async def assign(
 ) -> tuple[int, responses.AssignmentAnswer]:
     """Assign a variant to a unit; 200 if it had one already."""
     live = await service.find(request.path_params["name"])
-    (found,) = await live.ask([(body.unit, body.attributes)])
+    known: Covariates | None = body.covariates
+    if body.expected is not None:
+        known = with_expected(known, body.expected)
+    (found,) = await live.ask([(body.unit, body.attributes, known)])
     if isinstance(found, SteadyArmError):
         raise found
     if found.new:
@@ -61,8 +65,12 @@ async def assign_many(
     check_size(len(units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
     places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
-    attributes = body.attributes or [None] * len(units)
-    found = await live.ask([(units[i], attributes[i]) for i in places]) if places else []
+    none = [None] * len(units)
+    attributes, covariates = body.attributes or none, body.covariates or none
+    if body.expected is not None:
+        covariates = list(map(with_expected, covariates, body.expected))
+    visits = [(units[i], attributes[i], covariates[i]) for i in places]
+    found = await live.ask(visits) if places else []
     known = dict(zip(places, found, strict=True))
     answers = [known[i] if i in known else _not_a_unit(unit) for i, unit in enumerate(units)]
     return _assignments(service, request, units, answers)
@@ -130,9 +138,12 @@ async def report(
     number = _lease(request)
     experiment = await service.experiment(request)
     rows = [(one.position, one.unit, time_in(one.created, "created")) for one in body.used]
-    attributes = [one.attributes for one in body.used]
+    known = (
+        [one.attributes for one in body.used],
+        [with_expected(one.covariates, one.expected) for one in body.used],
+    )
     with service.waiting(experiment.name, len(rows)):
-        answers = await service.write(experiment.name, experiment.report, number, rows, attributes)
+        answers = await service.write(experiment.name, experiment.report, number, rows, *known)
     return _assignments(service, request, [one.unit for one in body.used], answers)
 
 

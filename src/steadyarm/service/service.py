@@ -24,6 +24,7 @@ from steadyarm.errors import (
 )
 from steadyarm.live.assignments import PATIENCE, LiveAssignment, Reported, Soon, Step, Steps
 from steadyarm.live.attributes import Given
+from steadyarm.live.covariates import Covariates
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
@@ -36,7 +37,7 @@ from steadyarm.storages.records import to_datetime
 log = logging.getLogger("steadyarm.service")
 
 T = TypeVar("T")
-Visit = tuple[str | None, Given | None]  # a unit, and what is known of it
+Visit = tuple[str | None, Given | None, Covariates | None]  # a unit, and what is known of it
 Asked = LiveAssignment | SteadyArmError | Soon
 Stored = Literal["stored", "repeated"] | SteadyArmError
 
@@ -154,7 +155,7 @@ class Live:
 
         def known() -> list[LiveAssignment | None]:
             before = to_datetime(experiment.now()) - timedelta(seconds=time.monotonic() - asked)
-            found = experiment.known([unit for unit, _ in visits])
+            found = experiment.known([unit for unit, *_ in visits])
             return [None if one is None or one.created >= before else one for one in found]
 
         return await self._service.look_up(known)
@@ -162,8 +163,9 @@ class Live:
     async def _assign(self, visits: Sequence[Visit]) -> Sequence[Asked]:
         """Assign variants to a batch, and lease positions for the next ones."""
         ahead = AHEAD * len(visits) if self._leases and len(visits) >= MANY else 0
-        units, attributes = zip(*visits, strict=True)
-        steps = self.experiment.asking(units, ahead, attributes if any(attributes) else ())
+        units, attributes, covariates = zip(*visits, strict=True)
+        known = attributes if any(attributes) else (), covariates if any(covariates) else ()
+        steps = self.experiment.asking(units, ahead, *known)
         answers = await self._service.take(steps, self.experiment.name)
         if ahead and any(isinstance(one, LiveAssignment) and one.new for one in answers):
             self._used = time.monotonic()

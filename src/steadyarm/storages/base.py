@@ -42,11 +42,15 @@ of events or has a cap, the log gives what it counts as, and tallies change by t
 when it does; such a reward has happened when its last event did. No decision rests on further
 metrics: their segments are never closed, and a late event is counted with them.
 
+**Covariates.** Metrics whose role is "covariate" are an exception: decisions rest on them, so they
+are refused like rewards if the policy has observed their segment, and nobody voids or corrects
+them. Snapshots have the sums of their series, and a decision is refused if these have changed.
+
 **Series.** `series` gives the sums of each further metric by segment and day, as `days` does for
-the reward, and for each pair in "products" of the config the sums of products of both values, where
-an assignment has both. "reward" names the primary metric there, and in `measure`. Assignments
-without a value are in no series. An experiment whose config declares no metrics has none, and
-keeps no events.
+the reward, and for each list of names in "products" of the config the sums of the products of these
+values, where an assignment has all of them. "reward" names the primary metric there, and in
+`measure`; "reward?" in a product is 1 where there is a reward. Assignments without a value are in
+no series. An experiment whose config declares no metrics has none, and keeps no events.
 
 **Decisions.** Only `decide` opens, supersedes and closes segments. It stores a whole decision if
 nothing that the decision rests on has changed, and nothing otherwise: so the policy observes each
@@ -116,11 +120,11 @@ from steadyarm.storages.records import (
     Pages,
     Progress,
     SegmentRecord,
+    SeriesSums,
     Snapshot,
     Summary,
     Target,
 )
-from steadyarm.storages.series import SeriesSums
 
 
 class Storage(ABC):
@@ -186,8 +190,8 @@ class Storage(ABC):
         """Store a decision made on that version; False if something has changed, and then nothing.
 
         That is: the version is another; a segment to be closed is closed already, or has
-        positions that are not assigned, or another tally; `supersede` is not the last segment;
-        the index of `opened` is not the next one.
+        positions that are not assigned, or another tally, or other sums of covariates; `supersede`
+        is not the last segment; the index of `opened` is not the next one.
         """
 
     # Traffic

@@ -319,6 +319,12 @@ def before_and_after(
     """
     rule = metrics.rule(change.metric)
     what, named = REWARD, REWARD
+    if rule.steers and rule is not metrics.primary:
+        raise InvalidInputError(
+            f"{rule.name!r} is a covariate, which was known before the assignment and stays as it "
+            "was given; exclude the visit if it is wrong.",
+            field="metric",
+        )
     if rule is not metrics.primary:
         what, named = f"value of {rule.name!r}", rule.name
     before = metrics.value(row, rule)

@@ -54,6 +54,7 @@ from steadyarm.storages.records import (
     Progress,
     RunningTally,
     SegmentRecord,
+    SeriesSums,
     Snapshot,
     Summary,
     Tally,
@@ -68,7 +69,7 @@ from steadyarm.storages.records import (
     rewarded,
     room_ahead,
 )
-from steadyarm.storages.series import Metrics, RunningSeries, SeriesSums, as_measured
+from steadyarm.storages.series import Metrics, RunningSeries, as_measured, series_sums
 
 S = TypeVar("S", bound=Storage)
 
@@ -123,6 +124,18 @@ class Tables:
             and counted.assigned == self.segments[index].rounds
             and counted.tally() == tally
         )
+
+    def steering(self, indices: Iterable[int]) -> tuple[SeriesSums, ...]:
+        """Sums of covariates of some segments."""
+        if not self.metrics.steering:
+            return ()
+        columns = {index: columns_of(self.segments[index].segment) for index in indices}
+        places = (
+            (place, count)
+            for place, count in self.series.counts.items()
+            if place[0] in columns and place[3] in self.metrics.steering
+        )
+        return series_sums(places, columns)
 
     def enter(self, row: LogRow) -> None:
         """Add an assignment, with its reward if it has one."""
@@ -445,7 +458,8 @@ class MemoryStorage(Storage):
         if not everything:
             indices = sorted(tables.unclosed | {*indices[-1:]})
         found = tuple((tables.segments[i], tables.tallies[i].tally()) for i in indices)
-        return Snapshot(tables.record, found, tuple(sorted(tables.corrected)) * everything)
+        corrected = tuple(sorted(tables.corrected)) * everything
+        return Snapshot(tables.record, found, corrected, tables.steering(indices))
 
     def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
         tables, found = self._of(key), []
@@ -466,6 +480,7 @@ class MemoryStorage(Storage):
             or (decision.opened is not None and decision.opened.index != last + 1)
             or len(set(closing)) < len(closing)
             or not all(tables.may_close(index, tally) for index, tally in decision.closed)
+            or not decision.rests_on(tables.steering(closing))
         ):
             return False
         state = _copy(decision.policy_state)

@@ -358,11 +358,21 @@ class Snapshot:
     ----------
     corrected : indices of segments whose sums were corrected after they were closed; empty in
         snapshots that do not have all segments
+    series : sums of covariates of these segments, in the order of `Storage.series`; empty if none
+        were declared
     """
 
     experiment: ExperimentRecord
     segments: tuple[tuple[SegmentRecord, Tally], ...]
     corrected: tuple[int, ...] = ()
+    series: tuple[SeriesSums, ...] = ()
+
+    def series_by_segment(self) -> dict[int, list[SeriesSums]]:
+        """The sums of covariates by the index of their segment, where there are any."""
+        found: dict[int, list[SeriesSums]] = {}
+        for part in self.series:
+            found.setdefault(part.segment, []).append(part)
+        return found
 
 
 @dataclass(frozen=True)
@@ -395,12 +405,31 @@ class Decision:
         storage refuses the decision if a tally has changed meanwhile
     supersede : index of the segment that ends with its block (see `SegmentRecord.cut`), or None
     opened : the segment that gives new positions from now on, or None
+    series : those of the snapshot; the storage refuses the decision if the sums of segments in
+        `closed` have changed meanwhile
     """
 
     policy_state: Mapping[str, Any]
     closed: tuple[tuple[int, Tally], ...] = ()
     supersede: int | None = None
     opened: SegmentRecord | None = None
+    series: tuple[SeriesSums, ...] = ()
+
+    def rests_on(self, series: Iterable[SeriesSums]) -> bool:
+        """Whether it was made on these sums of covariates; those of other segments do not matter.
+
+        Events that were refused as too late change no sum.
+        """
+        closed = {index for index, _ in self.closed}
+        given, there = (
+            {
+                (each.segment, each.day, each.series): (each.rewarded, each.sums, each.squares)
+                for each in sums
+                if each.segment in closed and any(each.rewarded)
+            }
+            for sums in (self.series, series)
+        )
+        return given == there
 
     def cut(self, last: SegmentRecord) -> SegmentRecord:
         """The last segment after this decision, which supersedes it; refused if it must not."""
@@ -616,6 +645,29 @@ class DaySums:
     late: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class SeriesSums:
+    """What the assignments of one segment and day (UTC) brought of one metric, or of a product.
+
+    Attributes
+    ----------
+    segment : its index
+    day : of the assignments, in days since 1970
+    series : the name of the metric, or "a*b" for the products of two, "a*b*c" for those of three
+    rewarded : number of assignments that have a value, by the segment's columns
+    sums, squares : exact sums of these values and of their squares
+    late : number of events that were refused because they came too late, one for each attempt
+    """
+
+    segment: int
+    day: int
+    series: str
+    rewarded: tuple[int, ...]
+    sums: tuple[Fraction, ...]
+    squares: tuple[Fraction, ...]
+    late: tuple[int, ...]
+
+
 DAY = 86_400_000_000  # microseconds
 ZERO = Fraction(0)
 
@@ -656,7 +708,7 @@ class ArmDay:
     """What is counted of one arm of a segment on one day, or what is to be added to it.
 
     The attributes are those of `Tally` and `DaySums`. In a difference they may be negative. Counts
-    of a series (see `series.SeriesSums`) have `events`, too: how many were recorded.
+    of a series (see `SeriesSums`) have `events`, too: how many were recorded.
     """
 
     arm: int

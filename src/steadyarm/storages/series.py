@@ -2,8 +2,8 @@
 
 A metric is what one assignment brings, made of one event or of several: the first that was
 recorded, the one that happened last, their sum or the largest. Events are kept as they were
-reported. A *series* has the sums of one metric, or of the products of two, by segment, arm and day.
-The rules here are the same in every storage.
+reported. A *series* has the sums of one metric, or of the products of several, by segment, arm and
+day. The rules here are the same in every storage.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
+from math import prod
 from typing import Any, Literal
 
 from steadyarm.errors import InvalidInputError
@@ -25,6 +26,7 @@ from steadyarm.storages.records import (
     Measured,
     MetricEvent,
     Outcome,
+    SeriesSums,
     day_of,
     happened,
     place_of,
@@ -35,6 +37,8 @@ Several = Literal["first", "last", "sum", "max"]
 SeriesPlace = tuple[int, int, int, str]  # segment, arm, day and series
 
 REWARD = "reward"  # names the primary metric, whatever its own name is
+REWARDED = "reward?"  # as a factor of products: 1 where there is a reward, no value elsewhere
+COVARIATE = "covariate"  # the role of metrics that steer, though they are no rewards
 ONLY = ""  # the event of a metric that has one for each assignment, and of a corrected value
 
 
@@ -47,6 +51,7 @@ class Rule:
     several : which of an assignment's events count: the "first", the "last", their "sum" or "max"
     window, grace : as in `Storage.reward`
     cap : larger values of an assignment count as this
+    steers : decisions rest on it, so it is refused once the policy has observed the segment
     """
 
     name: str
@@ -54,6 +59,7 @@ class Rule:
     window: int | None = None
     grace: int = 0
     cap: float | None = None
+    steers: bool = False
 
     def value(self, events: Iterable[MetricEvent]) -> float | None:
         """What an assignment with these events counts as; None if none is of this metric.
@@ -95,16 +101,19 @@ class Metrics:
     ----------
     primary : the reward
     further : the other metrics, by name
-    products : the name of the series and the names of both metrics, for each product that is summed
+    products : the name of the series and the names of its factors, for each product that is summed
     by_event : the reward is made of events, which are kept; otherwise its one value is
     alone : a reward changes no series and is not made of events, as without any metrics
+    steering : the series that decisions rest on: covariates, and their products with each other and
+        with the reward
     """
 
-    primary: Rule = Rule(REWARD)
+    primary: Rule = Rule(REWARD, steers=True)
     further: Mapping[str, Rule] = field(default_factory=dict)
-    products: tuple[tuple[str, str, str], ...] = ()
+    products: tuple[tuple[str, tuple[str, ...]], ...] = ()
     by_event: bool = False
     alone: bool = True
+    steering: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Metrics:
@@ -117,10 +126,11 @@ class Metrics:
         ...     "products": [["revenue", "reward"]],
         ... })
         >>> found.primary.name, list(found.further), found.products
-        ('orders', ['revenue'], (('revenue*reward', 'revenue', 'orders'),))
+        ('orders', ['revenue'], (('revenue*reward', ('revenue', 'orders')),))
         """
-        primary, further = Rule(REWARD), {}
+        primary, further = Rule(REWARD, steers=True), {}
         for each in config.get("metrics") or ():
+            role = each.get("role")
             rule = Rule(
                 each["name"],
                 each.get("several", "first"),
@@ -128,18 +138,23 @@ class Metrics:
                 None if each.get("missing") == "fail" else each.get("window"),
                 each.get("grace") or 0,
                 each.get("cap"),
+                steers=role in ("primary", COVARIATE),
             )
-            if each.get("role") == "primary":
+            if role == "primary":
                 primary = rule
             else:
                 further[rule.name] = rule
         own = {REWARD: primary.name}
         products = tuple(
-            (f"{a}*{b}", own.get(a, a), own.get(b, b)) for a, b in config.get("products") or ()
+            ("*".join(names), tuple(own.get(name, name) for name in names))
+            for names in config.get("products") or ()
         )
         by_event = primary.several != "first" or primary.cap is not None
-        alone = not by_event and all(primary.name not in names for _, *names in products)
-        return cls(primary, further, products, by_event, alone)
+        rewards = {primary.name, REWARDED}
+        alone = not by_event and all(rewards.isdisjoint(names) for _, names in products)
+        known = {name for name, rule in further.items() if rule.steers}
+        steering = {name for name, names in products if not known.isdisjoint(names)}
+        return cls(primary, further, products, by_event, alone, frozenset(known | steering))
 
     def __bool__(self) -> bool:
         """Whether there are events or series."""
@@ -181,9 +196,11 @@ class Metrics:
         values = {rule.name: self.value(row, rule) for rule in rules}
         known = {name: Fraction(value) for name, value in values.items() if value is not None}
         found = {name: value for name, value in known.items() if name in self.further}
-        for name, a, b in self.products:
-            if a in known and b in known:
-                found[name] = known[a] * known[b]
+        if self.primary.name in known:
+            known[REWARDED] = Fraction(1)
+        for series, names in self.products:
+            if all(name in known for name in names):
+                found[series] = prod((known[name] for name in names), start=Fraction(1))
         return found
 
     def measured(
@@ -196,7 +213,7 @@ class Metrics:
     ) -> tuple[Outcome, LogRow | None]:
         """What happens to an event, and its assignment with it if it is to be stored.
 
-        closed : whether the policy has observed the segment already; only rewards are refused then
+        closed : whether the policy has observed the segment already; what steers is refused then
         limits : window and grace of a reward, if they are not those of the metric
         """
         rule, key = self.rule(given.metric), self.event_of(given)
@@ -217,7 +234,7 @@ class Metrics:
         at = happened(event, row.created, window, grace, now)
         if at == "early":
             return Outcome(at, row.number), None
-        closed = closed and rule is self.primary
+        closed = closed and rule.steers
         if closed or at == "late":
             return Outcome("closed" if closed else "late", row.number, created=row.created), None
         new = MetricEvent(rule.name, key, event[1], at, None if at == now else now)
@@ -265,29 +282,6 @@ def _when(events: Iterable[MetricEvent]) -> tuple[int, int | None]:
 def as_measured(event: Event) -> Measured:
     """A reward as an event of the primary metric."""
     return Measured(event[0], REWARD, event[1], event[2] if len(event) == 3 else None)
-
-
-@dataclass(frozen=True)
-class SeriesSums:
-    """What the assignments of one segment and day (UTC) brought of one metric, or of a product.
-
-    Attributes
-    ----------
-    segment : its index
-    day : of the assignments, in days since 1970
-    series : the name of the metric, or "a*b" for the products of two
-    rewarded : number of assignments that have a value, by the segment's columns
-    sums, squares : exact sums of these values and of their squares
-    late : number of events that were refused because they came too late, one for each attempt
-    """
-
-    segment: int
-    day: int
-    series: str
-    rewarded: tuple[int, ...]
-    sums: tuple[Fraction, ...]
-    squares: tuple[Fraction, ...]
-    late: tuple[int, ...]
 
 
 def series_sums(

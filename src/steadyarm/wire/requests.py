@@ -32,6 +32,7 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Level = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(examples=["checkout"])]
 Levels = Annotated[dict[str, str | None], Meta(examples=[{"device": "mobile"}])]
+Numbers = Annotated[dict[str, float | None], Meta(examples=[{"spend": 41.0}])]
 # Each name has a row and a column of its own, so a list must not be long.
 Names = Annotated[list[str], Meta(max_length=2000)]
 
@@ -67,6 +68,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         role, kind, unit, direction, window, grace, missing, range, cap, several, margin and ratio
     attributes : an object with the names of up to 8 attributes of units and a list of the 2 to 20
         levels of each, such as mobile and desktop of device
+    covariates : a list with the names of up to 5 numbers that are known of units before they are
+        assigned, such as spend; they take noise away
     start : true or false: whether it starts at once
     load_if_exists : true or false: whether to accept an existing experiment with the same settings
     """
@@ -91,6 +94,7 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     attributes: (
         Annotated[dict[str, list[str]], Meta(examples=[{"device": ["mobile", "desktop"]}])] | None
     ) = None
+    covariates: Annotated[list[str], Meta(examples=[["spend"]])] | None = None
     start: bool = True
     load_if_exists: bool = False
 
@@ -102,10 +106,15 @@ class NewAssignment(Request):
         sticky: none
     attributes : an object with the names of attributes and the unit's levels, such as mobile for
         device; kept with a new assignment
+    covariates : an object with the names of covariates and the unit's numbers, such as 41.0 for
+        spend; kept with a new assignment
+    expected : a number, the covariate of that name: the reward that a model of yours predicts
     """
 
     unit: Unit | None = None
     attributes: Levels | None = None
+    covariates: Numbers | None = None
+    expected: float | None = None
 
 
 class NewAssignments(Request):
@@ -114,16 +123,24 @@ class NewAssignments(Request):
     units : a list of units; an error takes the place of one that is no text
     attributes : a list with the attributes of each unit, null for one of which none is known; as
         long as units
+    covariates : a list with the covariates of each unit, null for one of which none is known; as
+        long as units
+    expected : a list with the covariate expected of each unit, null where it is not known; as long
+        as units
     """
 
     units: Annotated[list[Any], Meta(examples=[["visitor 1", "visitor 2"]])]
     attributes: (
         Annotated[list[Any], Meta(examples=[[{"device": "mobile"}, {"device": "desktop"}]])] | None
     ) = None
+    covariates: Annotated[list[Any], Meta(examples=[[{"spend": 41.0}, None]])] | None = None
+    expected: Annotated[list[float | None], Meta(examples=[[3.2, None]])] | None = None
 
     def __post_init__(self) -> None:
-        if self.attributes is not None and len(self.attributes) != len(self.units):
-            raise ValueError("attributes and units are not equally many; give null for nothing")
+        for name in ("attributes", "covariates", "expected"):
+            given = getattr(self, name)
+            if given is not None and len(given) != len(self.units):
+                raise ValueError(f"{name} and units are not equally many; give null for nothing")
 
 
 class NewReward(Request, kw_only=True):
@@ -201,12 +218,17 @@ class UsedPosition(Request):
     created : a time such as 2025-01-31T12:00:00Z: when it was assigned
     attributes : an object with the names of attributes and the unit's levels, such as mobile for
         device
+    covariates : an object with the names of covariates and the unit's numbers, such as 41.0 for
+        spend
+    expected : a number, the covariate of that name: the reward that a model of yours predicts
     """
 
     position: Annotated[int, Meta(ge=0, lt=2**32)]
     unit: str
     created: Time
     attributes: Levels | None = None
+    covariates: Numbers | None = None
+    expected: float | None = None
 
 
 class Used(Request):

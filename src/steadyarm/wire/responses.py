@@ -173,6 +173,7 @@ class SettingsAnswer(Response):
     attributes : by attribute of units, the levels that were declared; empty if there is none
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
         microseconds
+    covariates : names of the numbers that are known of units; empty if there is none
     """
 
     arms: Annotated[
@@ -192,6 +193,7 @@ class SettingsAnswer(Response):
     min_share: dict[str, float]
     attributes: dict[str, list[str]]
     metrics: list[dict[str, Any]]
+    covariates: list[str]
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -202,7 +204,8 @@ class SettingsAnswer(Response):
             known = {key: value for key, value in arms.to_dict().items() if key != "span"}
         found = settings.to_dict(known) | {
             "attributes": dict(settings.attributes),
-            "metrics": [metric.to_dict() for metric in settings.metrics],  # without any levels
+            "covariates": list(settings.covariates),
+            "metrics": [metric.to_dict() for metric in settings.metrics],  # declared ones alone
         }
         return msgspec.convert(json_ready(found), cls)
 

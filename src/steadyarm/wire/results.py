@@ -87,6 +87,8 @@ class ArmEstimate(Response):
         told from 0
     relative_low : where the interval of the relative lift begins
     relative_high : where it ends
+    raw : the estimate without covariates, from rewards as they were recorded; null if the test has
+        no covariates
     """
 
     name: str
@@ -104,6 +106,7 @@ class ArmEstimate(Response):
     relative: Number
     relative_low: Number
     relative_high: Number
+    raw: Number
 
 
 class DecisionAnswer(Response):
@@ -379,6 +382,8 @@ class Recommendation(Response):
     decision : what to do
     control : the variant that others are compared with; null if there is none
     metrics : what is known of the metrics beside the primary one
+    variance_kept : share of the variance of estimates that is left after adjusting for covariates,
+        such as 0.51; null if the test has no covariates
     """
 
     arm: str
@@ -402,6 +407,7 @@ class Recommendation(Response):
     decision: DecisionAnswer
     control: str | None
     metrics: list[MetricAnswer]
+    variance_kept: Number
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
@@ -413,6 +419,7 @@ class Recommendation(Response):
                 *(verdict.estimates, verdict.standard_errors, verdict.intervals),
                 *(verdict.gaps, verdict.gap_intervals),
                 *([none] * 6 if verdict.control is None else lifts),
+                none if verdict.raw is None else verdict.raw,
             ]
         ).tolist()
         shown = range(len(columns)) if verdict.shown is None else verdict.shown.tolist()
@@ -440,6 +447,8 @@ class Recommendation(Response):
         same = {name: getattr(self, name) for name in SAME - {"sure", "variants"}}
         if self.control is not None:
             same |= column.lifts()
+        if self.variance_kept is not None:
+            same["raw"] = column("raw")
         return Verdict(
             arm=places[self.arm],
             name=self.arm,

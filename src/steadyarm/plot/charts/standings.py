@@ -98,6 +98,7 @@ def _table(verdict: Verdict, names: Sequence[str], order: NDArray[np.intp]) -> T
             "variant": [names[k] for k in order],
             "estimate": verdict.estimates[order],
             "standard error": verdict.standard_errors[order],
+            **({} if verdict.raw is None else {"unadjusted": verdict.raw[order]}),
             "low": low,
             "high": high,
             "behind by": verdict.gaps[order],

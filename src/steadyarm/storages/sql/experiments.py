@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import inf
@@ -40,6 +40,7 @@ from steadyarm.storages.records import (
     Pages,
     RunningTally,
     SegmentRecord,
+    SeriesSums,
     Snapshot,
     Summary,
     Tally,
@@ -50,7 +51,7 @@ from steadyarm.storages.records import (
     place_of,
     tally_of,
 )
-from steadyarm.storages.series import Metrics, RunningSeries, SeriesSums, series_sums
+from steadyarm.storages.series import Metrics, RunningSeries, SeriesPlace, series_sums
 from steadyarm.storages.sql.assignments import keep, unused
 from steadyarm.storages.sql.base import (
     SERIES,
@@ -113,6 +114,10 @@ DAYS = (
     .order_by(tallies.c.segment, tallies.c.day)
 )
 COUNTED = select(series).where(series.c.key == bindparam("key"))
+STEERING = COUNTED.where(
+    series.c.segment.in_(bindparam("segments", expanding=True)),
+    series.c.series.in_(bindparam("names", expanding=True)),
+)
 OPEN = insert(segments)
 LOG = (
     select(*logged(assignments, rewards))
@@ -245,7 +250,20 @@ class Experiments(SQLBase):
         sums = _tallies(connection, key, records)
         corrected = corrected_segments(connection, key) if everything else ()
         found = tuple((record, sums[record.index]) for record in records)
-        return Snapshot(experiment_of(row), found, corrected)
+        return Snapshot(
+            experiment_of(row), found, corrected, self._steering(connection, key, records)
+        )
+
+    def _steering(
+        self, connection: Connection, key: int, records: Sequence[SegmentRecord]
+    ) -> tuple[SeriesSums, ...]:
+        """Sums of covariates of some segments, summed over all shards."""
+        names = self._facts(connection, key).metrics.steering
+        if not names or not records:
+            return ()
+        columns = {record.index: columns_of(record.segment) for record in records}
+        wanted = {"key": key, "segments": sorted(columns), "names": sorted(names)}
+        return series_sums(_by_place(connection.execute(STEERING, wanted)), columns)
 
     @writes
     def decide(
@@ -271,6 +289,8 @@ class Experiments(SQLBase):
             open_ = records[index].closed is None
             if not open_ or sums[index] != tally or tally.total_assigned != records[index].rounds:
                 return False
+        if not decision.rests_on(self._steering(connection, key, [records[i] for i in closed])):
+            return False
         mine = update(segments).where(segments.c.key == key)
         for i, (index, _) in enumerate(decision.closed, row.observed + 1):
             this = mine.where(segments.c.index == index)
@@ -312,9 +332,7 @@ class Experiments(SQLBase):
             return ()
         records = map(segment_of, connection.execute(SEGMENTS, {"key": key}))
         columns = {record.index: columns_of(record.segment) for record in records}
-        rows = connection.execute(COUNTED, {"key": key})
-        places = (((row.segment, row.arm, row.day, row.series), row) for row in rows)
-        return series_sums(places, columns)
+        return series_sums(_by_place(connection.execute(COUNTED, {"key": key})), columns)
 
     @reads
     def log(
@@ -343,6 +361,11 @@ class Experiments(SQLBase):
         known_ones = [row for row in rows if row is not None]
         whole = {row.number: row for row in read_events(connection, key, facts.metrics, known_ones)}
         return [None if row is None else whole[row.number] for row in rows]
+
+
+def _by_place(rows: Iterable[Any]) -> Iterator[tuple[SeriesPlace, Any]]:
+    """Rows of `series` with their places."""
+    return (((row.segment, row.arm, row.day, row.series), row) for row in rows)
 
 
 def _tallies(

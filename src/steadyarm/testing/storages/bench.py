@@ -138,7 +138,7 @@ class Bench:
         index, version = len(whole.segments), whole.experiment.version
         tallies = tuple((i, whole.segments[i][1]) for i in closed)
         opened = SegmentRecord(index, segment, False, False, whole.experiment.observed, NOW)
-        decision = Decision({"version": version}, tallies, opened=opened)
+        decision = Decision({"version": version}, tallies, opened=opened, series=whole.series)
         assert self.storage.decide(key, version, decision, NOW), "a correct decision was refused"
         return index
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,15 @@ import numpy as np
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
 from steadyarm.storages.changes import Change, Correction, as_observed
 from steadyarm.storages.records import (
+    Decision,
     LogRow,
     Measured,
     MetricEvent,
     Outcome,
+    SeriesSums,
     check_of,
     place_of,
 )
-from steadyarm.storages.series import SeriesSums
 from steadyarm.testing.storages.bench import (
     DAY,
     FLOATS,
@@ -40,12 +42,15 @@ SPEED: dict[str, Any] = {"name": "speed", "several": "max"}
 SEEN: dict[str, Any] = {"name": "seen", "several": "last", "window": HOUR, "grace": HOUR}
 ALL = (CLICKED, SPENT, SPEED, SEEN)
 PRODUCTS = (("clicked", "spent"), ("reward", "spent"))
+AGE: dict[str, Any] = {"name": "age", "role": "covariate"}
+LOYAL: dict[str, Any] = {"name": "loyal", "role": "covariate"}
+STEERING = (("age", "loyal", "reward?"), ("age", "reward?"), ("age", "reward"), ("age", "loyal"))
 
 
 def declared(
     storage: Bench,
     *metrics: dict[str, Any],
-    products: Sequence[tuple[str, str]] = (),
+    products: Sequence[tuple[str, ...]] = (),
     rounds: int = 60,
     name: str = "e",
 ) -> int:
@@ -55,7 +60,7 @@ def declared(
         "seed": 5,
         "sticky": "unit",
         "metrics": [usual | metric for metric in metrics],
-        "products": [list(pair) for pair in products],
+        "products": [list(names) for names in products],
     }
     made = storage.create(new_record(name, config, state="running", created=NOW))
     storage.open_segment(made.key, new_segment(rounds))
@@ -96,14 +101,16 @@ def counted(storage: Bench, key: int) -> dict[str, tuple[int, Any]]:
                     assert row.rewarded == max(event.at for event in mine), "not the last event"
         if row.reward is not None:
             values[primary or "reward"] = values["reward"] = Fraction(row.reward)
+            values["reward?"] = Fraction(1)
         if row.excluded is not None:
             continue
         for name in names:
             if name in values:
                 count(row, name, values[name])
-        for a, b in config["products"]:
-            if a in values and b in values:
-                count(row, f"{a}*{b}", values[a] * values[b])
+        for factors in config["products"]:
+            if all(name in values for name in factors):
+                product = prod((values[name] for name in factors), start=Fraction(1))
+                count(row, "*".join(factors), product)
     found, places = {}, []
     totals: dict[str, tuple[int, Any]] = {}
     for sums in storage.series(key):
@@ -296,6 +303,80 @@ def check_products(storage: Bench) -> None:
     limits = {"window": HOUR, "now": NOW + 3 * HOUR, "grace": HOUR}
     assert said(storage.reward(key, [("b", 1.0)], **limits)) == ["late"], "the window is ignored"
     assert counted(storage, key) == found, "refused rewards changed something"
+
+
+# Covariates
+
+
+def check_covariates(storage: Bench) -> None:
+    """Snapshots have the sums of covariates, of rewarded visits too; metrics are not among them."""
+    products = (*STEERING, ("clicked", "reward"))
+    key = declared(storage, AGE, CLICKED, LOYAL, products=products, rounds=4)
+    other = declared(storage, CLICKED, products=[("clicked", "reward")], name="other")
+    storage.assign(key, ["a", "b", "c", "d"])
+    known = [Measured(u, "age", 0.1 + i) for i, u in enumerate("abc")]
+    known += [Measured(u, "loyal", 3.0) for u in "bcd"]
+    assert said(storage.measure(key, known, NOW)) == ["stored"] * 6
+    storage.measure(key, [Measured("a", "clicked", 1.0)], NOW)
+    storage.reward(key, [("b", 0.7), ("d", 1.0)], None, NOW)
+    found = counted(storage, key)
+    one = Fraction(1.1)
+    assert found["age"] == (3, Fraction(0.1) + one + Fraction(2.1))
+    assert found["age*reward?"] == (1, one), "not those with a reward alone"
+    assert found["age*loyal*reward?"] == (1, 3 * one), "not the product of all"
+    assert found["age*reward"] == (1, one * Fraction(0.7))
+    assert found["age*loyal"] == (2, 3 * (one + Fraction(2.1)))
+    storage.open_segment(key, new_segment(9))
+    storage.assign(key, ["e"])
+    storage.measure(key, [Measured("e", "age", 5.0)], NOW)
+    steer = {"age", "loyal", *map("*".join, STEERING)}
+    for everything in (False, True):
+        held = storage.again().snapshot(key, everything).series
+        whole = tuple(sums for sums in storage.series(key) if sums.series in steer)
+        assert held == whole, "a snapshot has other sums"
+        assert storage.snapshot(other, everything).series == (), "metrics do not steer"
+
+
+def check_decisions_on_covariates(storage: Bench) -> None:
+    """A decision is refused if a covariate came meanwhile; a closed segment takes none."""
+    key = declared(storage, AGE, CLICKED, products=[("age", "reward")], rounds=2)
+    storage.assign(key, ["a", "b"])
+    storage.measure(key, [Measured("a", "age", 1.0)], NOW)
+    storage.reward(key, [("a", 1.0), ("b", 0.0)], None, NOW)
+
+    def decision() -> tuple[int, Decision]:
+        seen = storage.snapshot(key)
+        tallies = tuple((record.index, tally) for record, tally in seen.segments)
+        return seen.experiment.version, Decision({}, tallies, series=seen.series)
+
+    version, made = decision()
+    storage.measure(key, [Measured("b", "clicked", 1.0)], NOW)
+    storage.measure(key, [Measured("b", "age", 2.0)], NOW)
+    before = storage.everything(key)
+    assert not storage.decide(key, version, made, NOW), "made before a covariate came, yet stored"
+    assert not storage.decide(key, version, replace(made, series=()), NOW), "made on no sums"
+    assert storage.everything(key) == before, "refused, and yet changed"
+    version, made = decision()
+    late = [Measured("b", "age", 2.0), Measured("b", "age", 3.0)]
+    assert said(storage.measure(key, late, NOW)) == ["repeated", "conflict"]
+    assert storage.decide(key, version, made, NOW), "a correct decision was refused"
+    sums = storage.snapshot(key, everything=True).series
+    gone = storage.change(key, "exclude", unit="a")
+    assert storage.snapshot(key, everything=True).series != sums, "an excluded visit counts"
+    storage.change(key, "include", entry=gone.entry)
+    for change in (
+        Change("void", target="a", metric="age", reason=WHY),
+        Change("correct", target="a", metric="age", reward=5.0, reason=WHY),
+    ):
+        refused(InvalidInputError, "a covariate", storage.correct, key, change, now=NOW)
+    key = declared(storage, AGE, CLICKED, rounds=1, name="closed")
+    storage.assign(key, ["a"])
+    storage.reward(key, [("a", 1.0)], None, NOW)
+    storage.open_segment(key, new_segment(9), closed=[0])
+    events = [Measured("a", "age", 1.0), Measured("a", "clicked", 1.0)]
+    assert said(storage.measure(key, events, NOW)) == ["closed", "stored"], "the policy has seen it"
+    assert _late(storage.series(key)) == {"age": 1, "clicked": 0}, "it is not counted as late"
+    assert storage.snapshot(key).experiment.observed == 1
 
 
 # Rewards that are made of events

@@ -1,0 +1,214 @@
+"""Covariates in logs: the numbers of a live test, and those of single rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.cli.main import main
+from steadyarm.inference import fixed_budget
+
+NAMES = ("spend", "age")
+START = datetime(2026, 3, 1)
+
+
+def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path
+
+
+def time_of(i: int, rows: int, days: int = 40) -> str:
+    return (START + timedelta(days=days) * (i / rows)).isoformat()
+
+
+def live_rows(policy: Any, budget: int = 900) -> tuple[sa.Session, list[list[Any]]]:
+    """A session with covariates, some units unknown, and its log with segments."""
+    session = sa.Session(
+        policy, sa.ArmSet.one_hot(["A", "B", "C"]), budget, seed=3, covariates=NAMES
+    )
+    rng, rows = np.random.default_rng(8), []
+    for i in range(budget):
+        spend, age = rng.normal(5, 2), rng.normal(40, 9)
+        known = rng.random() < 0.8
+        a = session.ask({"spend": spend, "age": age} if known else None)
+        reward = 0.3 * a.arm + i / budget + (0.6 * spend - 3 if known else -1) + rng.normal()
+        session.tell(a, reward)
+        cells = [repr(spend), repr(age)] if known else ["", ""]
+        rows.append([time_of(i, budget), i, a.name, repr(a.probability), repr(reward), *cells])
+    start = 0
+    for piece in session.results().pieces:
+        for row in rows[start : start + piece.used]:
+            row += [piece.index, piece.segment.block if piece.segment.order == "blocks" else 1]
+        start += piece.used
+    return session, rows
+
+
+HEADER = ("timestamp", "unit", "arm", "probability", "reward", *NAMES)
+
+
+@pytest.mark.parametrize("order", ["iid", "blocks"])
+def test_a_log_says_what_the_live_test_says(order: Any, tmp_path: Path) -> None:
+    session, rows = live_rows(sa.GBAI(order=order))
+    log = write(tmp_path / "log.csv", (*HEADER, "segment", "block"), rows)
+    found = sa.analyze(log, covariates=NAMES, reference=False)
+    evidence, verdict = session.evidence(), session.recommend()
+    assert np.allclose(found.evidence.scores, evidence.scores, rtol=1e-9)
+    assert np.allclose(found.evidence.squares, evidence.squares, rtol=1e-9)
+    assert np.allclose(found.estimates, verdict.estimates, rtol=1e-9)
+    expected = fixed_budget(evidence)
+    assert np.allclose(found.intervals.low, expected.low, rtol=1e-6)
+    assert found.raw is not None
+    assert verdict.raw is not None
+    assert np.allclose(found.raw, verdict.raw, rtol=1e-9)
+    assert found.variance_kept == pytest.approx(verdict.variance_kept, rel=1e-6)
+    assert found.variance_kept is not None
+    assert found.variance_kept < 0.65
+    assert any("adjusted for spend, age" in note for note in found.notes)
+
+
+def plain_rows(rows: int, p: Any, seed: int = 4) -> list[list[Any]]:
+    """Two arms; p(i) is the probability of A in row i."""
+    rng, made = np.random.default_rng(seed), []
+    for i in range(rows):
+        share = p(i, rng)
+        arm = "A" if rng.random() < share else "B"
+        spend, age = rng.normal(5, 2), rng.normal(40, 9)
+        reward = (0.5 if arm == "B" else 0.0) + 0.8 * spend + i / rows + rng.normal()
+        own = share if arm == "A" else 1 - share
+        made.append([time_of(i, rows), i, arm, own, reward, spend, age])
+    return made
+
+
+def by_hand(rows: Sequence[Sequence[Any]]) -> Any:
+    """Estimates and Σ score² of single rows; days are stretches, slopes are those of numpy."""
+    days = np.array([row[0][:10] for row in rows])
+    arm = np.array([row[2] == "B" for row in rows]).astype(int)
+    p, r = (np.array([row[i] for row in rows]) for i in (3, 4))
+    z = np.array([row[5:7] for row in rows])
+    total, squares, freedom = np.zeros(2), np.zeros(2), 0
+    past_z: list[Any] = []
+    past_r: list[Any] = []
+    for day in np.unique(days):
+        here = days == day
+        beta = np.zeros(2)
+        if freedom >= 20:
+            Z, R = np.concatenate(past_z), np.concatenate(past_r)
+            beta = np.linalg.lstsq(Z, R, rcond=None)[0]
+            rest = ((R - Z @ beta) ** 2).sum() / (freedom - 2)
+            beta = beta * max(0.0, 1 - 2 * rest / ((Z @ beta) ** 2).sum())
+        seen = r[here] - (z[here] - z[here].mean(axis=0)) @ beta
+        for k in range(2):
+            own = here & (arm == k)
+            score = seen[arm[here] == k] / p[own]
+            total[k] += score.sum()
+            squares[k] += (score**2).sum()
+            if own.sum() > 1:
+                past_z.append(z[own] - z[own].mean(axis=0))
+                past_r.append(r[own] - r[own].mean())
+                freedom += int(own.sum()) - 1
+    return total / len(rows), squares
+
+
+ALWAYS_ANOTHER = {
+    "one probability": lambda i, rng: 0.5,
+    "by day": lambda i, rng: 0.3 + 0.4 * ((i // 75) % 2),
+    "always another": lambda i, rng: 0.3 + 0.4 * rng.random(),
+}
+
+
+@pytest.mark.parametrize("kind", ALWAYS_ANOTHER)
+def test_rows_with_their_own_probability(kind: str, tmp_path: Path) -> None:
+    rows = plain_rows(3000, ALWAYS_ANOTHER[kind])
+    log = write(tmp_path / "log.csv", HEADER, rows)
+    found = sa.analyze(log, covariates=NAMES, reference=False)
+    estimates, squares = by_hand(rows)
+    assert np.allclose(found.estimates, estimates, rtol=1e-9)
+    assert np.allclose(np.diag(found.evidence.squares[0].sum(axis=0)), squares, rtol=1e-9)
+    usual = sa.analyze(log, covariates=NAMES)
+    assert usual.variance_kept is not None
+    assert usual.variance_kept < 0.5  # 1 / (1 + 0.8² 2²) with known slopes
+
+
+@pytest.mark.parametrize("kind", ["by day", "always another"])
+def test_rows_with_whole_allocations(kind: str, tmp_path: Path) -> None:
+    """Groups of allocations share one mean of the covariates for every stretch of the log."""
+    rows = plain_rows(900, ALWAYS_ANOTHER[kind])
+    own = sa.analyze(write(tmp_path / "a.csv", HEADER, rows), covariates=NAMES, reference=False)
+    vectors = [
+        [*row[:3], *((row[3], 1 - row[3]) if row[2] == "A" else (1 - row[3], row[3])), *row[4:]]
+        for row in rows
+    ]
+    header = ("timestamp", "unit", "arm", "p_A", "p_B", "reward", *NAMES)
+    log = write(tmp_path / "b.csv", header, vectors)
+    found = sa.analyze(log, covariates=NAMES, reference=False)
+    assert found.variance_kept is not None
+    if kind == "by day":  # else groups have one row each, from which no slope can be learned
+        assert np.allclose(found.estimates, own.estimates, rtol=1e-3)
+        usual = sa.analyze(log, covariates=NAMES).variance_kept
+        assert usual is not None
+        assert usual < 0.5
+    else:
+        assert found.variance_kept == 1.0
+
+
+def test_where_the_log_lives_changes_nothing(tmp_path: Path) -> None:
+    rows = plain_rows(600, ALWAYS_ANOTHER["by day"])
+    rows[5][5] = rows[7][6] = None
+    rows[9][5] = rows[9][6] = None
+    base = tmp_path / "log.sqlite"
+    with sqlite3.connect(base) as connection:
+        kinds = "text, unit int, arm text, probability real, reward real, spend real, age real"
+        connection.execute(f"create table log (timestamp {kinds})")
+        connection.executemany("insert into log values (?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.close()
+    log = write(tmp_path / "log.csv", HEADER, rows)
+    one, other = (sa.analyze(each, covariates=["age", "spend"]) for each in (log, base))
+    assert np.allclose(one.estimates, other.estimates, rtol=1e-9)
+    assert one.variance_kept == pytest.approx(other.variance_kept, rel=1e-9)
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = write(tmp_path / "log.csv", HEADER, plain_rows(600, lambda i, rng: 0.5))
+    command = ["analyze", str(log), "--covariate", "spend", "--covariate", "age"]
+    assert main([*command, "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["covariates"] == ["spend", "age"]
+    assert facts["variance_kept"] < 0.5
+    assert len(facts["raw_estimates"]) == 2
+    assert main(command) == 0
+    assert "of the variance is left" in capsys.readouterr().out
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    rows = plain_rows(300, lambda i, rng: 0.5)
+    log = write(tmp_path / "log.csv", HEADER, rows)
+    for given, message in [
+        (["spent"], "has no column spent"),
+        (["reward"], "the covariate 'reward' is the reward itself"),
+        (list("abcdef"), "at most 5"),
+        ("spend", "expected a list of names"),
+    ]:
+        with pytest.raises(sa.InvalidInputError, match=message):
+            sa.analyze(log, covariates=given)
+    rows[4][5] = "inf"
+    infinite = write(tmp_path / "infinite.csv", HEADER, rows)
+    with pytest.raises(sa.InvalidInputError, match="infinite or too large"):
+        sa.analyze(infinite, covariates=["spend"])
+    for i, row in enumerate(rows):
+        row[1] = i // 3
+    several = write(tmp_path / "several.csv", HEADER, rows)
+    with pytest.raises(sa.InvalidInputError, match="one row of each"):
+        sa.analyze(several, covariates=["age"])
+    assert sa.analyze(several, covariates=["age"], units=False).variance_kept is not None

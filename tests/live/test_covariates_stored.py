@@ -1,0 +1,449 @@
+"""Covariates of stored experiments: kept with assignments, and followed by all that reads them."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import random
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.covariates import Moments
+from steadyarm.errors import StorageError
+from steadyarm.live.covariates import KNOWN, stored_covariates
+from steadyarm.live.lifecycle import create_from_description, description_of
+from steadyarm.live.people import breakdown_of
+from steadyarm.live.results import results_by_day, results_of
+from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.settings import Settings
+from steadyarm.live.tables import adjusted_text, columns_of
+from steadyarm.reports.document import text as markdown
+from steadyarm.reports.experiment import experiment_report
+from steadyarm.storages import open_storage, upgrade_storage
+from steadyarm.storages.records import LogRow, place_of
+from steadyarm.storages.series import Metrics
+from tests.storages.databases import fresh_database
+
+ARMS = ["A", "B", "C"]
+NAMES = ("spend", "visits")
+DAY = 86_400.0
+
+
+class World:
+    """Visitors whose reward follows from what is known of them; of some nothing is known."""
+
+    def __init__(self, seed: int = 5) -> None:
+        self.random = random.Random(seed)
+
+    def visitor(self) -> dict[str, float | None] | None:
+        """Covariates of the next visitor."""
+        if self.random.random() < 0.2:
+            return None
+        spend = self.random.gauss(40.0, 10.0)
+        return {"spend": spend, "visits": self.random.choice([None, 1.0, 2.0, 5.0])}
+
+    def reward(self, arm: int, known: dict[str, float | None] | None) -> float:
+        """What the visitor brings."""
+        given = known or {}
+        base = 0.05 * (given.get("spend") or 30.0) + 0.3 * (given.get("visits") or 0.0)
+        return base + 0.2 * arm + self.random.gauss(0.0, 0.4)
+
+
+def created(storage: Any = "memory", budget: int = 400, **settings: Any) -> sa.Experiment:
+    usual: dict[str, Any] = {"missing": "drop", "seed": 3, "covariates": list(NAMES)}
+    return sa.create_experiment("e", ARMS, sa.Steady(), budget, storage, **usual | settings)
+
+
+def play(live: sa.Experiment, visits: Iterable[int], world: World, lost: float = 0.0) -> None:
+    for t in visits:
+        known = world.visitor()
+        shown = live.ask(f"u{t}", covariates=known)
+        reward = world.reward(shown.arm, known)
+        if world.random.random() >= lost:
+            live.tell(shown, reward)
+
+
+def moments_of(live: sa.Experiment, rows: Iterable[LogRow], index: int, zero: bool) -> Moments:
+    """The sums of a segment, computed row by row."""
+    names = live.settings.covariates
+    mine = [row for row in rows if place_of(row.number)[0] == index and row.excluded is None]
+    events = [{event.metric: event.value for event in row.events} for row in mine]
+    z = [[float(bool(each)), *(each.get(name, 0.0) for name in names)] for each in events]
+    rewards = [(0.0 if zero else np.nan) if row.reward is None else row.reward for row in mine]
+    table = np.array(z).reshape(len(mine), 1 + len(names))
+    return Moments.of_rows([row.arm for row in mine], table, rewards, len(ARMS))
+
+
+def same(one: Moments, other: Moments) -> None:
+    for name, value in vars(one).items():
+        np.testing.assert_allclose(value, getattr(other, name), rtol=1e-12, err_msg=name)
+
+
+# What is stored
+
+
+@pytest.mark.parametrize("missing", ["drop", "zero"])
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_an_experiment_concludes_what_a_session_does(missing: Any, direction: Any) -> None:
+    settings: dict[str, Any] = {"missing": missing, "direction": direction, "reward_window": "1d"}
+    live = created(**settings)
+    arms = sa.ArmSet.one_hot(ARMS)
+    session = sa.Session(sa.Steady(), arms, 400, 3, direction, covariates=NAMES)
+    world = World()
+    for t in range(400):
+        known = world.visitor()
+        given = None if known is None else {k: v for k, v in known.items() if v is not None}
+        one, other = session.ask(given), live.ask(f"u{t}", covariates=known)
+        assert (one.arm, one.probability) == (other.arm, other.probability)
+        reward = world.reward(one.arm, known)
+        session.tell(one, reward)
+        live.tell(other, reward)
+    verdicts = session.recommend(), live.recommend()
+    assert verdicts[0].name == verdicts[1].name == ("C" if direction == "maximize" else "A")
+    for name in ("estimates", "intervals", "raw", "variance_kept"):
+        ours, theirs = (getattr(verdict, name) for verdict in verdicts)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, err_msg=name)
+    assert verdicts[1].variance_kept is not None
+    assert verdicts[1].variance_kept < 0.6
+    assert live.replay().agrees
+
+
+@pytest.mark.parametrize("missing", ["drop", "zero"])
+def test_sums_are_those_of_the_rows(missing: Any, tmp_path: Path) -> None:
+    now = [1.7e9]
+    clock = lambda: now[0]  # noqa: E731
+    settings: dict[str, Any] = {"missing": missing, "reward_window": "1h", "clock": clock}
+    live = created(f"sqlite:///{tmp_path / 'e.db'}", **settings)
+    world = World()
+    for day in range(4):
+        play(live, range(40 * day, 40 * day + 40), world, lost=0.15)
+        now[0] += DAY / 3
+    live.exclude(unit="u7", reason="a bot")
+    live.exclude(unit="u130", reason="a bot")
+    live.refresh()
+    snapshot = live.storage.snapshot(live.key, everything=True)
+    days, rows = live.storage.days(live.key), live.storage.log(live.key)
+    whole = results_of(live.settings, snapshot, days, live.now())
+    assert len(whole.mature) > 3
+    for piece in whole.mature:
+        assert piece.moments is not None
+        same(piece.moments, moments_of(live, rows, piece.index, missing == "zero"))
+    by_day, _ = results_by_day(whole, snapshot, days)
+    assert len(by_day.pieces) > len(whole.mature), "no segment has two days"
+    parts = [piece.moments for piece in by_day.pieces if piece.moments is not None]
+    total = [piece.moments for piece in whole.mature if piece.moments is not None]
+    np.testing.assert_allclose(
+        sum(part.products for part in parts), sum(part.products for part in total)
+    )
+    live.close()
+
+
+def test_rewards_that_may_still_come_are_not_counted_as_zeros() -> None:
+    live = created(missing="zero", reward_window="1d")
+    play(live, range(60), World(), lost=0.5)
+    pieces = live.results().pieces
+    waiting = [piece for piece in pieces if piece.waiting]
+    assert waiting
+    assert all(piece.moments is None for piece in waiting)
+
+
+def test_series_are_few() -> None:
+    for missing, most in (("zero", (4, 22)), ("drop", (5, 37))):
+        for count, expected in zip((1, 5), most, strict=True):
+            names = [f"z{i}" for i in range(count)]
+            metrics, products = stored_covariates(names, missing)
+            assert len(metrics) + len(products) == expected
+            declared = Metrics.of({"metrics": metrics, "products": products})
+            assert len(declared.steering) == expected
+    assert stored_covariates([], "drop") == ([], [])
+
+
+def test_without_covariates_nothing_more_is_stored_or_read() -> None:
+    settings = created(covariates=None).settings
+    assert not {"covariates", "metrics", "products"} & settings.to_dict().keys()
+    live = created(covariates=None)
+    play_plain = live.ask("u")
+    live.tell(play_plain, 1.0)
+    snapshot = live.storage.snapshot(live.key, everything=True)
+    assert snapshot.series == ()
+    assert set(snapshot.experiment.policy_state) == {"state", "rounds"}
+    assert live.storage.log(live.key)[0].events == ()
+
+
+# What operators do, exports and imports
+
+
+def test_corrections_are_followed_and_replayed() -> None:
+    live = created(budget=250)
+    play(live, range(250), World())
+    before = live.recommend()
+    assert before.raw is not None
+    out = live.exclude(unit="u7", reason="a bot")
+    live.void("u50", reason="a mistake")
+    live.correct("u90", 99.0, reason="a mistake")
+    live.erase("u3")
+    changed = live.recommend()
+    assert changed.raw is not None
+    assert not np.array_equal(changed.estimates, before.estimates)
+    assert not np.array_equal(changed.raw, before.raw)
+    again = live.replay()
+    assert again.agrees, again
+    assert again.corrections == 4
+    live.include(out.entry, reason="no bot")
+    assert live.replay().agrees
+    snapshot, rows = live.storage.snapshot(live.key, everything=True), live.storage.log(live.key)
+    results = results_of(live.settings, snapshot, (), live.now())
+    for piece in results.pieces:
+        assert piece.moments is not None
+        same(piece.moments, moments_of(live, rows, piece.index, zero=False))
+
+
+def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
+    live = created()
+    play(live, range(200), World())
+    tables: Any = live.storage._tables[live.key]  # type: ignore[attr-defined]
+    state = tables.record.policy_state
+    state["slopes"]["freedom"][0] += 1.0
+    assert any("state differs" in each for each in live.replay().differences)
+    state["slopes"]["freedom"][0] -= 1.0
+    assert live.replay().agrees
+    number = next(number for number, row in tables.rows.items() if row.events)
+    row = tables.rows[number]
+    changed = tuple(event._replace(value=event.value + 1) for event in row.events)
+    tables.rows[number] = row.__class__(**vars(row) | {"events": changed})
+    assert any("stored" in each for each in live.replay().differences)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_imported_experiment_goes_on_to_the_bit(suffix: str, tmp_path: Path) -> None:
+    live = created(budget=200)
+    play(live, range(100), World())
+    live.exclude(unit="u7", reason="a bot")
+    path = live.export(tmp_path / f"log{suffix}")
+    if suffix == ".csv":
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        known = [{e.metric: e.value for e in row.events} for row in live.storage.log(live.key)]
+        assert [row["spend"] for row in rows] == [
+            repr(each["spend"]) if "spend" in each else "" for each in known
+        ]
+        assert KNOWN not in rows[0]
+    storage = f"sqlite:///{tmp_path / 'copy.db'}" if suffix == ".csv" else "memory"
+    copy = sa.import_experiment(path, storage, name="copy")
+    for each in (live, copy):
+        play(each, range(100, 200), World(9))
+    ours, theirs = live.recommend(), copy.recommend()
+    assert np.array_equal(ours.estimates, theirs.estimates)
+    assert ours.raw is not None
+    assert theirs.raw is not None
+    assert np.array_equal(ours.raw, theirs.raw)
+    stored = [each.storage.find(each.name).policy_state for each in (live, copy)]
+    assert stored[0] == stored[1]
+    assert copy.replay().agrees
+    copy.close()
+
+
+def test_settings_are_described_and_loaded(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'e.db'}"
+    live = created(url)
+    described = description_of(live.settings)
+    assert described["covariates"] == list(NAMES)
+    assert create_from_description("f", described, url).settings.covariates == NAMES
+    assert sa.load_experiment("e", url).settings == live.settings
+    with pytest.raises(sa.ExperimentExistsError, match="another covariates"):
+        created(url, covariates=["spend"], load_if_exists=True)
+    assert Settings.from_dict(live.settings.to_dict()) == live.settings
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_two_processes_decide_alike(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'e.db'}"
+    if kind == "postgresql":
+        url = fresh_database(request.getfixturevalue("postgres"))
+        upgrade_storage(url)
+    created(url).close()
+    both = [sa.load_experiment("e", open_storage(url)) for _ in range(2)]
+    one, ours, theirs = created(), World(), World()
+    for t in range(120):
+        for asked, told, world in ((both[t % 2], both[t // 3 % 2], ours), (one, one, theirs)):
+            known = world.visitor()
+            shown = asked.ask(f"u{t}", covariates=known)
+            told.tell(shown, world.reward(shown.arm, known))
+    assert both[0].replay().agrees
+    assert np.array_equal(one.recommend().estimates, both[1].recommend().estimates)
+    for each in both:
+        each.close()
+
+
+def test_threads_that_ask_and_tell_at_once_lose_nothing(tmp_path: Path) -> None:
+    live = created(f"sqlite:///{tmp_path / 'e.db'}", budget=120)
+
+    def work(part: int) -> None:
+        play(live, range(30 * part, 30 * part + 30), World(part))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert live.replay().agrees
+    rows, known = live.storage.log(live.key), []
+    for part in range(4):
+        world = World(part)
+        for t in range(30 * part, 30 * part + 30):
+            visitor = world.visitor()
+            known.append((f"u{t}", (visitor or {}).get("spend")))
+            world.reward(0, visitor)
+            world.random.random()
+    stored = {row.unit: {e.metric: e.value for e in row.events}.get("spend") for row in rows}
+    assert stored == dict(known)
+    live.close()
+
+
+def test_huge_numbers_overflow_nowhere() -> None:
+    live = created(budget=200)
+    rng = np.random.default_rng(1)
+    for t in range(200):
+        spend = 1e60 if t % 50 == 7 else float(rng.normal())
+        shown = live.ask(f"u{t}", covariates={"spend": spend, "visits": spend})
+        live.tell(shown, -1e100 if t % 50 == 7 else float(rng.normal()))
+    verdict = live.recommend()
+    assert verdict.raw is not None
+    assert np.isfinite(verdict.raw).all()
+    assert np.isfinite(verdict.estimates).all()
+    assert live.replay().agrees
+
+
+# What is shown
+
+
+def test_raw_estimates_and_what_was_gained_are_shown() -> None:
+    live = created()
+    play(live, range(400), World())
+    verdict = live.recommend()
+    said = adjusted_text(verdict, live.settings.covariates)
+    assert said.startswith("Adjusted for spend and visits: variance down by ")
+    assert columns_of(verdict)["raw"] == verdict.raw.tolist()  # type: ignore[union-attr]
+    card = scorecard_of(live)
+    report = markdown(experiment_report(live, card))
+    assert said in report
+    assert "unadjusted" in report
+    plain = replace(verdict, raw=None, variance_kept=None)
+    assert "raw" not in columns_of(plain)
+    assert adjusted_text(plain, live.settings.covariates) == ""
+    useless = replace(verdict, variance_kept=1.002)
+    assert "not taken any noise away" in adjusted_text(useless, live.settings.covariates)
+
+
+def test_further_metrics_and_levels_are_not_adjusted() -> None:
+    attributes, metrics = {"device": ["mobile", "desktop"]}, [{"name": "profit"}]
+    more: dict[str, Any] = {"attributes": attributes, "metrics": metrics}
+    live, world = created(**more), World()
+    for t in range(300):
+        known = world.visitor()
+        shown = live.ask(f"u{t}", {"device": ("mobile", "desktop")[t % 2]}, known)
+        reward = world.reward(shown.arm, known)
+        live.tell(shown, {"reward": reward, "profit": 2 * reward})
+    results, verdict = live.results(), live.recommend()
+    assert verdict.raw is not None
+    assert not np.array_equal(verdict.raw, verdict.estimates)
+    (profit,) = live.metrics()
+    assert profit.estimates is not None
+    np.testing.assert_allclose(profit.estimates, 2 * results.raw_evidence.estimates[0], rtol=1e-9)
+    plain = replace(results, settings=replace(live.settings, covariates=()))
+    snapshot = live.storage.snapshot(live.key, everything=True)
+    series = live.storage.series(live.key)
+    expected = breakdown_of(plain, snapshot, series, "device", verdict.name)
+    for one, other in zip(live.recommend(by="device").levels, expected.levels, strict=True):
+        assert (one.visits, one.obstacle) == (other.visits, other.obstacle)
+        if one.visits:
+            assert np.array_equal(one.estimates, other.estimates)  # type: ignore[arg-type]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"spend": float("nan")}, "finite number"),
+        ({"spend": "41"}, "finite number"),
+        ({"spend": True, "age": 3.0}, "'age' is no covariate"),
+        ({"spend": 1e300}, "the covariate 'spend'"),
+        ([41.0], "numbers of a unit by covariate"),
+    ],
+)
+def test_bad_covariates_are_refused_and_nothing_is_assigned(given: Any, words: str) -> None:
+    live = created()
+    with pytest.raises(sa.InvalidInputError, match=words) as caught:
+        live.ask("u1", covariates=given)
+    assert caught.value.field == "covariates"
+    answers = live.ask_many(["u1", "u2"], covariates=[given, {"spend": 3.0}])
+    assert [isinstance(each, sa.InvalidInputError) for each in answers] == [True, False]
+    assert live.status().total_assigned == 1
+    with pytest.raises(sa.InvalidInputError, match="give as many"):
+        live.ask_many(["u1", "u2"], covariates=[None])
+
+
+def test_expected_is_a_covariate_of_that_name() -> None:
+    live = created(covariates=["expected"])
+    live.ask("u1", expected=3.2)
+    live.ask("u2", covariates={"expected": 1.5})
+    live.ask("u3", covariates={"expected": None})
+    values = [{e.metric: e.value for e in row.events} for row in live.storage.log(live.key)]
+    assert values == [{"expected": 3.2, KNOWN: 1.0}, {"expected": 1.5, KNOWN: 1.0}, {}]
+    with pytest.raises(sa.InvalidInputError, match="given twice") as caught:
+        live.ask("u4", covariates={"expected": 1.0}, expected=1.0)
+    assert caught.value.field == "expected"
+    with pytest.raises(sa.InvalidInputError, match="'expected' is no covariate"):
+        created().ask("u1", expected=1.0)
+
+
+def test_a_unit_that_comes_again_keeps_what_was_known_first() -> None:
+    live = created()
+    live.ask("u1", covariates={"spend": 3.0})
+    assert not live.ask("u1", covariates={"spend": 9.0}).new
+    (row,) = live.storage.log(live.key)
+    assert {e.metric: e.value for e in row.events} == {"spend": 3.0, KNOWN: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["spend", "spend"], "twice"),
+        (["z1", "z2", "z3", "z4", "z5", "z6"], "at most 5"),
+        (["reward"], "as a metric or an attribute"),
+        (["revenue"], "as a metric or an attribute"),
+        (["device"], "as a metric or an attribute"),
+        (["known?"], "the first a letter"),
+        (["a*b"], "the first a letter"),
+        ("spend", "a list of names"),
+        ([3], "a list of names"),
+    ],
+)
+def test_names_that_cannot_be_declared(names: Any, words: str) -> None:
+    more: dict[str, Any] = {"metrics": [{"name": "revenue"}], "attributes": {"device": ["a", "b"]}}
+    with pytest.raises(sa.InvalidInputError, match=words) as caught:
+        created(covariates=names, **more)
+    assert caught.value.field == "covariates"
+
+
+def test_covariates_that_cannot_be_stored_lose_no_assignment(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = created()
+
+    def fail(*_: object) -> None:
+        raise StorageError("the disk is full.")
+
+    with monkeypatch.context() as broken, caplog.at_level(logging.WARNING, "steadyarm"):
+        broken.setattr(live.storage, "measure", fail)
+        assert live.ask("u1", covariates={"spend": 3.0, "visits": 1.0}).new
+    assert "attributes of 1 assignments are lost: the disk is full" in caplog.text
+    assert live.storage.log(live.key)[0].events == ()
