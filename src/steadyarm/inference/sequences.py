@@ -130,8 +130,8 @@ ASYMPTOTIC = (
 )
 AT_LOOKS = (
     "Many rounds before the first look, none dominating; variants drawn as recorded; the variance "
-    "settles, so that the share of the budget is that of the information; when looks are taken does "
-    "not depend on rewards."
+    "settles, so that shares of the budget are those of the information; looks are taken at times "
+    "that do not depend on rewards."
 )
 BOUNDED = {
     "rounds": "All rewards lie in reward_range; variants drawn independently as recorded.",
