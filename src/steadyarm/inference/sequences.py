@@ -452,7 +452,7 @@ class ConfidenceSequence:
         if events is None:
             return limits
         played = self.rounds[:, j][:, None]
-        z, T = self._factor(j, alpha, events.clicks), np.maximum(played, 1)
+        z, T = self.factor(j, alpha, events.clicks), np.maximum(played, 1)
         error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
         if best is None:
             return value_limits(events, centre, error, z, *limits)
@@ -518,14 +518,14 @@ class ConfidenceSequence:
         )
         if self.method.endswith("lists"):
             enough &= j + 1 >= LEAST_LISTS
-        z = self._factor(j, alpha)
+        z = self.factor(j, alpha)
         known = enough & known & (z < FARTHEST)
         error = np.sqrt(variance)
         skew = np.where(known, skew, 0.0)
         error = np.where(known, error, np.inf)
         return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
 
-    def _factor(self, j: int, alpha: float, clicks: NDArray[np.bool_] | None = None) -> Floats:
+    def factor(self, j: int, alpha: float, clicks: NDArray[np.bool_] | None = None) -> Floats:
         """(n, 1) standard errors at the end of piece j; from a normal to a t quantile.
 
         The variance is estimated, but that of clicks follows from their rate. Doubles end beyond 37

@@ -66,6 +66,7 @@ class SegmentLedger:
     zeros : recorded rewards that never came: with missing="zero" each of these counts as a zero
     unsettled : further events may still change recorded rewards
     last : time of the last assignment, in microseconds since 1970; None without a clock
+    opened : when the segment was opened, likewise
     """
 
     index: int
@@ -80,6 +81,7 @@ class SegmentLedger:
     excluded: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     zeros: int = 0
     last: int | None = None
+    opened: int | None = None
     unsettled: bool = False
     _ahead: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
@@ -230,6 +232,7 @@ def ledger_of(
         forgotten=forgotten,
         zeros=zeros,
         last=tally.last,
+        opened=record.opened,
         unsettled=settings.keyed and not given_up,
     )
 

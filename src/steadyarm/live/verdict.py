@@ -22,12 +22,14 @@ from steadyarm.inference import (
     lift_sequence,
     lifts,
 )
+from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between, settled_lifts
 from steadyarm.inference.limits import SHORT, shortlisted
 from steadyarm.live.conclusion import UNDECIDED, Decision
 from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import StopReport
 from steadyarm.live.tables import frame_of, html_of, lift_text
 from steadyarm.policies import State
 from steadyarm.policies.base import Recommendations
@@ -123,6 +125,8 @@ class Verdict:
         told from 0
     relative_intervals : (K, 2) that hold for all relative lifts at once with probability `level`
     decision : what to do, in a word and in a sentence
+    stopping : the looks at a test that may stop early; None for others. The verdict is then that
+        of the last look, and its intervals hold at all looks at once
 
     Examples
     --------
@@ -167,6 +171,7 @@ class Verdict:
     relative: Floats | None = None
     relative_intervals: Floats | None = None
     decision: Decision = UNDECIDED
+    stopping: StopReport | None = field(default=None, repr=False)
     metrics: tuple[MetricResult, ...] = field(default=(), repr=False)
     names: Sequence[str] = field(repr=False, kw_only=True)
 
@@ -319,6 +324,7 @@ class Verdict:
                     f"{self.name}: {value} after {count}.",
                     self._against_control(),
                     rest,
+                    "" if self.stopping is None else self.stopping.text,
                     self.reach,
                     self.caution,
                 ),
@@ -394,6 +400,7 @@ def verdict_of(
     reward_range: tuple[float, float] | None = None,
     *,
     as_policy: bool = True,
+    looks: Looks | None = None,
 ) -> Verdict:
     """What the policy recommends, with the intervals that the evidence allows.
 
@@ -402,6 +409,7 @@ def verdict_of(
 
     as_policy : whether evidence and state rest on the same rewards, so that the policy chooses
         among equal estimates; else the evidence's best estimate is recommended
+    looks : at which intervals hold, in place of all times
     """
     found = settings.policy.recommend(state)
     if evidence is None:
@@ -414,9 +422,9 @@ def verdict_of(
             control = int(np.searchsorted(_shown(evidence), control))
     if anytime:
         budget, compared = settings.budget, None
-        intervals = confidence_sequence(evidence, budget, level, reward_range, best)
+        intervals = confidence_sequence(evidence, budget, level, reward_range, best, looks)
         if control is not None:
-            compared = lift_sequence(evidence, budget, control, level, reward_range)
+            compared = lift_sequence(evidence, budget, control, level, reward_range, looks)
     else:
         intervals = fixed_budget(evidence, level, best)
         compared = None if control is None else lifts(evidence, control, level)
