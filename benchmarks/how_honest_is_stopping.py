@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import steadyarm as sa
-from steadyarm.inference.boundaries import Looks
+from steadyarm.inference.boundaries import Looks, Spending
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.inference.stopping import Stopping, stopping_of
@@ -89,7 +89,7 @@ class Cell:
     control: bool
     better: float = 0.0
     own: bool = False
-    spending: str = "obrien-fleming"
+    spending: Spending = "obrien-fleming"
     looks: int = 8
 
     @property
@@ -123,9 +123,8 @@ def measured(cell: Cell, seed: int) -> dict[str, Floats]:
     world = world_of(cell.kind, cell.means())
     evidence = evidence_of(world, CHUNK, seed)
     control = 0 if cell.control else None
-    kind = "pocock" if cell.spending == "pocock" else "obrien-fleming"
-    found = stopping_of(evidence, world.budget, cell.looks, LEVEL, control, kind)
-    looks = Looks.equally(cell.looks, kind, over=True)
+    found = stopping_of(evidence, world.budget, cell.looks, LEVEL, control, cell.spending)
+    looks = Looks.equally(cell.looks, cell.spending, over=True)
     sequence = ConfidenceSequence(evidence, world.budget, None, looks)
     sums = np.vstack([0 * world.means[:1], world.means.cumsum(axis=0)])
     truth = sums[found.rounds] / found.rounds[:, None]
@@ -307,9 +306,7 @@ def main() -> None:
     if options.trials % CHUNK or options.sessions % CHUNK:
         parser.error(f"--trials and --sessions must be multiples of {CHUNK}, or 0 for none")
     begin, missed = perf_counter(), 0
-    print(
-        f"{options.trials} tests a cell, {options.sessions} sessions, in %; level {LEVEL:.0%}, Steady.\n"
-    )
+    print(f"{options.trials} tests a cell, {options.sessions} sessions, in %; level {LEVEL:.0%}.\n")
     print(
         f"{'rewards':<8}{'world':<19}{'K':>3}  {'against':<9}{'looks':<10}{'false':>8}"
         f"{'values':>10}{'gaps':>10}{'decided':>9}{'budget':>8}{'excess':>8}"
@@ -317,9 +314,10 @@ def main() -> None:
     with ProcessPoolExecutor(options.processes) as pool:
         for cell in cells(options.variants, options.kinds):
             play: Callable[[int], dict[str, Floats]]
-            play, tests = partial(late_batch, cell), options.sessions
             if isinstance(cell, Cell):
                 play, tests = partial(measured, cell), options.trials
+            else:
+                play, tests = partial(late_batch, cell), options.sessions
             if not tests:
                 continue
             runs = list(pool.map(play, range(tests // CHUNK)))

@@ -464,7 +464,8 @@ class Experiment(LiveTest):
         """The best variant on mature visits, with intervals.
 
         A visit is mature when its reward window and the grace after it have ended, or its reward
-        and those of all visits before it are in. Nothing pending counts as zero.
+        and those of all visits before it are in. Nothing pending counts as zero. If the test may
+        stop early, the verdict is that of its last look, and intervals hold at all looks at once.
 
         Parameters
         ----------

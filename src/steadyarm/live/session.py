@@ -25,7 +25,7 @@ from steadyarm.errors import (
 )
 from steadyarm.live.decisions import SegmentLedger, as_seen, transition, why_it_waits
 from steadyarm.live.results import LiveResults, LiveTest
-from steadyarm.live.settings import STOPPING, Settings, Spending, Stop, stored_policy
+from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
 from steadyarm.live.stopping import Stopped
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
@@ -102,7 +102,7 @@ class Session(LiveTest):
         direction: Direction = "maximize",
         control: str | Mapping[str, float] | None = None,
         stop: Stop | None = None,
-        looks: int | None = None,
+        looks: Looking | None = None,
         spending: Spending | None = None,
         futility: float | None = None,
     ) -> None:
@@ -228,6 +228,9 @@ class Session(LiveTest):
         reward_range: tuple[float, float] | None = None,
     ) -> Verdict:
         """The best variant on mature visits: the first ones, up to those that wait for rewards.
+
+        If the test may stop early, the verdict is that of its last look, and intervals hold at all
+        looks at once with probability `level`.
 
         Parameters
         ----------

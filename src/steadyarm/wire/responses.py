@@ -33,7 +33,7 @@ from steadyarm.errors import (
 from steadyarm.inference.evidence import json_ready
 from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.settings import Missing, Settings, Sticky, variants_in
+from steadyarm.live.settings import STOPPING, Missing, Settings, Sticky, variants_in
 from steadyarm.segments import Direction, Segment
 from steadyarm.storages.records import ExperimentHead, ExperimentState, to_datetime
 
@@ -173,6 +173,11 @@ class SettingsAnswer(Response):
     attributes : by attribute of units, the levels that were declared; empty if there is none
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
         microseconds
+    stop : when sure if the test stops itself, recommend if it only says so; null if it is played to
+        its end
+    looks : when such a test is looked at: daily, weekly, or how often; null for others
+    spending : how the error probability is spent over the looks; null for others
+    futility : smallest difference that matters, in units of the reward; null if none was given
     """
 
     arms: Annotated[
@@ -192,6 +197,10 @@ class SettingsAnswer(Response):
     min_share: dict[str, float]
     attributes: dict[str, list[str]]
     metrics: list[dict[str, Any]]
+    stop: str | None
+    looks: int | str | None
+    spending: str | None
+    futility: float | None
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -203,6 +212,7 @@ class SettingsAnswer(Response):
         found = settings.to_dict(known) | {
             "attributes": dict(settings.attributes),
             "metrics": [metric.to_dict() for metric in settings.metrics],  # without any levels
+            **{name: getattr(settings, name) for name in STOPPING},
         }
         return msgspec.convert(json_ready(found), cls)
 
