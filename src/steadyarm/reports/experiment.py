@@ -198,7 +198,7 @@ def _looks(card: Scorecard) -> Iterator[Block]:
             f"{look.visits:,}",
             percent(look.share),
             f"{look.reached:.2f}",
-            f"{look.boundary:.2f}" if isfinite(look.boundary) else "–",
+            f"{look.boundary:.2f}" if isfinite(look.boundary) else "too early",
         )
         for look in report.looks
     ]
