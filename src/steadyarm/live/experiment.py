@@ -402,12 +402,7 @@ class Experiment(LiveTest):
             self._next_look = time.monotonic() + EXAMINED
             found = yield Step(self._stop_now, writes=False, computes=True)
             if found is not None:
-                self.release()
-                stopping = partial(
-                    storage.move, key, "stopped", self.now(), by=ITSELF, detail=found.to_dict()
-                )
-                yield Step(stopping, writes=True)
-                log.info("experiment %r has stopped itself: %s", self.name, found.reason)
+                yield Step(partial(self._stop_itself, found), writes=True)
 
     def _stop_now(self) -> Stopped | None:
         """Why the test stops itself at a look that was not examined yet; None if it goes on."""
@@ -418,6 +413,13 @@ class Experiment(LiveTest):
         if len(results.looks) <= before or not results.judged():
             return None
         return results.stop_now(self.metrics(LEVEL))
+
+    def _stop_itself(self, found: Stopped) -> None:
+        """Stop the test; nothing happens if another process was faster."""
+        self.release()
+        detail = found.to_dict()
+        self.storage.move(self.key, "stopped", self.now(), by=ITSELF, detail=detail)
+        log.info("experiment %r has stopped itself: %s", self.name, found.reason)
 
     @property
     def due(self) -> bool:
