@@ -41,6 +41,7 @@ _FIELD = "new: which field is wrong, what was given and what was expected"
 _LIFT = "new: the control, what to do, and by how much each variant differs from the control"
 _CONTROL = "a control may have no share, so its name and its share stand side by side"
 _METRICS = "new: values of metrics, each made of one event or of several, and what is known of them"
+_STOPPING = "new: tests that may stop early, and the looks at them"
 _LEVELS = "new: attributes of units, and what is known of each of their levels"
 _COVARIATES = "new: numbers that are known of units, and estimates with and without them"
 _SCHEMA, _NEW = "/components/schemas", "/components/schemas/NewExperiment/properties"
@@ -85,6 +86,19 @@ OPENAPI_MAY_DIFFER: dict[str, str] = {
             # a reward may be left out beside metrics
             *("NewReward/properties/reward", "NewReward/required"),
             *("NewExperiment/properties/metrics", "SettingsAnswer/properties/metrics"),
+        )
+    },
+    **{
+        f"{_SCHEMA}/{place}": _STOPPING
+        for place in (
+            *("LookAnswer", "StoppingAnswer", "Recommendation/properties/stopping"),
+            "Recommendation/required/21",
+            *(f"SettingsAnswer/required/{place}" for place in range(15, 19)),
+            *(
+                f"{schema}/properties/{name}"
+                for schema in ("NewExperiment", "SettingsAnswer")
+                for name in ("stop", "looks", "spending", "futility")
+            ),
         )
     },
     f"{_FOUND}/required/20": _METRICS,

@@ -14,6 +14,7 @@ from typing import Any
 
 import steadyarm as sa
 from steadyarm.compiled import compiling
+from steadyarm.inference import boundaries
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.policies import POLICIES
 
@@ -43,6 +44,7 @@ def live_test(arms: sa.ArmSet, covariates: bool = False) -> Iterator[Callable[[]
     for first in range(0, BUDGET, BATCH):
         yield lambda first=first: play(first)  # type: ignore[misc]  # bound now
     yield lambda: test.recommend(anytime=True)
+    yield lambda: boundaries((0.5, 1.0), 0.025)
     yield lambda: scorecard_of(test)
 
 

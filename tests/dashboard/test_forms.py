@@ -37,6 +37,18 @@ def test_name_variants_and_budget_are_enough_for_a_good_test() -> None:
     assert settings.cautions() == []
 
 
+def test_a_test_may_end_early() -> None:
+    assert not {"stop", "looks"} & read_form(fields()).description.keys()
+    for chosen, stop in (("sure", "when sure"), ("recommend", "recommend")):
+        found = read_form(fields(stop=chosen, looks="8")).description
+        assert (found["stop"], found["looks"]) == (stop, 8)
+    weekly = read_form(fields(stop="sure"))
+    assert weekly.settings is not None
+    assert weekly.settings.looks == "weekly"
+    refused = read_form(fields(stop="sure", policy="peace"))
+    assert "leaves variants out" in refused.errors["stop"]
+
+
 def test_all_fields_are_told() -> None:
     filled = read_form(
         fields(

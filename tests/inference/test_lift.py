@@ -125,7 +125,7 @@ def test_limits_of_ratios_are_those_of_fieller() -> None:
     evidence = Evidence.from_segments(world.arms, played(sa.GBAI(), world, 3))
     found, X = lift_sequence(evidence, 4000, 0), world.arms.coordinates
     sequence = ConfidenceSequence(replace(evidence, direction="minimize"), 4000, None)
-    z = sequence._factor(-1, 0.05 / (2 * 4))
+    z = sequence.factor(-1, 0.05 / (2 * 4))
     for i in range(3):
         V = sequence.variance[i, -1] / 4000**2
         for k in range(1, 5):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -166,7 +166,15 @@ class StillNamed(MemoryStorage):
 
 
 class MovesInSecret(MemoryStorage):
-    def move(self, key: int, to: ExperimentState, now: int, *, by: str = "") -> ExperimentRecord:
+    def move(
+        self,
+        key: int,
+        to: ExperimentState,
+        now: int,
+        *,
+        by: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> ExperimentRecord:
         return super().move(key, to, now)
 
 

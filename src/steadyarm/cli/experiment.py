@@ -50,6 +50,8 @@ A whole test, from a file test.toml:
   missing = "zero"                            # no purchase is a reward of 0
   control = "now"                             # what others are compared with; { now = 0.2 } also
                                               # gives it a fifth of all visits
+  stop = "when sure"                          # the test stops itself when it is decided
+  looks = "weekly"                            # at the end of a week; or daily, or how often
 
   export STEADYARM_STORAGE=sqlite:///tests.db
   steadyarm experiment create test.toml
@@ -61,8 +63,8 @@ A whole test, from a file test.toml:
   steadyarm experiment export checkout checkout.csv
   steadyarm experiment replay checkout
 
-Other settings: seed, direction, reward_range, sticky, min_share, attributes, covariates. All are
-explained in docs/live.md.
+Other settings: seed, direction, reward_range, sticky, min_share, attributes, covariates, spending,
+futility. All are explained in docs/live.md.
 """
 MOVES = {  # what a verb does, and the state after it
     "start": ("Begin to assign variants.", "is running: it assigns variants."),

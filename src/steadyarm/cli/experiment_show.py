@@ -100,9 +100,12 @@ def experiment_text(experiment: sa.Experiment) -> str:
 def _decision(experiment: sa.Experiment) -> Iterator[str]:
     """What to do, if anything can be judged yet."""
     try:
-        yield experiment.recommend().decision.text
+        verdict = experiment.recommend()
     except sa.RewardsPendingError:
         return
+    yield verdict.decision.text
+    if verdict.stopping is not None:
+        yield verdict.stopping.text
 
 
 def _counts(status: sa.Status, share: Mapping[int, float]) -> list[tuple[int, int, int]]:

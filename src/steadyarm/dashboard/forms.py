@@ -60,6 +60,8 @@ FIELDS = {  # label, and what the field says at first
     "covariates": ("Covariates", ""),
     "control_share": ("Fixed share of the control", ""),
     "min_share": ("Least share of every variant", ""),
+    "stop": ("When it ends", "end"),
+    "looks": ("Looks", "weekly"),
     "start": ("Start", "now"),
     "seed": ("Seed", ""),
 }
@@ -127,6 +129,16 @@ CHOICES: dict[str, dict[str, str]] = {
     "sticky": {
         "unit": "A visitor sees the same variant every time",
         "none": "Every request is drawn anew, such as the subject of a mail",
+    },
+    "stop": {
+        "end": "No, it is played to its end",
+        "sure": "Yes, it stops itself as soon as it is decided",
+        "recommend": "Only I stop it; the page says when it is decided",
+    },
+    "looks": {
+        "weekly": "at the end of every week",
+        "daily": "every day",
+        "8": "eight times, after equally many visitors",
     },
     "start": {"now": "Start at once", "draft": "Keep it as a draft and start it later"},
 }
@@ -284,6 +296,7 @@ def read_form(given: Mapping[str, Sequence[str]]) -> Filled:
         "missing": typed.text("missing"),
         "control": _control(typed),
         "min_share": typed.percent("min_share") if typed.text("min_share") else None,
+        **_stopping(typed),
         "seed": typed.whole("seed") if typed.text("seed") else None,
         "covariates": _list(typed.text("covariates").split(",")) or None,
     }
@@ -302,6 +315,17 @@ def read_form(given: Mapping[str, Sequence[str]]) -> Filled:
         variants,
         settings,
     )
+
+
+def _stopping(typed: Fields) -> dict[str, Any]:
+    """Whether the test may end early, as a description has it."""
+    if typed.text("stop") == "end":
+        return {}
+    looks = typed.text("looks")
+    return {
+        "stop": "when sure" if typed.text("stop") == "sure" else "recommend",
+        "looks": int(looks) if looks.isdecimal() else looks,
+    }
 
 
 def read_arms(typed: Fields, given: Mapping[str, Sequence[str]]) -> tuple[Any, int]:

@@ -261,22 +261,25 @@ def open_segment(
 
 def close_finished_segments(
     storage: Storage, key: int, settings: Settings, clock: Clock
-) -> Steps[None]:
-    """Let the policy observe the segments that are over."""
+) -> Steps[bool]:
+    """Let the policy observe the segments that are over; whether there were any."""
 
     def made() -> Made | None:
         now, snapshot = clock(), storage.snapshot(key)
         decision = decide(settings, snapshot, now, need=False)
         return None if decision is None else (snapshot.experiment.version, decision, now)
 
+    closed = False
     while (yield Step(lambda: is_due(storage, key, settings, clock()), writes=False)):
         found: Made | None = yield Step(made, writes=False, computes=True)
         if found is None:
-            return
+            break
         stored = yield Step(partial(storage.decide, key, *found), writes=True)
+        closed = closed or stored
         # A superseded segment is shorter, and may be over itself.
         if stored and found[1].supersede is None:
-            return
+            break
+    return closed
 
 
 def is_due(storage: Storage, key: int, settings: Settings, now: int) -> bool:

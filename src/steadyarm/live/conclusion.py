@@ -28,7 +28,8 @@ class Decision:
     Attributes
     ----------
     word : "ship" a variant; "keep" the control; "unclear" if the test ended without a clear
-        winner; "unhealthy" if nothing must be decided; "running" if it is not decided yet
+        winner, or can find none any more; "unhealthy" if nothing must be decided; "running" if it
+        is not decided yet
     text : the same as a person says it
     variant : the variant to ship or to keep; None if there is none
     more : about how many more visits would tell; None if there is nothing to tell, or nobody knows

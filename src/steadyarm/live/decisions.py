@@ -77,6 +77,7 @@ class SegmentLedger:
     unsettled : further events may still change recorded rewards
     last : time of the last assignment, in microseconds since 1970; None without a clock
     moments : sums of the units' covariates, with rewards as in `stats`; None without covariates
+    opened : when the segment was opened, likewise
     """
 
     index: int
@@ -91,6 +92,7 @@ class SegmentLedger:
     excluded: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     zeros: int = 0
     last: int | None = None
+    opened: int | None = None
     unsettled: bool = False
     moments: Moments | None = None
     _ahead: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
@@ -270,6 +272,7 @@ def ledger_of(
         forgotten=forgotten,
         zeros=zeros,
         last=tally.last,
+        opened=record.opened,
         unsettled=settings.keyed and not given_up,
         moments=moments,
     )

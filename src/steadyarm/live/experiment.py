@@ -7,6 +7,7 @@ The facade checks its arguments, the storage keeps them, the `Assigner` assigns 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -50,6 +51,7 @@ from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
 from steadyarm.live.rewards import checked_values, refusal, when_of
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import ITSELF, LEVEL, Stopped, stopped_in
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
@@ -77,6 +79,7 @@ log = logging.getLogger("steadyarm")
 
 GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
 LONGEST_LEASE = 3600  # seconds
+EXAMINED = 60.0  # seconds after which it is examined again whether a test stops itself
 SECOND = microseconds(1)
 ONLY = {
     "draft": "a draft can be started",
@@ -110,6 +113,8 @@ class Experiment(LiveTest):
         self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
         self._warned = False  # that the clock given is wrong
         self._assigner = Assigner(storage, self.key, self.settings)
+        self._looked = 0  # how many looks were examined whether to stop at them
+        self._next_look = 0.0  # when it is examined next whether there are more
         self._next_check = 0  # when windows are checked again, once a second
 
     def __repr__(self) -> str:
@@ -412,8 +417,32 @@ class Experiment(LiveTest):
         run(self.refreshing())
 
     def refreshing(self) -> Steps[None]:
-        """The steps of `refresh`."""
-        return close_finished_segments(self.storage, self.key, self.settings, self._closing_time)
+        """The steps of `refresh`; a test that is sure at a new look then stops itself."""
+        storage, key, settings = self.storage, self.key, self.settings
+        closed = yield from close_finished_segments(storage, key, settings, self._closing_time)
+        due = closed or time.monotonic() >= self._next_look  # others may have closed some, too
+        if settings.stop == "when sure" and due:
+            self._next_look = time.monotonic() + EXAMINED
+            found = yield Step(self._stop_now, writes=False, computes=True)
+            if found is not None:
+                yield Step(partial(self._stop_itself, found), writes=True)
+
+    def _stop_now(self) -> Stopped | None:
+        """Why the test stops itself at a look that was not examined yet; None if it goes on."""
+        if self.state not in ("running", "paused"):
+            return None
+        results = self._results()
+        before, self._looked = self._looked, len(results.looks)
+        if len(results.looks) <= before or not results.judged():
+            return None
+        return results.stop_now(self.metrics(LEVEL))
+
+    def _stop_itself(self, found: Stopped) -> None:
+        """Stop the test; nothing happens if another process was faster."""
+        self.release()
+        detail = found.to_dict()
+        self.storage.move(self.key, "stopped", self.now(), by=ITSELF, detail=detail)
+        log.info("experiment %r has stopped itself: %s", self.name, found.reason)
 
     @property
     def due(self) -> bool:
@@ -460,7 +489,8 @@ class Experiment(LiveTest):
         """The best variant on mature visits, with intervals.
 
         A visit is mature when its reward window and the grace after it have ended, or its reward
-        and those of all visits before it are in. Nothing pending counts as zero.
+        and those of all visits before it are in. Nothing pending counts as zero. If the test may
+        stop early, the verdict is that of its last look, and intervals hold at all looks at once.
 
         Parameters
         ----------
@@ -489,7 +519,9 @@ class Experiment(LiveTest):
         check_attribute(self.settings.attributes, by)
         snapshot = self.storage.snapshot(self.key, everything=True)
         series, days = self.storage.series(self.key), self.storage.days(self.key)
-        results = results_of(self.settings, snapshot, days, self.now()).check_complete()
+        stopped = stopped_in(self.storage, self.settings, snapshot.experiment)
+        results = results_of(self.settings, snapshot, days, self.now(), stopped=stopped)
+        results = results.check_complete()
         verdict = results.recommend(level, anytime, bounds)
         against = verdict.control or verdict.name
         return breakdown_of(results, snapshot, series, by, against, level, anytime, bounds)
@@ -522,7 +554,9 @@ class Experiment(LiveTest):
 
     def _results(self) -> LiveResults:
         snapshot = self.storage.snapshot(self.key, everything=True)
-        return results_of(self.settings, snapshot, self.storage.days(self.key), self.now())
+        stopped = stopped_in(self.storage, self.settings, snapshot.experiment)
+        days = self.storage.days(self.key)
+        return results_of(self.settings, snapshot, days, self.now(), stopped=stopped)
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""

@@ -26,7 +26,17 @@ from steadyarm.errors import (
 from steadyarm.live.decisions import check_servable, first_state, stored_state
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
 from steadyarm.live.metrics import Metric, duration_text, microseconds, unnamed, usual_grace
-from steadyarm.live.settings import NEVER_MATURE, Missing, Settings, Sticky
+from steadyarm.live.settings import (
+    NEVER_MATURE,
+    STOPPING,
+    USUAL_LOOKS,
+    Looking,
+    Missing,
+    Settings,
+    Spending,
+    Sticky,
+    Stop,
+)
 from steadyarm.live.transfer import read_export
 from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
 from steadyarm.segments import Direction
@@ -41,6 +51,7 @@ DESCRIBED = (
     *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
     *("reward_grace", "missing", "sticky", "control", "min_share", "metrics", "attributes"),
     "covariates",
+    *STOPPING,
 )
 
 
@@ -63,6 +74,10 @@ def create_experiment(
     metrics: Sequence[Metric | Mapping[str, Any]] | None = None,
     attributes: Mapping[str, Sequence[str]] | None = None,
     covariates: Sequence[str] | None = None,
+    stop: Stop | None = None,
+    looks: Looking | None = None,
+    spending: Spending | None = None,
+    futility: float | None = None,
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
@@ -80,7 +95,7 @@ def create_experiment(
         what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
     seed : makes all draws reproducible; drawn and stored if it is not given
     direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share,
-        metrics, attributes, covariates : see `Settings`
+        metrics, attributes, covariates, stop, looks, spending, futility : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
@@ -113,6 +128,10 @@ def create_experiment(
         "metrics": metrics,
         "attributes": attributes,
         "covariates": covariates,
+        "stop": stop,
+        "looks": looks,
+        "spending": spending,
+        "futility": futility,
     }
     check_name(name)
     settings = _settings(arms, policy, budget, **options)
@@ -304,6 +323,10 @@ def description_of(settings: Settings) -> dict[str, Any]:
         found["attributes"] = {name: list(levels) for name, levels in settings.attributes.items()}
     if settings.covariates:
         found["covariates"] = list(settings.covariates)
+    usual = {"looks": USUAL_LOOKS, "spending": "obrien-fleming"}
+    for name in STOPPING:
+        if (value := getattr(settings, name)) != usual.get(name) and value is not None:
+            found[name] = value
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -31,8 +31,9 @@ from steadyarm.inference import (
     late_finding,
 )
 from steadyarm.inference.intervals import variance_kept
+from steadyarm.inference.limits import shortlisted
 from steadyarm.live.assignments import Status
-from steadyarm.live.conclusion import decision_of
+from steadyarm.live.conclusion import Decision, decision_of
 from steadyarm.live.decisions import (
     SegmentLedger,
     adjusted_ledgers,
@@ -47,6 +48,16 @@ from steadyarm.live.decisions import (
 )
 from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import (
+    Look,
+    Stopped,
+    StopReport,
+    futile_text,
+    is_futile,
+    look_results,
+    looks_taken,
+    schedule_of,
+)
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
@@ -96,6 +107,7 @@ class LiveResults:
     caution : what to mind about the state; empty if nothing
     excluded : visits that were excluded, which the pieces leave out
     in_time : visits by segment and day, with those whose reward was not refused as too late
+    stopped : that the test stopped itself; verdicts then rest on the look that it stopped at
     """
 
     settings: Settings
@@ -108,6 +120,7 @@ class LiveResults:
     caution: str = ""
     excluded: int = 0
     in_time: tuple[LoggedSegment, ...] = ()
+    stopped: Stopped | None = None
 
     @cached_property
     def mature(self) -> tuple[SegmentLedger, ...]:
@@ -169,6 +182,8 @@ class LiveResults:
         metrics : what is known of further metrics, whose guardrails have a say in the decision
         """
         check_fraction(level, "level")
+        if self.settings.stop is not None and anytime is None and reward_range is None:
+            return self._recommend_at_look(level, metrics)
         policy = self.settings.policy
         used, watched = self.spending(level, anytime)
         if reward_range is not None and anytime is False:
@@ -180,15 +195,11 @@ class LiveResults:
             self._check_range(reward_range)
         if not self.judged():
             self._explain_emptiness()
-        mature = {piece.index for piece in self.mature}
-        visits = sum(piece.used for piece in self.mature)
-        zeros = sum(piece.zeros for piece in self.mature)
         bounds = reward_range if watched else None
         evidence = self.evidence if policy.unbiased else None
         adjusted = bool(self.settings.covariates) and bounds is None
         if evidence is not None and not adjusted:
             evidence = self.raw_evidence  # the range of adjusted rewards is not known
-        missing = sum(int(piece.missing.sum()) for piece in self.mature) + zeros
         verdict = verdict_of(
             self.settings,
             self._state_so_far(),
@@ -196,37 +207,50 @@ class LiveResults:
             used,
             watched,
             bounds,
-            as_policy=not missing
-            and (adjusted or not self.settings.covariates)
-            and all(p.index in mature for p in self.pieces if p.observed),
+            as_policy=self._as_policy(self.mature) and (adjusted or not self.settings.covariates),
         )
-        last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
-        verdict = replace(
+        if adjusted and evidence is not None:
+            verdict = replace(verdict, **self._beside(verdict))
+        verdict = self._with_visits(verdict, self.mature, level, watched)
+        decision = self._decided(verdict, metrics)
+        return replace(verdict, decision=decision, metrics=metrics)
+
+    def _as_policy(self, judged: Sequence[SegmentLedger]) -> bool:
+        """Whether a verdict on these pieces rests on all that the policy observed, and no less."""
+        indices = {piece.index for piece in judged}
+        missing = any(piece.zeros or piece.missing.any() for piece in judged)
+        return not missing and all(p.index in indices for p in self.pieces if p.observed)
+
+    def _with_visits(
+        self, verdict: Verdict, judged: Sequence[SegmentLedger], level: float, watched: bool
+    ) -> Verdict:
+        """The verdict with what it rests on, and with what is wrong about it."""
+        indices, unbiased = {piece.index for piece in judged}, self.settings.policy.unbiased
+        visits, zeros = sum(piece.used for piece in judged), sum(piece.zeros for piece in judged)
+        missing = sum(int(piece.missing.sum()) for piece in judged) + zeros
+        last = max((piece.last for piece in judged if piece.last is not None), default=None)
+        return replace(
             verdict,
             level=level,
-            rewards=visits - missing if policy.unbiased else verdict.rewards - zeros,
+            rewards=visits - missing if unbiased else verdict.rewards - zeros,
             missing=missing,
             judged=visits,
             waiting=self.assigned - visits,
-            pending=sum(piece.waiting for piece in self.pieces if piece.index not in mature),
+            pending=sum(piece.waiting for piece in self.pieces if piece.index not in indices),
             until=None if last is None else to_datetime(last),
             unhealthy=self.health.unhealthy if self.pieces else "",
             caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
         )
-        settings, over = self.settings, self.ended or self.final
-        if adjusted and evidence is not None:
-            verdict = replace(verdict, **self._beside(verdict))
-        return replace(
+
+    def _decided(self, verdict: Verdict, metrics: Sequence[MetricResult]) -> Decision:
+        """What follows from a verdict, guardrails respected."""
+        return decision_of(
             verdict,
-            decision=decision_of(
-                verdict,
-                settings.direction,
-                settings.budget,
-                over,
-                self.spent,
-                [one for one in metrics if one.metric.role == "guardrail"],
-            ),
-            metrics=metrics,
+            self.settings.direction,
+            self.settings.budget,
+            self.ended or self.final,
+            self.spent,
+            [one for one in metrics if one.metric.role == "guardrail"],
         )
 
     def _beside(self, verdict: Verdict) -> dict[str, Any]:
@@ -235,6 +259,76 @@ class LiveResults:
         if verdict.shown is not None:
             pair = pair[0].view(verdict.shown), pair[1].view(verdict.shown)
         return {"raw": pair[1].estimates[0], "variance_kept": variance_kept(*pair)}
+
+    @cached_property
+    def looks(self) -> list[Look]:
+        """The looks that were taken at a test which may stop early, up to the one it stopped at."""
+        pieces = self._judged_at_looks
+        return looks_taken(self.settings, pieces, self.final and self.stopped is None)
+
+    @property
+    def _judged_at_looks(self) -> tuple[SegmentLedger, ...]:
+        if self.stopped is None:
+            return self.mature
+        return tuple(piece for piece in self.mature if piece.index <= self.stopped.segment)
+
+    def _recommend_at_look(self, level: float, metrics: tuple[MetricResult, ...]) -> Verdict:
+        """The verdict at the last look; before the first one estimates without limits."""
+        if not self.judged():
+            self._explain_emptiness()
+        settings, looks = self.settings, self.looks
+        pieces = self._judged_at_looks[: looks[-1].pieces] if looks else self.mature
+        there = replace(self, pieces=pieces, ended=True)
+        if looks and not there.judged():  # no reward came before the first look
+            there, looks = replace(self, pieces=self.mature, ended=True), []
+        pieces, evidence = there.pieces, there.evidence
+        over = self.final and self.stopped is None
+        schedule = schedule_of(settings, looks, pieces, evidence, over)
+        verdict = verdict_of(
+            settings,
+            self._state_so_far(),
+            evidence,
+            level,
+            anytime=True,
+            as_policy=self._as_policy(pieces),
+            looks=schedule,
+        )
+        if settings.covariates:
+            verdict = replace(verdict, **there._beside(verdict))
+        verdict = self._with_visits(verdict, pieces, level, watched=True)
+        plain, decision = self._decided(verdict, ()), self._decided(verdict, metrics)
+        sure = plain.word in ("ship", "keep") and decision == plain
+        view = evidence
+        if evidence.arms.large:
+            control = [] if settings.control is None else [settings.arms.index(settings.control)]
+            view, _ = shortlisted(evidence, also=control)
+        futile = bool(looks) and not verdict.unhealthy and plain.word not in ("ship", "keep")
+        if futile and is_futile(settings, view, schedule):
+            decision, sure = Decision("unclear", f"No clear winner: {futile_text(settings)}."), True
+        report = StopReport(
+            rule=settings.stop or "",
+            spending=settings.spending or "",
+            planned=settings.looks if isinstance(settings.looks, int) else None,
+            looks=look_results(settings, looks, pieces, view, schedule),
+            recommended=bool(looks) and sure and not over and not verdict.unhealthy,
+            reason=decision.text if sure else "",
+        )
+        if (stopped := self.stopped) is not None:
+            when = None if stopped.when is None else to_datetime(stopped.when)
+            report = replace(
+                report, recommended=False, stopped=True, when=when, reason=stopped.reason
+            )
+        return replace(verdict, decision=decision, metrics=metrics, stopping=report)
+
+    def stop_now(self, metrics: tuple[MetricResult, ...] = ()) -> Stopped | None:
+        """Why the test stops itself now; None if it goes on."""
+        if self.settings.stop != "when sure" or self.stopped is not None or not self.looks:
+            return None
+        report = self.recommend(metrics=metrics).stopping
+        if report is None or not report.recommended:
+            return None
+        last = self.looks[-1]
+        return Stopped(last.number, self.mature[last.pieces - 1].index, report.reason)
 
     def spending(self, level: float, anytime: bool | None) -> tuple[float, bool]:
         """The level of this analysis, and whether its intervals hold at all times.
@@ -503,10 +597,12 @@ def results_of(
     days: Iterable[DaySums],
     now: int,
     state: State | None = None,
+    stopped: Stopped | None = None,
 ) -> LiveResults:
     """The test as it stands; storages know of rewards that came too late by day.
 
     state : the policy's, if the sums are of a metric that it does not observe
+    stopped : that the test stopped itself
     """
     ended, given_up = _standing(settings, snapshot, now)
     series = snapshot.series_by_segment()
@@ -527,6 +623,7 @@ def results_of(
         caution=caution,
         excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
         in_time=tuple(_in_time(snapshot, days)),
+        stopped=stopped,
     )
 
 

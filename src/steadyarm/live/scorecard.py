@@ -399,6 +399,7 @@ def headline(card: Scorecard) -> str:
     sentences = [
         f"{_progress(card)}, {_standing(card, card.verdict)}",
         _guarded(card.verdict),
+        "" if card.verdict.stopping is None else card.verdict.stopping.text,
         card.verdict.reach,
     ]
     if card.ended and card.rewards_until is not None:

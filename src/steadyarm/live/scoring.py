@@ -32,6 +32,7 @@ from steadyarm.live.results import (
 )
 from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, announcement, headline
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import stopped_in
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot, to_datetime
 from steadyarm.wording import counted
@@ -235,7 +236,9 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     snapshot = storage.snapshot(experiment.key, everything=True)
     days = storage.days(experiment.key)
     status = status_of(settings, snapshot, storage.leases(experiment.key))
-    results, spans = results_of(settings, snapshot, days, now), _spans(snapshot)
+    stopped = stopped_in(storage, settings, snapshot.experiment)
+    results = results_of(settings, snapshot, days, now, stopped=stopped)
+    spans = _spans(snapshot)
     started = min((start for start, _ in spans.values()), default=None)
     waiting = waiting_of(days) if days else None
     policy_ended = _has_chosen(settings, snapshot)

@@ -7,7 +7,7 @@ verdicts, from ledgers of its own. Rewards may come late and in any order.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from threading import RLock
@@ -33,7 +33,8 @@ from steadyarm.live.decisions import (
     why_it_waits,
 )
 from steadyarm.live.results import LiveResults, LiveTest
-from steadyarm.live.settings import Settings, stored_policy
+from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
+from steadyarm.live.stopping import Stopped
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Direction, SegmentStats
@@ -75,6 +76,8 @@ class Session(LiveTest):
         exactly this share
     covariates : names of numbers that are known of a unit before it is assigned, at most five;
         `ask` is given their values, and they take noise away (docs/guides/covariates.md)
+    stop, looks, spending, futility : whether and when the test stops itself, see `Settings`; looks
+        are a number
 
     Notes
     -----
@@ -112,7 +115,17 @@ class Session(LiveTest):
         direction: Direction = "maximize",
         control: str | Mapping[str, float] | None = None,
         covariates: Sequence[str] = (),
+        stop: Stop | None = None,
+        looks: Looking | None = None,
+        spending: Spending | None = None,
+        futility: float | None = None,
     ) -> None:
+        if looks in ("daily", "weekly"):
+            raise InvalidInputError(
+                f"looks is {looks!r}, but a session has no clock; give the number of looks, such "
+                "as looks=8.",
+                field="looks",
+            )
         self.settings = Settings(
             arms,
             policy,
@@ -122,7 +135,13 @@ class Session(LiveTest):
             missing="drop",
             control=control,  # type: ignore[arg-type]  # name and share are taken apart there
             covariates=covariates,  # type: ignore[arg-type]  # a tuple is made there
+            stop=stop,
+            looks=looks,
+            spending=spending,
+            futility=futility,
         )
+        self._stopped: Stopped | None = None
+        self._looked = 0  # looks that were examined whether to stop at them
         self._lock = RLock()
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
         self._slopes = first_slopes(self.settings)  # from the closed segments
@@ -162,6 +181,11 @@ class Session(LiveTest):
         """Numbers of the assignments without a reward."""
         return tuple(self._waiting)
 
+    @property
+    def stopped(self) -> Stopped | None:
+        """That the test stopped itself, at which look and why; None if it did not."""
+        return self._stopped
+
     def ask(
         self, covariates: Mapping[str, float] | None = None, expected: float | None = None
     ) -> Assignment:
@@ -175,6 +199,11 @@ class Session(LiveTest):
         if names or covariates or expected is not None:
             z = covariate_row(names, covariates, expected)
         with self._lock:
+            if self._stopped is not None:
+                raise BudgetSpentError(
+                    f"the test stopped itself after {self.asked} of {self.budget} assignments, at "
+                    f"look {self._stopped.look}: {self._stopped.reason} Read the recommendation."
+                )
             if self._finished:
                 raise BudgetSpentError(
                     f"the session was finished after {self.asked} of {self.budget} assignments; "
@@ -227,6 +256,9 @@ class Session(LiveTest):
     ) -> Verdict:
         """The best variant on mature visits: the first ones, up to those that wait for rewards.
 
+        If the test may stop early, the verdict is that of its last look, and intervals hold at all
+        looks at once with probability `level`.
+
         Parameters
         ----------
         level : probability with which intervals hold, for all variants at once
@@ -244,17 +276,22 @@ class Session(LiveTest):
     def results(self) -> LiveResults:
         """All that the test says of itself as it is now, unaffected by what comes later."""
         with self._lock:
-            ledgers = [*self._closed, *deepcopy(list(self._open.values()))]  # closed ones are fixed
-            spent = self.asked >= self.budget
-            return LiveResults(
-                self.settings,
-                self._state,
-                tuple(sorted((each for each in ledgers if each.used), key=lambda one: one.index)),
-                ended=self._finished or (spent and not self._waiting),
-                spent=spent,
-                least=self._least,
-                largest=self._largest,
-            )
+            return self._results(deepcopy(list(self._open.values())))  # closed ones are fixed
+
+    def _results(self, still_open: Iterable[SegmentLedger]) -> LiveResults:
+        ledgers = [*self._closed, *still_open]
+        spent = self.asked >= self.budget
+        over = spent or self._stopped is not None
+        return LiveResults(
+            self.settings,
+            self._state,
+            tuple(sorted((each for each in ledgers if each.used), key=lambda one: one.index)),
+            ended=self._finished or (over and not self._waiting),
+            spent=spent,
+            least=self._least,
+            largest=self._largest,
+            stopped=self._stopped,
+        )
 
     # Decisions
 
@@ -325,6 +362,16 @@ class Session(LiveTest):
         enter(ledger := self._open[index], arm, z)
         if ledger.complete:
             self._decide()
+            self._stop_when_sure()
+
+    def _stop_when_sure(self) -> None:
+        """Stop the test if it is sure at a look that was not examined yet."""
+        if self.settings.stop != "when sure" or self._stopped is not None or self._finished:
+            return
+        results = self._results(self._open.values())
+        before, self._looked = self._looked, len(results.looks)
+        if len(results.looks) > before and results.judged():
+            self._stopped = results.stop_now()
 
     # JSON
 
@@ -340,6 +387,7 @@ class Session(LiveTest):
                     "direction": self.direction,
                     **self._control(),
                     **self._covariates(),
+                    **self._stopping(),
                     "state": self._state.to_dict(),
                     "books": {
                         "asked": self._asked,
@@ -373,6 +421,14 @@ class Session(LiveTest):
             "slopes": self._slopes.to_dict(),
         }
 
+    def _stopping(self) -> dict[str, Any]:
+        """How the test may stop itself, and that it did; nothing if it may not."""
+        if self.settings.stop is None:
+            return {}
+        given = {name: getattr(self.settings, name) for name in STOPPING}
+        stopped = None if self._stopped is None else self._stopped.to_dict()
+        return {"stopping": given, "stopped": stopped, "looked": self._looked}
+
     @classmethod
     def from_json(cls, text: str, policy: Policy[Any] | None = None) -> Session:
         """The session that `to_json` wrote; a policy of your own is given again."""
@@ -391,9 +447,15 @@ class Session(LiveTest):
             policy = stored_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
             control, share = data.get("control"), data.get("control_share")
             control = control if share is None else {control: share}
-            covariates = data.get("covariates", ())
             session = cls(
-                policy, arms, budget, data["seed"], data["direction"], control, covariates
+                policy,
+                arms,
+                budget,
+                data["seed"],
+                data["direction"],
+                control,
+                data.get("covariates", ()),
+                **data.get("stopping", {}),
             )
             session._read(data)
         except InvalidInputError:
@@ -424,6 +486,9 @@ class Session(LiveTest):
             for number, index, arm, *z in books["waiting"]
         }
         self._least, self._largest = books["least"], books["largest"]
+        if data.get("stopped") is not None:
+            self._stopped = Stopped.from_dict(data["stopped"])
+        self._looked = whole_number(data.get("looked", 0), "looked")
         self._check(ledgers + self._closed, books["opened"])
 
     def _check(self, ledgers: list[SegmentLedger], opened: Any) -> None:

@@ -32,6 +32,7 @@ from steadyarm.segments import Direction, Segment
 from steadyarm.validation import (
     check_choice,
     check_fraction,
+    check_positive,
     finite_number,
     whole_number,
 )
@@ -39,7 +40,12 @@ from steadyarm.wording import number, strung
 
 Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
+Stop = Literal["recommend", "when sure"]
+Spending = Literal["obrien-fleming", "pocock"]
+Looking = int | Literal["daily", "weekly"]
 
+USUAL_LOOKS, MOST_LOOKS = 8, 60  # at a test that may stop early
+STOPPING = ("stop", "looks", "spending", "futility")
 FEW = 10  # rounds of a variant, on average, below which a budget is small
 OF_PRIMARY = {  # settings of the reward, and what the primary metric calls them
     "direction": "direction",
@@ -90,6 +96,15 @@ class Settings:
         counts as "other"
     covariates : names of numbers that are known of units before they are assigned, at most five,
         such as ["visits_last_month", "spend"]; they take noise away (docs/guides/covariates.md)
+    stop : "when sure" lets the test stop itself at the first look that decides it; "recommend" only
+        says so; None for a test that is played to its end
+    looks : when such a test is looked at: so many times, evenly over the budget; "daily", after
+        midnight UTC; or "weekly", after whole weeks, so that a weekly rhythm cannot mislead. 8 by
+        default
+    spending : how the error probability is spent: "obrien-fleming", hardly any early; or "pocock",
+        nearly evenly
+    futility : smallest difference that matters, in units of the reward; the test then also stops
+        when no variant can be shown to differ by it any more
     """
 
     arms: ArmSet
@@ -108,6 +123,10 @@ class Settings:
     metrics: tuple[Metric, ...] = ()
     attributes: Declared = field(default_factory=dict)
     covariates: tuple[str, ...] = ()
+    stop: Stop | None = None
+    looks: Looking | None = None
+    spending: Spending | None = None
+    futility: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -159,6 +178,7 @@ class Settings:
                 "the variant that people see today.",
                 field="control",
             )
+        self._check_stopping()
         self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
 
     def _take_primary(self) -> None:
@@ -212,6 +232,38 @@ class Settings:
         """All metrics whose values are reported, by their names."""
         others = {metric.name: metric for metric in self.metrics if metric.ratio is None}
         return {self.primary.name: self.primary} | others
+
+    def _check_stopping(self) -> None:
+        """Check when the test may stop early, and take the defaults if it may."""
+        if self.stop is None:
+            for name in STOPPING[1:]:
+                if (given := getattr(self, name)) is not None:
+                    raise InvalidInputError(
+                        f"{name} is {given!r}, but the test does not stop early; give "
+                        f'stop="when sure" or stop="recommend", or leave {name} out.',
+                        field=name,
+                    )
+            return
+        check_choice(self.stop, "stop", ("recommend", "when sure"))
+        if not self.policy.unbiased:
+            raise InvalidInputError(
+                f"stop is {self.stop!r}, but {self.policy.name} leaves variants out, so that no "
+                "intervals hold at several looks; leave stop out, or use a policy such as Steady.",
+                field="stop",
+            )
+        looks = USUAL_LOOKS if self.looks is None else self.looks
+        if looks not in ("daily", "weekly"):
+            try:
+                looks = whole_number(looks, "looks", least=1, most=MOST_LOOKS)
+            except InvalidInputError:
+                expected = f'"daily", "weekly" or a number of looks from 1 to {MOST_LOOKS}'
+                raise InvalidInputError.of("looks", self.looks, expected) from None
+        object.__setattr__(self, "looks", looks)
+        spending = self.spending or "obrien-fleming"
+        check_choice(spending, "spending", ("obrien-fleming", "pocock"))
+        object.__setattr__(self, "spending", spending)
+        if self.futility is not None:
+            object.__setattr__(self, "futility", check_positive(self.futility, "futility"))
 
     def _check_missing(self) -> None:
         if self.missing is None:
@@ -351,8 +403,8 @@ class Settings:
         }
         if self.attributes:
             further["attributes"] = {name: list(self.attributes[name]) for name in self.attributes}
-        special = ("metrics", "attributes", "covariates")
-        own = (field.name for field in fields(self) if field.name not in special)
+        left_out = {"metrics", "attributes", "covariates", *(STOPPING if self.stop is None else ())}
+        own = (field.name for field in fields(self) if field.name not in left_out)
         return {name: getattr(self, name) for name in own} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),

@@ -22,12 +22,14 @@ from steadyarm.inference import (
     lift_sequence,
     lifts,
 )
+from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between, settled_lifts
 from steadyarm.inference.limits import SHORT, shortlisted
 from steadyarm.live.conclusion import UNDECIDED, Decision
 from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import StopReport
 from steadyarm.live.tables import frame_of, html_of, lift_text
 from steadyarm.policies import State
 from steadyarm.policies.base import Recommendations
@@ -126,6 +128,8 @@ class Verdict:
     raw : (K,) estimates from rewards that are not adjusted for covariates; None without covariates
     variance_kept : share of the variance of estimates that is left after adjusting for covariates,
         such as 0.51; the median over variants. None without covariates
+    stopping : the looks at a test that may stop early; None for others. The verdict is then that
+        of the last look, and its intervals hold at all looks at once
 
     Examples
     --------
@@ -172,6 +176,7 @@ class Verdict:
     decision: Decision = UNDECIDED
     raw: Floats | None = None
     variance_kept: float | None = None
+    stopping: StopReport | None = field(default=None, repr=False)
     metrics: tuple[MetricResult, ...] = field(default=(), repr=False)
     names: Sequence[str] = field(repr=False, kw_only=True)
 
@@ -324,6 +329,7 @@ class Verdict:
                     f"{self.name}: {value} after {count}.",
                     self._against_control(),
                     rest,
+                    "" if self.stopping is None else self.stopping.text,
                     self.reach,
                     self.caution,
                 ),
@@ -399,6 +405,7 @@ def verdict_of(
     reward_range: tuple[float, float] | None = None,
     *,
     as_policy: bool = True,
+    looks: Looks | None = None,
 ) -> Verdict:
     """What the policy recommends, with the intervals that the evidence allows.
 
@@ -407,6 +414,7 @@ def verdict_of(
 
     as_policy : whether evidence and state rest on the same rewards, so that the policy chooses
         among equal estimates; else the evidence's best estimate is recommended
+    looks : at which intervals hold, in place of all times
     """
     found = settings.policy.recommend(state)
     if evidence is None:
@@ -419,9 +427,9 @@ def verdict_of(
             control = int(np.searchsorted(_shown(evidence), control))
     if anytime:
         budget, compared = settings.budget, None
-        intervals = confidence_sequence(evidence, budget, level, reward_range, best)
+        intervals = confidence_sequence(evidence, budget, level, reward_range, best, looks)
         if control is not None:
-            compared = lift_sequence(evidence, budget, control, level, reward_range)
+            compared = lift_sequence(evidence, budget, control, level, reward_range, looks)
     else:
         intervals = fixed_budget(evidence, level, best)
         compared = None if control is None else lifts(evidence, control, level)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,7 @@ def document_of(
     blocks: list[Block] = [*_top(card), Facts(_facts(card)), *leaderboard_section(card)]
     if card.status.total_assigned:
         blocks += [
+            *_looks(card),
             *metric_section(card),
             *people_section(card),
             *course_section(card),
@@ -178,6 +180,31 @@ def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:
 def _state(card: Scorecard) -> str:
     spent = card.status.total_assigned >= card.status.budget and card.status.state == "running"
     return "finished: all visits are assigned" if spent else card.status.state
+
+
+def _looks(card: Scorecard) -> Iterator[Block]:
+    """The looks at a test that may stop early."""
+    if card.verdict is None or card.verdict.stopping is None:
+        return
+    report = card.verdict.stopping
+    yield Heading("Looks")
+    yield Paragraph(report.text)
+    if not report.looks:
+        return
+    rows = [
+        (
+            f"{look.number}" if report.planned is None else f"{look.number} of {report.planned}",
+            "" if look.when is None else when(look.when),
+            f"{look.visits:,}",
+            percent(look.share),
+            f"{look.reached:.2f}",
+            f"{look.boundary:.2f}" if isfinite(look.boundary) else "too early",
+        )
+        for look in report.looks
+    ]
+    head = ("Look", "Until", "Visits", "Of the budget", "Standard errors seen", "Needed")
+    note = "Differences are decided at the standard errors needed, so that all looks hold at once."
+    yield Table("Looks at the test", head, "llrrrr", tuple(rows), note)
 
 
 def _drift(card: Scorecard) -> Iterator[Block]:

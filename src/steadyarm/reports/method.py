@@ -295,8 +295,11 @@ def intervals_in_words(verdict: Verdict) -> tuple[str, ...]:
         if verdict.anytime
         else "They hold at the end of the test, together with all verdicts before it."
     )
-    method = verdict.method.removeprefix("asymptotic, ").removeprefix("empirical Bernstein, ")
+    if verdict.stopping is not None and verdict.method.startswith("group-sequential"):
+        looks = "They hold at all looks at once, so the test may be stopped at any of them."
+    method = verdict.method.rpartition(", ")[2]
     kind = {
+        "group-sequential": "Repeated confidence intervals for large samples",
         "asymptotic": "Confidence sequences for large samples",
         "empirical Bernstein": "Confidence sequences for tests of any size, as rewards have a "
         "declared range",

@@ -92,7 +92,8 @@ same clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from steadyarm.storages.changes import (
     NO_TRACE,
@@ -152,10 +153,19 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def move(self, key: int, to: ExperimentState, now: int, *, by: str = "") -> ExperimentRecord:
+    def move(
+        self,
+        key: int,
+        to: ExperimentState,
+        now: int,
+        *,
+        by: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> ExperimentRecord:
         """Change the state as `MOVED` allows it, else WrongStateError; it may stay the same.
 
-        The audit log gets an entry such as "experiment.paused" if the state changes, by `by`.
+        The audit log gets an entry such as "experiment.paused" if the state changes, by `by` and
+        with `detail`.
         """
 
     @abstractmethod

@@ -412,11 +412,19 @@ class MemoryStorage(Storage):
         keys = self._tables if only is None else {only} & self._tables.keys()
         return [self._tables[key].summary() for key in keys]
 
-    def move(self, key: int, to: ExperimentState, now: int, *, by: str = "") -> ExperimentRecord:
+    def move(
+        self,
+        key: int,
+        to: ExperimentState,
+        now: int,
+        *,
+        by: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> ExperimentRecord:
         tables = self._of(key)
         name, state = tables.record.name, tables.record.state
         if to != state:
-            self._note(now, by, moved(name, state, to), name)
+            self._note(now, by, moved(name, state, to), name, detail)
             tables.record = replace(tables.record, state=to)
         return tables.record
 

@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.assignments import LONGEST
 from steadyarm.live.experiment import LONGEST_LEASE
-from steadyarm.live.settings import Missing, Sticky
+from steadyarm.live.settings import Missing, Spending, Sticky, Stop
 from steadyarm.segments import Direction
 from steadyarm.wording import did_you_mean, shortened
 
@@ -70,6 +70,12 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         levels of each, such as mobile and desktop of device
     covariates : a list with the names of up to 5 numbers that are known of units before they are
         assigned, such as spend; they take noise away
+    stop : when sure if the test is to stop itself at the first look that decides it, recommend if
+        it is only to say so; by default it is played to its end
+    looks : daily, weekly, or how often such a test is looked at, from 1 to 60; 8 by default
+    spending : obrien-fleming or pocock: how the error probability is spent over the looks
+    futility : a number above 0, the smallest difference that matters, in units of the reward; the
+        test also stops when none can be shown any more
     start : true or false: whether it starts at once
     load_if_exists : true or false: whether to accept an existing experiment with the same settings
     """
@@ -95,6 +101,10 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         Annotated[dict[str, list[str]], Meta(examples=[{"device": ["mobile", "desktop"]}])] | None
     ) = None
     covariates: Annotated[list[str], Meta(examples=[["spend"]])] | None = None
+    stop: Stop | None = None
+    looks: int | str | None = None
+    spending: Spending | None = None
+    futility: float | None = None
     start: bool = True
     load_if_exists: bool = False
 

@@ -33,7 +33,7 @@ from steadyarm.errors import (
 from steadyarm.inference.evidence import json_ready
 from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.settings import Missing, Settings, Sticky, variants_in
+from steadyarm.live.settings import STOPPING, Missing, Settings, Sticky, variants_in
 from steadyarm.segments import Direction, Segment
 from steadyarm.storages.records import ExperimentHead, ExperimentState, to_datetime
 
@@ -174,6 +174,11 @@ class SettingsAnswer(Response):
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
         microseconds
     covariates : names of the numbers that are known of units; empty if there is none
+    stop : when sure if the test stops itself, recommend if it only says so; null if it is played to
+        its end
+    looks : when such a test is looked at: daily, weekly, or how often; null for others
+    spending : how the error probability is spent over the looks; null for others
+    futility : smallest difference that matters, in units of the reward; null if none was given
     """
 
     arms: Annotated[
@@ -194,6 +199,10 @@ class SettingsAnswer(Response):
     attributes: dict[str, list[str]]
     metrics: list[dict[str, Any]]
     covariates: list[str]
+    stop: str | None
+    looks: int | str | None
+    spending: str | None
+    futility: float | None
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -206,6 +215,7 @@ class SettingsAnswer(Response):
             "attributes": dict(settings.attributes),
             "covariates": list(settings.covariates),
             "metrics": [metric.to_dict() for metric in settings.metrics],  # declared ones alone
+            **{name: getattr(settings, name) for name in STOPPING},
         }
         return msgspec.convert(json_ready(found), cls)
 

@@ -18,6 +18,7 @@ from steadyarm.live.conclusion import Decision, Word
 from steadyarm.live.metrics import Metric, MetricResult, Safety
 from steadyarm.live.people import Breakdown, LevelResult
 from steadyarm.live.replay import Replay
+from steadyarm.live.stopping import LookResult, StopReport
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import LATEST, SegmentRecord, to_datetime, to_micros
@@ -354,6 +355,84 @@ class _Columns:
         }
 
 
+class LookAnswer(Response):
+    """One look at a test that may stop early.
+
+    number : of the look, counted from 1
+    visits : that it rests on
+    share : these as a share of the budget
+    when : the last of these visits was assigned; null if that is not known
+    boundary : standard errors that decide; null if the look was too early to decide anything
+    reached : standard errors that were seen: of the largest difference from the control; without a
+        control, of the lead of the best variant over the nearest other one
+    """
+
+    number: int
+    visits: int
+    share: float
+    when: str | None
+    boundary: Number
+    reached: float
+
+
+class StoppingAnswer(Response):
+    """How far a test is that may stop early.
+
+    rule : when sure if the test stops itself, recommend if it only says so
+    spending : how the error probability is spent: obrien-fleming, hardly any early, or pocock
+    planned : number of looks; null if they are taken daily or weekly
+    looks : what was found at the looks so far
+    recommended : whether the last of them decides, so that the test should be stopped
+    stopped : whether the test stopped itself
+    when : it did; null if it did not
+    reason : what the last look found; empty if it decides nothing
+    text : the same in a sentence
+    """
+
+    rule: str
+    spending: str
+    planned: int | None
+    looks: list[LookAnswer]
+    recommended: bool
+    stopped: bool
+    when: str | None
+    reason: str
+    text: str
+
+    @classmethod
+    def of(cls, report: StopReport) -> Self:
+        """A report."""
+        looks = [
+            LookAnswer(
+                **json_ready(vars(look)) | {"when": None if look.when is None else iso(look.when)}
+            )
+            for look in report.looks
+        ]
+        when = None if report.when is None else iso(report.when)
+        return cls(**vars(report) | {"looks": looks, "when": when, "text": report.text})
+
+    def to_report(self) -> StopReport:
+        """The report as `Verdict.stopping` has it."""
+        looks = [
+            LookResult(
+                look.number,
+                look.visits,
+                look.share,
+                _time(look.when),
+                np.inf if look.boundary is None else look.boundary,
+                look.reached,
+            )
+            for look in self.looks
+        ]
+        given = msgspec.structs.asdict(self) | {"looks": tuple(looks), "when": _time(self.when)}
+        del given["text"]
+        return StopReport(**given)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
 class Recommendation(Response):
     """The best variant so far, how certain that is, and on which assumption.
 
@@ -384,6 +463,7 @@ class Recommendation(Response):
     metrics : what is known of the metrics beside the primary one
     variance_kept : share of the variance of estimates that is left after adjusting for covariates,
         such as 0.51; null if the test has no covariates
+    stopping : the looks at a test that may stop early, of which this is the last; null for others
     """
 
     arm: str
@@ -408,6 +488,7 @@ class Recommendation(Response):
     control: str | None
     metrics: list[MetricAnswer]
     variance_kept: Number
+    stopping: StoppingAnswer | None
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
@@ -434,6 +515,7 @@ class Recommendation(Response):
                 for name, arm, row in zip(verdict.names, shown, columns, strict=True)
             ],
             metrics=[MetricAnswer.of(result) for result in verdict.metrics],
+            stopping=None if verdict.stopping is None else StoppingAnswer.of(verdict.stopping),
             **same,
         )
 
@@ -459,18 +541,19 @@ class Recommendation(Response):
             gaps=column("gap"),
             gap_intervals=between("gap_low", "gap_high"),
             plausible=tuple(self.plausible),
-            until=None if self.until is None else datetime.fromisoformat(self.until),
+            until=_time(self.until),
             shown=np.array(list(places.values()), dtype=np.int64) if few else None,
             size=self.variants if few else 0,
             names=tuple(places),
             metrics=tuple(one.to_result(tuple(places), self.control) for one in self.metrics),
+            stopping=None if self.stopping is None else self.stopping.to_report(),
             **same,
         )
 
 
 # What a recommendation and a verdict call by the same name.
 SAME = frozenset(Recommendation.__struct_fields__) - {
-    *("arm", "decision", "until", "plausible", "arms", "metrics"),
+    *("arm", "decision", "until", "plausible", "arms", "metrics", "stopping"),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import inf
@@ -219,14 +219,21 @@ class Experiments(SQLBase):
 
     @writes
     def move(
-        self, connection: Connection, key: int, to: ExperimentState, now: int, *, by: str = ""
+        self,
+        connection: Connection,
+        key: int,
+        to: ExperimentState,
+        now: int,
+        *,
+        by: str = "",
+        detail: Mapping[str, Any] | None = None,
     ) -> ExperimentRecord:
         row = known(key, connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none())
         if row.state != to:
             action = moved(row.name, row.state, to)
             moving = update(experiments).where(experiments.c.key == key)
             connection.execute(moving.values(state=to))
-            note(connection, now, by, action, row.name)
+            note(connection, now, by, action, row.name, detail)
         return replace(experiment_of(row), state=to)
 
     def restore(

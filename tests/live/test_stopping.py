@@ -1,0 +1,394 @@
+"""Live tests that stop themselves: when they are looked at, why they stop, and what stays."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.inference import stopping_of
+from steadyarm.live.lifecycle import create_from_description, description_of
+from steadyarm.live.metrics import Metric
+from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import DAY, ITSELF, WEEK, Stopped, looks_taken
+from steadyarm.live.verdict import Verdict
+from steadyarm.reports.experiment import experiment_report
+from steadyarm.wire.responses import SettingsAnswer
+from steadyarm.wire.results import Recommendation
+
+AB = sa.ArmSet.one_hot(["A", "B"])
+START = datetime(2026, 11, 2, 15, tzinfo=UTC).timestamp()
+BETTER, ALIKE = {"A": 0.2, "B": 0.32}, {"A": 0.3, "B": 0.3}
+
+
+def played(
+    rates: dict[str, float], budget: int = 3000, late: int = 0, seed: int = 1, **options: Any
+) -> sa.Session:
+    """A session played as far as it goes; rewards come `late` visits later."""
+    rng = random.Random(seed)
+    options = {"stop": "when sure", "looks": 6, "control": "A"} | options
+    session = sa.Session(sa.Steady(), AB, budget, seed=seed, **options)
+    waiting: list[tuple[sa.Assignment, float]] = []
+    for _ in range(budget):
+        if session.stopped is not None:
+            break
+        shown = session.ask()
+        waiting.append((shown, float(rng.random() < rates[shown.name])))
+        if len(waiting) > late:
+            session.tell(*waiting.pop(0))
+    for shown, reward in waiting:
+        session.tell(shown, reward)
+    return session
+
+
+# Sessions
+
+
+def test_a_session_stops_itself_and_says_why() -> None:
+    session = played(BETTER)
+    verdict, stopped = session.recommend(), session.stopped
+    assert stopped is not None
+    assert session.asked < 0.8 * session.budget
+    assert verdict.decision.word == "ship"
+    assert verdict.stopping is not None
+    assert verdict.stopping.stopped
+    assert verdict.stopping.looks[-1].number == stopped.look
+    assert verdict.stopping.looks[-1].reached > verdict.stopping.looks[-1].boundary
+    assert f"Stopped at look {stopped.look} of 6: Ship B: it beats A by" in str(verdict)
+    assert verdict.method.startswith("group-sequential, obrien-fleming")
+    with pytest.raises(sa.BudgetSpentError, match=f"at look {stopped.look}: Ship B"):
+        session.ask()
+
+
+def test_equal_variants_are_played_to_the_end() -> None:
+    session = played(ALIKE, seed=4)
+    verdict = session.recommend()
+    assert session.stopped is None
+    assert session.asked == session.budget
+    assert verdict.decision.word == "unclear"
+    assert verdict.stopping is not None
+    assert [look.number for look in verdict.stopping.looks] == [1, 2, 3, 4, 5, 6]
+    assert verdict.stopping.looks[-1].boundary == pytest.approx(2.03, abs=0.05)
+    assert verdict.waiting == 0
+
+
+def test_rewards_that_come_late_still_count_and_change_no_verdict() -> None:
+    session = played(BETTER, late=400)
+    assert session.stopped is not None
+    asked, judged = session.asked, session.recommend().judged
+    assert asked >= judged + 300  # visits were on their way when the look was mature
+    assert not session.pending
+    again = played(BETTER, late=400)
+    assert again.recommend().decision == session.recommend().decision
+    assert session.recommend(anytime=True).judged == asked  # the mixture judges all of them
+    assert session.stopped.reason == session.recommend().decision.text
+
+
+def test_between_looks_the_verdict_is_that_of_the_last_one() -> None:
+    rng = random.Random(3)
+    session = sa.Session(sa.Steady(), AB, 1200, seed=3, stop="recommend", looks=3)
+    seen: dict[int, set[tuple[float, ...]]] = {}
+    for _ in range(1200):
+        shown = session.ask()
+        session.tell(shown, float(rng.random() < 0.3))
+        if session.asked > 60 and session.asked % 20 == 0:
+            verdict = session.recommend()
+            assert verdict.stopping is not None
+            seen.setdefault(len(verdict.stopping.looks), set()).add(
+                tuple(verdict.intervals.ravel().tolist())
+            )
+            if not verdict.stopping.looks:
+                assert "first of 3 looks is still to come" in str(verdict)
+    assert set(seen) == {0, 1, 2, 3}
+    assert seen[0] == {(-np.inf, np.inf, -np.inf, np.inf)}
+    assert all(len(seen[look]) == 1 for look in (1, 2, 3))
+
+
+def test_a_session_that_only_recommends_goes_on() -> None:
+    session = played(BETTER, stop="recommend")
+    assert session.stopped is None
+    assert session.asked == session.budget
+    half = sa.Session(sa.Steady(), AB, 3000, seed=1, stop="recommend", looks=6, control="A")
+    rng = random.Random(1)
+    for _ in range(2400):
+        shown = half.ask()
+        half.tell(shown, float(rng.random() < BETTER[shown.name]))
+    verdict = half.recommend()
+    assert verdict.stopping is not None
+    assert verdict.stopping.recommended
+    assert "Stop now, says look 4 of 6: Ship B" in str(verdict)
+
+
+@pytest.mark.parametrize("rates", [BETTER, ALIKE])
+def test_a_session_decides_as_the_batch_does(rates: dict[str, float]) -> None:
+    session = played(rates, seed=6, stop="recommend")
+    found = stopping_of(session.evidence(), session.budget, 6, control=0)
+    alone = played(rates, seed=6)
+    assert (alone.stopped is not None) == (found.look[0] >= 0 and found.rounds[0] < 3000)
+    if alone.stopped is not None:
+        assert alone.recommend().judged == found.rounds[0]
+        assert alone.stopped.look == found.look[0] + 1
+
+
+def test_json_goes_on_where_it_stood_and_keeps_why_it_stopped() -> None:
+    rng, one = (
+        random.Random(1),
+        sa.Session(
+            sa.Steady(), AB, 3000, seed=1, stop="when sure", looks=6, control="A", futility=0.01
+        ),
+    )
+    while one.stopped is None:
+        shown = one.ask()
+        one.tell(shown, float(rng.random() < BETTER[shown.name]))
+        if one.asked % 300 == 0:
+            one = sa.Session.from_json(one.to_json())
+    assert one.asked == played(BETTER, futility=0.01).asked
+    other = sa.Session.from_json(one.to_json())
+    assert other.stopped == one.stopped
+    assert str(other.recommend()) == str(one.recommend())
+    assert other.to_json() == one.to_json()
+
+
+def test_futility_stops_a_test_that_can_find_nothing_any_more() -> None:
+    session = played(ALIKE, seed=4, futility=0.1)
+    verdict = session.recommend()
+    assert session.stopped is not None
+    assert session.asked < session.budget
+    assert verdict.decision.word == "unclear"
+    why = "No clear winner: no variant can any longer be shown to differ by 0.1."
+    assert verdict.decision.text == session.stopped.reason == why
+    assert played(ALIKE, seed=4, futility=0.001, stop="recommend").stopped is None
+
+
+def test_small_rewards_may_be_good_in_a_session() -> None:
+    session = played({"A": 0.32, "B": 0.2}, direction="minimize")
+    assert session.stopped is not None
+    assert session.recommend().decision.variant == "B"
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "says"),
+    [
+        ({"stop": "soon"}, "stop", "'when sure'"),
+        ({"looks": 4}, "looks", 'stop="when sure"'),
+        ({"futility": 0.1}, "futility", "leave futility out"),
+        ({"spending": "pocock"}, "spending", "does not stop early"),
+        ({"stop": "when sure", "looks": 0}, "looks", "from 1 to 60"),
+        ({"stop": "when sure", "looks": "hourly"}, "looks", "from 1 to 60"),
+        ({"stop": "when sure", "looks": True}, "looks", "from 1 to 60"),
+        ({"stop": "when sure", "spending": "linear"}, "spending", "'pocock'"),
+        ({"stop": "when sure", "futility": -1}, "futility", "above 0"),
+        ({"stop": "when sure", "policy": sa.Peace()}, "stop", "leaves variants out"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    options: dict[str, Any], field: str, says: str
+) -> None:
+    given = {"arms": AB, "policy": sa.Steady(), "budget": 100, "seed": 1, "missing": "drop"}
+    with pytest.raises(sa.InvalidInputError, match=says) as error:
+        Settings(**given | options)
+    assert error.value.field == field
+
+
+def test_a_session_has_no_clock_for_days() -> None:
+    with pytest.raises(sa.InvalidInputError, match="no clock") as error:
+        sa.Session(sa.Steady(), AB, 100, stop="when sure", looks="daily")
+    assert error.value.field == "looks"
+
+
+def test_settings_survive_storages_descriptions_and_answers() -> None:
+    options = {"stop": "when sure", "looks": "weekly", "spending": "pocock", "futility": 0.02}
+    made = sa.create_experiment(
+        "x", ["A", "B"], sa.Steady(), 500, "memory", seed=1, missing="drop", **options
+    )
+    assert Settings.from_dict(made.settings.to_dict()) == made.settings
+    described = description_of(made.settings)
+    assert {name: described[name] for name in options} == options
+    assert create_from_description("y", described, "memory").settings == made.settings
+    answer = SettingsAnswer.of(made.settings)
+    assert (answer.stop, answer.looks, answer.futility) == ("when sure", "weekly", 0.02)
+    usual = Settings(AB, sa.Steady(), 500, 1, missing="drop", stop="when sure")
+    assert (usual.looks, usual.spending) == (8, "obrien-fleming")
+    assert "looks" not in description_of(usual)
+    plain = Settings(AB, sa.Steady(), 500, 1, missing="drop")
+    assert not {"stop", "looks", "spending", "futility"} & plain.to_dict().keys()
+
+
+# Experiments
+
+
+class Shop:
+    """An experiment with a clock; a click comes within a minute or not at all."""
+
+    def __init__(self, rates: dict[str, float], days: float = 14, **options: Any) -> None:
+        self.now, self.rates, self.rng = START, rates, random.Random(2)
+        self.step = days * 86400 / 3000
+        given = {"reward_range": (0, 1), "reward_window": "2d", "reward_grace": 0}
+        if "metrics" in options:
+            given = {}
+        self.test = sa.create_experiment(
+            "shop",
+            ["A", "B"],
+            sa.Steady(),
+            3000,
+            options.pop("storage", "memory"),
+            seed=2,
+            control="A",
+            clock=lambda: self.now,
+            **given | {"stop": "when sure", "looks": "daily"} | options,
+        )
+
+    def play(
+        self, visits: int = 3000, tell: Callable[[sa.LiveAssignment, float], None] | None = None
+    ) -> int:
+        """Visits until the budget is spent or the test stops; how many there were."""
+        for i in range(visits):
+            self.now += self.step
+            try:
+                shown = self.test.ask(f"visitor {self.now}")
+            except sa.WrongStateError:
+                return i
+            click = float(self.rng.random() < self.rates[shown.name])
+            if tell is not None:
+                tell(shown, click)
+            elif click:
+                self.test.tell(shown, 1.0)
+        return visits
+
+    def verdict(self) -> Verdict:
+        """The verdict now."""
+        return self.test.recommend()
+
+
+def test_an_experiment_stops_itself_with_a_trace_and_keeps_its_units() -> None:
+    shop = Shop(BETTER)
+    visits = shop.play()
+    assert visits < 2900
+    assert shop.test.state == "stopped"
+    stops = [entry for entry in shop.test.history() if entry.action == "experiment.stopped"]
+    assert [entry.author for entry in stops] == [ITSELF]
+    assert stops[0].detail["reason"].startswith("Ship B: it beats A by")
+    verdict = shop.verdict()
+    assert verdict.stopping is not None
+    assert verdict.stopping.looks[-1].number == stops[0].detail["look"]
+    assert f"Stopped on {datetime.fromtimestamp(shop.now, UTC):%A %d %b %Y} at look" in str(verdict)
+    assert verdict.pending > 0  # rewards of newer visits may still come
+    first = f"visitor {START + shop.step}"
+    assert not shop.test.ask(first).new  # who has a variant keeps it
+    shop.now += 5 * 86400
+    shop.test.refresh()
+    later = shop.verdict()
+    assert (later.decision, later.judged) == (verdict.decision, verdict.judged)
+    assert later.pending == 0
+    assert shop.test.replay().agrees
+
+
+def test_two_processes_stop_a_test_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    shop = Shop(BETTER, storage=url)
+    other = sa.load_experiment("shop", url, clock=lambda: shop.now)
+    mine = shop.test
+    tests = [mine, other]
+    for i in range(3000):
+        shop.now += shop.step
+        try:
+            shown = tests[i % 2].ask(f"visitor {i}")
+        except sa.WrongStateError:
+            break
+        if shop.rng.random() < BETTER[shown.name]:
+            tests[(i // 2) % 2].tell(shown.id, 1.0)
+    for test in tests:
+        test.refresh()
+    stops = [entry for entry in mine.history() if entry.action == "experiment.stopped"]
+    assert len(stops) == 1
+    assert str(mine.recommend()) == str(other.recommend())
+    late = sa.load_experiment("shop", url, clock=lambda: shop.now)
+    late.refresh()
+    assert len([e for e in late.history() if e.action == "experiment.stopped"]) == 1
+    for test in (mine, other, late):
+        test.close()
+
+
+def test_daily_looks_come_after_midnight_and_weekly_ones_after_whole_weeks() -> None:
+    shop = Shop(ALIKE, days=20, stop="recommend")
+    shop.play()
+    began = int(START * 1e6)
+    for looks, unit, first in (("daily", DAY, began // DAY * DAY), ("weekly", WEEK, began)):
+        settings = Settings.from_dict(shop.test.settings.to_dict() | {"looks": looks})
+        found = looks_taken(settings, shop.test.results().mature, over=False)
+        ends = [look.last for look in found if look.last is not None]
+        passed = [(end - first) // unit for end in ends]
+        assert passed == sorted(set(passed))  # one look for each day, or week
+        assert all((end - first) % unit < DAY / 2 for end in ends)  # soon after its end
+        assert len(found) >= (2 if looks == "weekly" else 12)
+        assert all(look.visits >= 150 for look in found)
+
+
+def test_looks_do_not_depend_on_rewards() -> None:
+    one, other = Shop(ALIKE, stop="recommend", looks=7), Shop(BETTER, stop="recommend", looks=7)
+    one.play(1500)
+    other.play(1500)
+    ends = [[look.visits for look in shop.test.results().looks] for shop in (one, other)]
+    assert len(ends[0]) >= 2
+    assert np.abs(np.diff(np.array(ends), axis=0)).max() <= 3000 / 60
+
+
+def test_a_guardrail_that_may_be_broken_keeps_a_test_running() -> None:
+    metrics = (
+        Metric("bought", role="primary", kind="yes/no", window="1h", grace=0),
+        Metric("slow", role="guardrail", direction="minimize", margin=0.01, window="1h", grace=0),
+    )
+    shop = Shop(BETTER, metrics=metrics)
+    noise = random.Random(9)
+
+    def tell(shown: sa.LiveAssignment, click: float) -> None:
+        shop.test.tell(shown, {"bought": click, "slow": noise.gauss(1.0, 3.0)})
+
+    assert shop.play(2400, tell) == 2400
+    verdict = shop.verdict()
+    assert verdict.decision.word == "unclear"
+    assert "slow may have got worse" in verdict.decision.text
+    assert verdict.stopping is not None
+    assert not verdict.stopping.recommended
+    plain = Shop(BETTER, metrics=metrics[:1])
+    assert plain.play(2400, lambda a, click: plain.test.tell(a, {"bought": click})) < 2400
+
+
+def test_a_test_stopped_by_hand_is_judged_at_its_last_look() -> None:
+    shop = Shop(BETTER, stop="recommend")
+    shop.play(1000)
+    shop.test.stop(by="somebody")
+    verdict = shop.verdict()
+    assert verdict.stopping is not None
+    assert not verdict.stopping.stopped
+    assert verdict.judged < 1000
+    assert shop.test.recommend(anytime=True).judged > verdict.judged  # the mixture needs no looks
+
+
+def test_pages_reports_and_answers_show_the_looks() -> None:
+    shop = Shop(BETTER)
+    shop.play()
+    verdict = shop.verdict()
+    again = Recommendation.of(verdict).to_verdict()
+    assert again.stopping == verdict.stopping
+    assert str(again) == str(verdict)
+    card = scorecard_of(shop.test)
+    assert "Stopped on" in card.headline
+    text = str(experiment_report(shop.test, card, replay=False, fingerprint=False).blocks)
+    assert "Looks at the test" in text
+    assert "Repeated confidence intervals" in text
+
+
+def test_what_is_stored_of_a_stop_comes_back() -> None:
+    one = Stopped(3, 17, "Ship B.", 5)
+    assert Stopped.from_dict(one.to_dict(), 5) == one
