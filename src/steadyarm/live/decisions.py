@@ -445,14 +445,14 @@ def early_segment(policy: Policy[Any], state: State, scratch: State, planned: Se
 
     A variant whose rewards take longer than those of others looks worse at first than it is.
     Therefore the allocation of complete segments keeps a part: half of the share that segments
-    still waiting have in all rounds. So rewards so far can at most
-    halve a variant's share while nothing is complete, and decide alone once hardly any are missing.
+    still waiting have in all rounds. So rewards so far can at most halve a variant's share while
+    nothing is complete, and decide alone once hardly any are missing.
 
     state : of complete segments; scratch : with rewards so far; both may be batches
     planned : what follows from `state` alone. Its reference stays, which predicts whole rewards
     """
     found = policy.next_segment(scratch)
-    if found is None or not isinstance(policy, IPSPolicy):
+    if found is None or found.columns != planned.columns or not isinstance(policy, IPSPolicy):
         return planned
     share = 0.5 + 0.5 * (state.played / np.maximum(scratch.played, 1))[:, None]
     weights = share * found.weights + (1 - share) * planned.weights
