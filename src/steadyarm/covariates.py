@@ -251,6 +251,17 @@ def adjusted(stats: SegmentStats, moments: Moments, slopes: Floats) -> SegmentSt
     return SegmentStats(stats.counts, sums, squares)
 
 
+def level_variance(moments: Moments, slopes: Floats) -> Floats:
+    """(n,) variance of the sum of β'z over all units of a segment, estimated from their spread.
+
+    Adjusted rewards keep the mean β'z̄ of the segment. All arms share it, so that no comparison of
+    arms depends on it, but the values of the arms do: units with other covariates might have come.
+    """
+    out = np.zeros(len(slopes))
+    _level_kernel(moments.assigned, moments.totals, moments.total_squares, slopes, out)
+    return out
+
+
 @dataclass(frozen=True, eq=False)
 class Slopes:
     """What slopes are fitted from: how covariates and rewards scatter together inside segments.
@@ -626,3 +637,15 @@ def _variance(assigned: Integers, totals: Floats, total_squares: Floats, beta: F
             for d in range(beta.shape[0]):
                 form += beta[a] * beta[d] * total_squares[k, a, d]
     return (form - mean * mean / units) / (units - 1)
+
+
+@kernel
+def _level_kernel(
+    assigned: Integers, totals: Floats, total_squares: Floats, slopes: Floats, out: Floats
+) -> None:
+    for i in range(out.shape[0]):
+        units = 0
+        for k in range(assigned.shape[1]):
+            units += assigned[i, k]
+        variance = _variance(assigned[i], totals[i], total_squares[i], slopes[i])
+        out[i] = units * max(variance, 0.0)

@@ -287,7 +287,7 @@ def _play_adjusted(
     Any policy may observe adjusted sums: given slopes, they are sums of rewards with less noise.
     """
     total = None
-    for part, begin in _parts(segment, start, environment.budget):
+    for part, begin in live_parts(segment, start, environment.budget):
         stats, moments = environment.play_with_covariates(part, begin, rng)
         if environment.direction == "minimize":
             stats, moments = stats.negated(), moments.negated()
@@ -303,7 +303,7 @@ def _play_adjusted(
 PARTS, LEAST_PART = 60, 10  # as `decisions` cuts the segments of a live test
 
 
-def _parts(
+def live_parts(
     segment: Segment, start: NDArray[np.int64], budget: int
 ) -> Iterator[tuple[Segment, NDArray[np.int64]]]:
     """A segment cut after whole blocks, with the first round of each part; shuffled it is whole."""

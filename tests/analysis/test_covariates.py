@@ -135,7 +135,12 @@ def test_rows_with_their_own_probability(kind: str, tmp_path: Path) -> None:
     found = sa.analyze(log, covariates=NAMES, reference=False)
     estimates, squares = by_hand(rows)
     assert np.allclose(found.estimates, estimates, rtol=1e-9)
-    assert np.allclose(np.diag(found.evidence.squares[0].sum(axis=0)), squares, rtol=1e-9)
+    total = found.evidence.squares[0].sum(axis=0)
+    level = total[
+        0, 1
+    ]  # what all arms share of the covariates; without reference the only mixed term
+    assert np.allclose(np.diag(total) - level, squares, rtol=1e-9)
+    assert 0.8 < level / (3000 * 0.8**2 * 2**2) < 1.1  # as many rows, slope and deviation
     usual = sa.analyze(log, covariates=NAMES)
     assert usual.variance_kept is not None
     assert usual.variance_kept < 0.5  # 1 / (1 + 0.8² 2²) with known slopes

@@ -29,6 +29,7 @@ from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
 from steadyarm.storages.series import Metrics
+from tests.live.few import LARGE, Few
 from tests.storages.databases import fresh_database
 
 ARMS = ["A", "B", "C"]
@@ -175,6 +176,28 @@ def test_without_covariates_nothing_more_is_stored_or_read() -> None:
     assert snapshot.series == ()
     assert set(snapshot.experiment.policy_state) == {"state", "rounds"}
     assert live.storage.log(live.key)[0].events == ()
+
+
+def test_segments_that_play_some_of_many_variants_have_their_own_columns() -> None:
+    settings: dict[str, Any] = {"missing": "drop", "seed": 1, "covariates": ["spend"]}
+    live = sa.create_experiment("l", LARGE, Few(), 240, "memory", **settings)
+    world = World()
+    for t in range(240):
+        spend = world.random.gauss(0.0, 1.0)
+        shown = live.ask(f"u{t}", covariates={"spend": spend})
+        live.tell(shown, 3.0 * spend + world.random.gauss(0.0, 0.5))
+    snapshot = live.storage.snapshot(live.key, everything=True)
+    assert snapshot.segments[0][0].segment.arms is not None
+    rows = live.storage.log(live.key)
+    for piece in live.results().pieces:
+        mine = [row for row in rows if place_of(row.number)[0] == piece.index]
+        columns = [piece.segment.column_of(row.arm) for row in mine]
+        known = [{event.metric: event.value for event in row.events} for row in mine]
+        z = np.array([[1.0, each["spend"]] for each in known])
+        rewards = [np.nan if row.reward is None else row.reward for row in mine]
+        assert piece.moments is not None
+        same(piece.moments, Moments.of_rows(columns, z, rewards, piece.segment.columns))
+    assert live.replay().agrees
 
 
 # What operators do, exports and imports

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from steadyarm.analysis.allocations import Piece, Tally
 from steadyarm.analysis.log import COVARIATE
 from steadyarm.arms import ArmSet
-from steadyarm.covariates import Moments, Slopes, adjusted, checked_covariates
+from steadyarm.covariates import Moments, Slopes, adjusted, checked_covariates, level_variance
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import SegmentStats
 
@@ -98,7 +98,7 @@ def adjusted_tally(tally: Tally, rows: Rows, names: Sequence[str]) -> Tally:
         by_bucket[place[row["bucket"]]].append(row)
     stretch = stretches(tally.m.sum(axis=1))
     sums = {name: values.copy() for name, values in tally.sums.items()}
-    slopes = None
+    level, slopes = np.zeros(J), None
     for g in range(int(stretch[-1]) + 1):
         inside = np.flatnonzero(stretch == g).tolist()
         parts = [
@@ -118,8 +118,9 @@ def adjusted_tally(tally: Tally, rows: Rows, names: Sequence[str]) -> Tally:
             assert found.squares is not None
             sums["s"][j], sums["ss"][j] = found.sums[0], found.squares[0]
             _adjust_weighed(sums, j, by_bucket[j], names, beta[0], centre)
+            level[j] = level_variance(moments, beta)[0]
             slopes = slopes.after(stats, moments)
-    return replace(tally, sums=sums)
+    return replace(tally, sums=sums, level=level)
 
 
 def _adjust_weighed(
@@ -168,9 +169,13 @@ def adjusted_pieces(pieces: Sequence[Piece], arms: ArmSet, segments: bool) -> li
         slopes = Slopes.none(1, whole.covariates) if slopes is None else slopes
         for piece, (stats, moments) in zip(groups[g], parts, strict=True):
             around = whole if together else moments
-            new = adjusted(stats, _around(moments, around), slopes.fitted(around))
+            beta = slopes.fitted(around)
+            new, level = (
+                adjusted(stats, _around(moments, around), beta),
+                level_variance(moments, beta),
+            )
             assert new.squares is not None
-            found.append(replace(piece, s=new.sums[0], ss=new.squares[0]))
+            found.append(replace(piece, s=new.sums[0], ss=new.squares[0], level=float(level[0])))
         for stats, moments in parts:
             slopes = slopes.after(stats, moments)
     return found

@@ -40,6 +40,7 @@ class Tally:
     n, m : (J, K) rows, and rows with a reward
     sums : the other sums by name
     least : (K,) least probability of each arm
+    level : (J,) if rewards are adjusted for covariates, the variance of what all arms share of it
     """
 
     buckets: list[Any]
@@ -47,6 +48,7 @@ class Tally:
     m: NDArray[np.int64]
     sums: dict[str, Floats]
     least: Floats
+    level: Floats | None = None
 
 
 def tally_rows(rows: list[dict[str, Any]], names: Sequence[str]) -> Tally:
@@ -97,6 +99,8 @@ def tally_evidence(
         mixed = np.outer(v, c)
         level = count * np.outer(v, v) + mixed + mixed.T
         squares[0, piece] += level + np.diag(np.maximum(ww - 2 * v * w2 + v**2 * i2, 0.0))
+        if tally.level is not None:
+            squares[0, piece] += tally.level[j]
         seen, total = seen + m, total + s
     return Evidence(arms, rounds, scores, squares, direction=direction)
 
@@ -213,6 +217,7 @@ class Piece:
     block : length of permuted blocks; 1 if rows were drawn independently
     segment_key : the segment, where the log has segments
     rows : the sums that the piece was made from
+    level : if rewards are adjusted for covariates, the variance of what all arms share of it
     """
 
     order: Any
@@ -225,6 +230,7 @@ class Piece:
     block: int = 1
     segment_key: Any = None
     rows: Sequence[Mapping[str, Any]] = ()
+    level: float = 0.0
 
     @property
     def segment(self) -> Segment:
@@ -426,14 +432,14 @@ def allocation_evidence(
     pieces: list[Piece],
     direction: Direction,
     reference: bool,
-    binary: bool | None = None,
+    adjusted: bool = False,
 ) -> tuple[Evidence, list[Piece]]:
     """The evidence of the pieces that have a reward, and which these are.
 
     The reference is the least-squares fit to earlier pieces where they determine it, and the mean
     reward where they do not, or before there are any.
 
-    binary : False if rewards are adjusted; by default the sums show whether they are clicks
+    adjusted : whether the pieces' rewards are adjusted for covariates
     """
     used, fit = [piece for piece in pieces if piece.m.sum()], ReferenceFit(arms)
     seen, total = np.zeros(arms.size), np.zeros(arms.size)
@@ -450,7 +456,10 @@ def allocation_evidence(
         waiting.append(piece)
         segment = replace(piece.segment, reference=m[None] if reference else None)
         played.append((segment, piece.stats))
-    return _gathered(Evidence.from_segments(arms, played, direction, binary)), used
+    binary, levels = None, None
+    if adjusted:
+        binary, levels = False, [np.array([piece.level]) for piece in used]
+    return _gathered(Evidence.from_segments(arms, played, direction, binary, levels)), used
 
 
 class ReferenceFit:

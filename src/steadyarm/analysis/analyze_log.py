@@ -315,7 +315,7 @@ def _by_allocation(asked: Asked, vector: bool) -> Analysis:
         if asked.covariates:
             raw, other = evidence, adjusting.adjusted_pieces(pieces, arms, segments)
             evidence, used = allocations.allocation_evidence(
-                arms, other, asked.direction, asked.reference, binary=False
+                arms, other, asked.direction, asked.reference, adjusted=True
             )
         _check_size(evidence.rounds.shape[1], arms)
         labels = _labels_of(asked.plan, used)

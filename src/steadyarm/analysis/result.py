@@ -88,8 +88,8 @@ class Analysis:
     anytime : whether intervals hold at every analysis, or for one at an end fixed in advance
     covariates : what rewards are adjusted for
     raw : (K,) estimates from rewards that are not adjusted; None without covariates
-    variance_kept : share of the variance of estimates that is left after adjusting, the median over
-        variants; None without covariates
+    variance_kept : share of the variance of comparisons that is left after adjusting, the median
+        over variants; None without covariates
     """
 
     log: str

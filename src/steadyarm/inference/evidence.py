@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,12 @@ class _Scorer:
             return np.asarray(matmul(stats.sums, V))
         surprise = stats.sums - stats.counts * matmul(m, X.T)
         return np.asarray(matmul(surprise, V) + segment.rounds[:, None] * m)
+
+    def common(self, segment: Segment, stats: SegmentStats, level: Floats) -> Floats:
+        """(n, r, r) what a variance that all arms share, (n,), adds to that of the score sum."""
+        one = SegmentStats(stats.counts, segment.weights)
+        g = self.sums(replace(segment, reference=None), one)  # A(λ)⁻¹ Σ λ_k x_k
+        return np.asarray(level[:, None, None] * g[:, :, None] * g[:, None, :])
 
     def squares(self, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
         """(n, r, r) as `estimators.ips_squares`."""
@@ -157,6 +164,7 @@ class Evidence:
         segments: Iterable[tuple[Segment, SegmentStats]],
         direction: Direction = "maximize",
         binary: bool | None = None,
+        levels: Iterable[Floats] | None = None,
     ) -> Evidence:
         """The evidence of segments in the order they were played; sums in units of the rewards.
 
@@ -165,6 +173,8 @@ class Evidence:
         binary : whether all rewards are 0 or 1; by default the sums show it, because then and
             only then the sum of the rewards is the sum of their squares. Where missing rewards
             were filled in, which changes the squares, the caller has to say so.
+        levels : (n,) for each segment, if rewards are adjusted for covariates: the variance of the
+            sum of what the covariates say of all arms alike, see `covariates.level_variance`
 
         Examples
         --------
@@ -178,7 +188,8 @@ class Evidence:
         withins, allocations, references = [], [], []
         zero_or_one, some = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
         scorer, last = None, None
-        for segment, stats in segments:
+        shared = repeat(None) if levels is None else levels
+        for (segment, stats), level in zip(segments, shared, strict=levels is not None):
             if stats.squares is None:
                 raise InvalidInputError(
                     "a segment's statistics hold no sums of squared rewards, which intervals need; "
@@ -190,9 +201,11 @@ class Evidence:
             some = some | (stats.sums > 0).any(axis=1)
             rounds.append(segment.rounds)
             scores.append(scorer.sums(segment, stats))
-            squares.append(scorer.squares(segment, stats, stats.squares))
+            common = 0.0 if level is None else scorer.common(segment, stats, level)
+            squares.append(scorer.squares(segment, stats, stats.squares) + common)
             blocks.add(1 if segment.order == "iid" else segment.block)
-            withins.append(_within(scorer, segment, stats, stats.squares))
+            within = _within(scorer, segment, stats, stats.squares)
+            withins.append(None if within is None else within + common)
             allocations.append((segment.arms, segment.weights))
             references.append(segment.reference)
         if not rounds:

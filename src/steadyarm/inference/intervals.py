@@ -20,6 +20,7 @@ from steadyarm.inference.limits import (
     gap_limits,
     in_passes,
     others_than,
+    quadratic,
     rare_events,
     shortlisted,
     skewed_limits,
@@ -361,14 +362,20 @@ def fixed_budget(
 
 
 def variance_kept(adjusted: Evidence, raw: Evidence) -> float | None:
-    """Share of the variance of estimates that is left after adjusting for covariates.
+    """Share of the variance of comparisons that is left after adjusting for covariates.
 
-    The median over the arms; None where variances are not known.
+    Each arm is compared with the mean of all; the median over the arms. None where variances are
+    not known.
     """
+    X = adjusted.arms.coordinates
+    D = X - X.mean(axis=0)
     with np.errstate(all="ignore"):
-        ratio = SingleAnalysis(adjusted).errors[0] / SingleAnalysis(raw).errors[0]
+        ours, theirs = (
+            quadratic(D, SingleAnalysis(each).covariance)[0] for each in (adjusted, raw)
+        )
+        ratio = ours / theirs
     known = ratio[np.isfinite(ratio)]
-    return float(np.median(known) ** 2) if known.size else None
+    return float(np.median(known)) if known.size else None
 
 
 class SingleAnalysis:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.covariates import Moments, Slopes, adjusted
+from steadyarm.covariates import Moments, Slopes, adjusted, level_variance
 from steadyarm.designs.exact_design import Allocation, exact_allocation
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.estimators import fill_missing, rewards_so_far
@@ -78,6 +78,7 @@ class SegmentLedger:
     last : time of the last assignment, in microseconds since 1970; None without a clock
     moments : sums of the units' covariates, with rewards as in `stats`; None without covariates
     opened : when the segment was opened, likewise
+    level : if rewards are adjusted for covariates, the variance of what these say of all arms alike
     """
 
     index: int
@@ -95,6 +96,7 @@ class SegmentLedger:
     opened: int | None = None
     unsettled: bool = False
     moments: Moments | None = None
+    level: float = 0.0
     _ahead: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
     def __post_init__(self) -> None:
@@ -505,8 +507,10 @@ def adjusted_ledgers(
     for ledger in ledgers:
         seen, moments = ledger, ledger.moments
         if slopes is not None and moments is not None and ledger.recorded:
-            stats = adjusted(ledger.stats, moments, slopes.fitted(moments))
-            seen, slopes = replace(ledger, stats=stats), slopes.after(ledger.stats, moments)
+            beta = slopes.fitted(moments)
+            stats, level = adjusted(ledger.stats, moments, beta), level_variance(moments, beta)
+            seen = replace(ledger, stats=stats, level=float(level[0]))
+            slopes = slopes.after(ledger.stats, moments)
         found.append(seen)
     return found, slopes
 

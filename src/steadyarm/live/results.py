@@ -416,10 +416,10 @@ class LiveResults:
             raise RewardsPendingError(
                 "no visit can be judged yet: none of the first ones has all of its rewards."
             )
-        if self.settings.covariates:
-            return evidence_of(
-                self.settings, as_seen(policy, self.settings.arms, self.adjusted), binary=False
-            )
+        if any(piece.level for piece in self.adjusted):
+            seen = as_seen(policy, self.settings.arms, self.adjusted)
+            levels = [np.array([piece.level]) for piece in self.adjusted]
+            return evidence_of(self.settings, seen, binary=False, levels=levels)
         return self.raw_evidence
 
     @cached_property

@@ -209,6 +209,7 @@ def frame_of(verdict: Verdict, library: Literal["pandas", "polars"]) -> Any:
 def html_of(verdict: Verdict) -> str:
     """The decision and a small table, for notebooks; names are escaped."""
     columns = ["variant", "estimate", f"{percent(verdict.level)} interval"]
+    columns += [] if verdict.raw is None else ["unadjusted"]
     columns += [] if verdict.control is None else [f"against {verdict.control}"]
     plausible = set(verdict.plausible)
     order = sorted(range(len(verdict.names)), key=lambda k: _place(verdict, k))
@@ -216,6 +217,7 @@ def html_of(verdict: Verdict) -> str:
     for k in order[:MOST]:
         name = verdict.names[k]
         cells = [name, number(float(verdict.estimates[k])), reach(*verdict.intervals[k].tolist())]
+        cells += [] if verdict.raw is None else [number(float(verdict.raw[k]))]
         cells += [] if verdict.control is None else [lift_text(verdict, k)]
         standing = "recommended" if k == verdict.row else ""
         cells.append(standing or ("may be the best" if name in plausible else "ruled out"))

@@ -126,8 +126,8 @@ class Verdict:
     relative_intervals : (K, 2) that hold for all relative lifts at once with probability `level`
     decision : what to do, in a word and in a sentence
     raw : (K,) estimates from rewards that are not adjusted for covariates; None without covariates
-    variance_kept : share of the variance of estimates that is left after adjusting for covariates,
-        such as 0.51; the median over variants. None without covariates
+    variance_kept : share of the variance of comparisons that is left after adjusting for
+        covariates, such as 0.51; the median over variants. None without covariates
     stopping : the looks at a test that may stop early; None for others. The verdict is then that
         of the last look, and its intervals hold at all looks at once
 
@@ -372,17 +372,20 @@ def evidence_of(
     settings: Settings,
     segments: Iterable[tuple[Segment, SegmentStats]],
     binary: bool | None = None,
+    levels: Iterable[Floats] | None = None,
 ) -> Evidence:
     """The evidence of segments as the policy saw them, in units of the rewards.
 
     binary : whether all rewards are 0 or 1; by default the sums decide
+    levels : of rewards that are adjusted for covariates, see `Evidence.from_segments`
     """
     if settings.direction == "minimize":
         segments = [
             (s if s.reference is None else replace(s, reference=-s.reference), stats.negated())
             for s, stats in segments
         ]
-    return Evidence.from_segments(arms_judged(settings), segments, settings.direction, binary)
+    arms, direction = arms_judged(settings), settings.direction
+    return Evidence.from_segments(arms, segments, direction, binary, levels)
 
 
 def arms_judged(settings: Settings) -> ArmSet:
