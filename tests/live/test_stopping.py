@@ -22,6 +22,8 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.wire.responses import SettingsAnswer
 from steadyarm.wire.results import Recommendation
+from tests.live.few import LARGE, reward_of
+from tests.live.worlds import Clock, create
 
 AB = sa.ArmSet.one_hot(["A", "B"])
 START = datetime(2026, 11, 2, 15, tzinfo=UTC).timestamp()
@@ -33,8 +35,8 @@ def played(
 ) -> sa.Session:
     """A session played as far as it goes; rewards come `late` visits later."""
     rng = random.Random(seed)
-    options = {"stop": "when sure", "looks": 6, "control": "A"} | options
-    session = sa.Session(sa.Steady(), AB, budget, seed=seed, **options)
+    usual: dict[str, Any] = {"stop": "when sure", "looks": 6, "control": "A"}
+    session = sa.Session(sa.Steady(), AB, budget, seed=seed, **usual | options)
     waiting: list[tuple[sa.Assignment, float]] = []
     for _ in range(budget):
         if session.stopped is not None:
@@ -194,9 +196,9 @@ def test_small_rewards_may_be_good_in_a_session() -> None:
 def test_settings_that_make_no_sense_are_refused(
     options: dict[str, Any], field: str, says: str
 ) -> None:
-    given = {"arms": AB, "policy": sa.Steady(), "budget": 100, "seed": 1, "missing": "drop"}
+    given: dict[str, Any] = {"arms": AB, "policy": sa.Steady(), "budget": 100, "seed": 1}
     with pytest.raises(sa.InvalidInputError, match=says) as error:
-        Settings(**given | options)
+        Settings(**given | {"missing": "drop"} | options)
     assert error.value.field == field
 
 
@@ -207,7 +209,8 @@ def test_a_session_has_no_clock_for_days() -> None:
 
 
 def test_settings_survive_storages_descriptions_and_answers() -> None:
-    options = {"stop": "when sure", "looks": "weekly", "spending": "pocock", "futility": 0.02}
+    options: dict[str, Any] = {"stop": "when sure", "looks": "weekly"}
+    options |= {"spending": "pocock", "futility": 0.02}
     made = sa.create_experiment(
         "x", ["A", "B"], sa.Steady(), 500, "memory", seed=1, missing="drop", **options
     )
@@ -233,7 +236,7 @@ class Shop:
     def __init__(self, rates: dict[str, float], days: float = 14, **options: Any) -> None:
         self.now, self.rates, self.rng = START, rates, random.Random(2)
         self.step = days * 86400 / 3000
-        given = {"reward_range": (0, 1), "reward_window": "2d", "reward_grace": 0}
+        given: dict[str, Any] = {"reward_range": (0, 1), "reward_window": "2d", "reward_grace": 0}
         if "metrics" in options:
             given = {}
         self.test = sa.create_experiment(
@@ -387,6 +390,29 @@ def test_pages_reports_and_answers_show_the_looks() -> None:
     text = str(experiment_report(shop.test, card, replay=False, fingerprint=False).blocks)
     assert "Looks at the test" in text
     assert "Repeated confidence intervals" in text
+
+
+def test_of_a_large_set_the_short_list_is_judged_at_looks() -> None:
+    live = create(
+        arms=LARGE,
+        policy=sa.GBAI(),
+        budget=600,
+        clock=Clock(),
+        control=LARGE.names[4],
+        stop="recommend",
+        looks=3,
+        futility=0.01,
+    )
+    for start in range(0, 450, 50):
+        shown = live.ask_many([f"u{start + i}" for i in range(50)])
+        live.tell_many(
+            (one, reward_of(one.arm, start)) for one in shown if isinstance(one, sa.LiveAssignment)
+        )
+    verdict = live.recommend()
+    assert verdict.stopping is not None
+    assert [look.number for look in verdict.stopping.looks] == [1, 2]
+    assert verdict.shown is not None
+    assert verdict.judged <= 450
 
 
 def test_what_is_stored_of_a_stop_comes_back() -> None:

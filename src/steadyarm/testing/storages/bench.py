@@ -122,10 +122,16 @@ class Bench:
         return key
 
     def move(
-        self, key: int, to: ExperimentState, now: int = NOW, *, by: str = ""
+        self,
+        key: int,
+        to: ExperimentState,
+        now: int = NOW,
+        *,
+        by: str = "",
+        detail: Mapping[str, Any] | None = None,
     ) -> ExperimentRecord:
         """`Storage.move`, just now."""
-        return self.storage.move(key, to, now, by=by)
+        return self.storage.move(key, to, now, by=by, detail=detail)
 
     def decided(self, key: int, decision: Decision) -> bool:
         """Whether a decision was stored, made on the current version."""

@@ -400,17 +400,18 @@ def check_corrections_restored(storage: Bench) -> None:
 
 
 def check_states_noted(storage: Bench) -> None:
-    """Every change of the state is noted once, with who made it."""
+    """Every change of the state is noted once, with who made it and why."""
     key = storage.new_experiment(state="draft").key
     path: tuple[ExperimentState, ...] = ("running", "running", "paused", "running", "stopped")
     for i, to in enumerate((*path, "archived")):
-        storage.move(key, to, now=NOW + i, by="me")
+        storage.move(key, to, now=NOW + i, by="me", detail={"look": i})
     refused(WrongStateError, "back from the archive", storage.move, key, "running", by="me")
     log = storage.again().audit(experiment="e")
     names = ("created", "started", "paused", "resumed", "stopped", "archived")
     assert [e.action for e in log] == [f"experiment.{name}" for name in names]
     assert [e.created - NOW for e in log] == [0, 0, 2, 3, 4, 5], "not when it was changed"
     assert [e.author for e in log] == ["", *["me"] * 5], "not who changed it"
+    assert [e.detail.get("look") for e in log[1:]] == [0, 2, 3, 4, 5], "not what was said of it"
     storage.new_experiment("other")
     assert storage.audit(experiment="e") == log, "entries of another experiment"
     assert storage.audit(log[1].id, 2, "e") == log[2:4], "not the next entries"
