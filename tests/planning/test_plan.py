@@ -362,7 +362,7 @@ def test_the_text_says_the_same_number_in_the_same_way() -> None:
     assert "0 (0-0.04)" in text
     assert "unclear" in text  # no interval of zero width
     assert "more than 10^15" in text
-    assert "about 5 % wrong verdicts or fewer need" in text
+    assert "about 5 % wrong picks or fewer need" in text
     assert "bound" not in text  # 100 says nothing
     assert "guaranteed" not in str(plan_of(line_of("Steady", 1000, 900, 1100)))
     assert "bound, Steady" in str(

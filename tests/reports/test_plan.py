@@ -72,9 +72,9 @@ def test_a_rhythm_has_its_own_table() -> None:
     moving = sa.plan(QUESTION | {"rhythm": {"kind": "weekend"}}, trials=100, seed=3)
     tables = [block.caption for block in plan_report(moving).blocks if isinstance(block, Table)]
     assert tables == [
-        "If nothing moves: visits and days for 10 % wrong verdicts or fewer",
-        "With this rhythm: visits and days for 10 % wrong verdicts or fewer",
-        "Wrong verdicts in % by budget, with this rhythm (95 % interval)",
+        "If nothing moves: visits and days for 10 % wrong picks or fewer",
+        "With this rhythm: visits and days for 10 % wrong picks or fewer",
+        "Wrong picks in % by budget, with this rhythm (95 % interval)",
     ]
 
 

@@ -486,7 +486,7 @@ def _affordable(asked: PlanRequest) -> tuple[Question, int]:
             soon = (n for n in TRIALS if n >= least and seconds_for(question, n) <= SOON)
             return question, next(soon, least)
     raise InvalidInputError(
-        "this takes too long to simulate here; ask for a larger share of wrong verdicts, test "
+        "this takes too long to simulate here; ask for a larger share of wrong picks, test "
         "fewer variants, or use steadyarm plan on the command line."
     )
 
@@ -499,7 +499,7 @@ def _sentence(asked: PlanRequest, found: Plan, line: Line) -> str:
             f"{counted(found.most_days, 'day is', 'days are')} not enough: after "
             f"{need.check.budget:,} visitors {100 * need.check.rate:.2g} % of the verdicts would "
             f"still be wrong ({low:.2g} to {high:.2g} %). Look for a larger difference, or allow "
-            "more days or more wrong verdicts."
+            "more days or more wrong picks."
         )
     else:
         about = f" ({need.low:,} to {need.high:,})" if need.low and need.high else ""

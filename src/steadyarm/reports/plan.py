@@ -41,7 +41,7 @@ def plan_report(plan: Plan, command: str = "") -> Document:
     if plan.remarks:
         blocks.append(Items(plan.remarks))
     blocks += [
-        Heading("Wrong verdicts by budget"),
+        Heading("Wrong picks by budget"),
         Picture(charts.plan(plan)),
         *_errors(plan),
         Heading("What this rests on"),
@@ -63,7 +63,7 @@ def _needs(plan: Plan, moving: bool) -> Table:
         (line.name, *need_cells(plan, line.asked if moving else line.calm)) for line in plan.lines
     )
     where = "With this rhythm" if moving else "If nothing moves"
-    caption = f"{where}: visits and days for {percent(plan.error)} wrong verdicts or fewer"
+    caption = f"{where}: visits and days for {percent(plan.error)} wrong picks or fewer"
     header = ("policy", "visits", "95 % interval", "days", "wrong", "95 % interval of wrong")
     note = "* trusts that nothing moves." if not all(line.robust for line in plan.lines) else ""
     return Table(caption, header, "lrrrrr", rows, note)
@@ -72,7 +72,7 @@ def _needs(plan: Plan, moving: bool) -> Table:
 def _errors(plan: Plan) -> Iterator[Block]:
     """Budgets below each other, policies beside each other, in as many tables as needed."""
     where = "with this rhythm" if plan.moving else "if nothing moves"
-    caption = f"Wrong verdicts in % by budget, {where} (95 % interval)"
+    caption = f"Wrong picks in % by budget, {where} (95 % interval)"
     for first in range(0, len(plan.lines), ACROSS):
         lines = plan.lines[first : first + ACROSS]
         rows = tuple(

@@ -268,7 +268,7 @@ def _plan_title(plan: Plan) -> str:
         return f"No robust policy errs in only {percent(plan.error)} within {most}"
     return (
         f"{plan.choice.label}: {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
-        f"about {percent(plan.error)} wrong verdicts"
+        f"about {percent(plan.error)} wrong picks"
     )
 
 
@@ -290,7 +290,7 @@ def _plan_panel(plan: Plan, title: str, moving: bool) -> Panel:
         need = (plan.choice.asked if moving else plan.choice.calm).need
         if need.budget is not None:
             marks = (Mark(float(need.budget), f"{plan.choice.label}: {need.budget:,}"),)
-    visits, wrong = Axis("visits", "log"), Axis("wrong verdicts", "log", percent=True)
+    visits, wrong = Axis("visits", "log"), Axis("wrong picks", "log", percent=True)
     return Panel(visits, wrong, tuple(series), title, marks, level=plan.error, height=1.2)
 
 
@@ -325,7 +325,7 @@ def _plan_summary(plan: Plan) -> str:
     low, high = check.interval()
     return (
         f"{plan.choice.label} needs {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
-        f"about {percent(plan.error)} wrong verdicts; in simulated tests {percent(check.rate)} "
+        f"about {percent(plan.error)} wrong picks; in simulated tests {percent(check.rate)} "
         f"were wrong (95 % interval {percent(low)} to {percent(high)})."
     )
 
@@ -370,10 +370,10 @@ def results(found: Sequence[Results], title: str = "") -> Chart:
     low, high = np.array([one.interval() for one in found]).T
     names = tuple(f"{one.policy}: {percent(one.error_rate)}" for one in found)
     rates = np.array([one.error_rate for one in found])
-    series = Series("wrong verdicts", names, rates, low, high, kind="points")
+    series = Series("wrong picks", names, rates, low, high, kind="points")
     trials = sorted({one.trials for one in found})
     often = f"{trials[0]:,}" if len(trials) == 1 else f"{trials[0]:,} to {trials[-1]:,}"
-    wrong, ends = Axis("wrong verdicts", percent=True), (-0.02 * high.max(), 1.04 * high.max())
+    wrong, ends = Axis("wrong picks", percent=True), (-0.02 * high.max(), 1.04 * high.max())
     table = {
         "policy": [one.policy for one in found],
         "wrong": [one.errors for one in found],
