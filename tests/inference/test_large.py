@@ -146,7 +146,7 @@ def test_confidence_sequences_count_all_arms(
     evidence = Evidence.from_segments(LARGE, log)
     found = confidence_sequence(evidence, 40_000, 0.95, reward_range)
     view, best = shortlisted(evidence)
-    truth = ConfidenceSequence(view, 40_000, reward_range).possible(11, 0.95, best)
+    truth = ConfidenceSequence(view, 40_000, reward_range).possible(11, 0.05 / LARGE.size, best)
     assert found.shown is not None
     np.testing.assert_array_equal(found.plausible[0], truth[found.shown])
     assert found.plausible.sum() + found.others == truth.sum()

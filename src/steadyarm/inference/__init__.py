@@ -1,5 +1,6 @@
 """What is known after a test, and how surely: intervals that hold under drift, health, drift."""
 
+from steadyarm.inference.boundaries import Looks, boundaries, spent
 from steadyarm.inference.counterfactuals import Counterfactuals, counterfactuals_of
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
@@ -21,6 +22,7 @@ from steadyarm.inference.srm import (
     srm_from_propensities,
     srm_test,
 )
+from steadyarm.inference.stopping import Stopping, stopping_of
 
 __all__ = [
     "CountTest",
@@ -33,7 +35,10 @@ __all__ = [
     "LackOfFit",
     "Lifts",
     "LoggedSegment",
+    "Looks",
+    "Stopping",
     "attrition_test",
+    "boundaries",
     "confidence_path",
     "confidence_sequence",
     "counterfactuals_of",
@@ -48,6 +53,8 @@ __all__ = [
     "lift_sequence",
     "lifts",
     "reward_findings",
+    "spent",
     "srm_from_propensities",
     "srm_test",
+    "stopping_of",
 ]

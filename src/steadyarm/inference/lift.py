@@ -16,6 +16,7 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import (
     ASSUMPTIONS,
@@ -166,6 +167,7 @@ def lift_sequence(
     control: int,
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
+    looks: Looks | None = None,
 ) -> Lifts:
     """Differences from a control in a test that is watched, and may be stopped at any time.
 
@@ -177,9 +179,9 @@ def lift_sequence(
     ----------
     budget : planned rounds of the whole test, the same at every analysis
     control : index of the arm that others are compared with
-    level, reward_range : as for `confidence_sequence`
+    level, reward_range, looks : as for `confidence_sequence`
     """
-    return lift_path(evidence, budget, control, level, reward_range, at=[-1])[0]
+    return lift_path(evidence, budget, control, level, reward_range, [-1], looks)[0]
 
 
 def lift_path(
@@ -189,6 +191,7 @@ def lift_path(
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
     at: Iterable[int] | None = None,
+    looks: Looks | None = None,
 ) -> list[Lifts]:
     """The lifts of `lift_sequence` as they stood at the end of every piece.
 
@@ -196,7 +199,8 @@ def lift_path(
     """
     check_fraction(level, "level")
     evidence, row = _compared(evidence, control)
-    sequence, pieces = ConfidenceSequence(evidence, budget, reward_range), evidence.rounds.shape[1]
+    sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
+    pieces = evidence.rounds.shape[1]
     wanted = range(pieces) if at is None else at
     return [_at_piece(sequence, range(pieces)[j], row, level) for j in wanted]
 

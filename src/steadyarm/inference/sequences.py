@@ -10,7 +10,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
+from steadyarm.inference.boundaries import FIRST_LOOK, Looks, boundaries
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import (
     Intervals,
@@ -120,11 +122,16 @@ def normal_factor(share: Floats, alpha: float) -> Floats:
     return np.asarray(np.sqrt(2 * (1 + 1 / q) * np.log1p(np.sqrt(1 + q) / (2 * alpha))))
 
 
+FARTHEST = 1e50  # standard errors, which stand for infinitely many
 LEAST_LISTS = 8  # pieces to estimate skewness from their differences, if variances hide it
-FIRST_LOOK = 0.05  # share of the budget before which the asymptotic sequence says nothing
 ASYMPTOTIC = (
     "Many rounds before the first analysis, none dominating; variants drawn as recorded; the "
     "variance settles."
+)
+AT_LOOKS = (
+    "Many rounds before the first look, none dominating; variants drawn as recorded; the variance "
+    "settles, so that shares of the budget are those of the information; looks are taken at times "
+    "that do not depend on rewards."
 )
 BOUNDED = {
     "rounds": "All rewards lie in reward_range; variants drawn independently as recorded.",
@@ -139,12 +146,15 @@ def confidence_sequence(
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
     recommended: ArrayLike | None = None,
+    looks: Looks | None = None,
 ) -> Intervals:
     """Intervals for a test that is watched, and may be stopped at any time.
 
     With probability `level` not one of all the looks, at the end of any piece, is wrong on any
     arm. With a range of the rewards this holds for tests of any length (time-uniform empirical
-    Bernstein); without, in large samples (asymptotic confidence sequence).
+    Bernstein); without, in large samples (asymptotic confidence sequence). With planned looks it
+    holds at these, and limits are closer: repeated confidence intervals (Jennison and Turnbull
+    1989) by group-sequential boundaries.
 
     Parameters
     ----------
@@ -152,6 +162,8 @@ def confidence_sequence(
     level : probability that the sequence never fails; each statement of `Intervals` by itself
     reward_range : (least, largest) reward that can occur, if there is one
     recommended : (n,) arm of each test that gaps are measured from; by default the best estimate
+    looks : when the test is looked at, for rewards without a range. Nothing is known at the end of
+        pieces that end with no look
 
     Examples
     --------
@@ -168,7 +180,7 @@ def confidence_sequence(
     best = recommended_arms(evidence, recommended)
     if evidence.arms.large:
         evidence, best = shortlisted(evidence, best)
-    sequence = ConfidenceSequence(evidence, budget, reward_range)
+    sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
     return sequence.intervals(evidence.rounds.shape[1] - 1, level, best)
 
 
@@ -179,6 +191,7 @@ def confidence_path(
     reward_range: tuple[float, float] | None = None,
     at: Iterable[int] | None = None,
     count_all: bool = False,
+    looks: Looks | None = None,
 ) -> list[Intervals]:
     """The confidence sequence as it stood at the end of every piece, for pictures and checks.
 
@@ -187,10 +200,11 @@ def confidence_path(
     at : indices of the pieces, if not all are wanted
     count_all : whether `others` are counted at every look at a large set, in a pass for each; else
         the path is that of the short list alone
+    looks : as for `confidence_sequence`
     """
     if evidence.arms.large:
         evidence, _ = shortlisted(evidence)
-    sequence = ConfidenceSequence(evidence, budget, reward_range)
+    sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
     wanted = range(evidence.rounds.shape[1]) if at is None else at
     return [sequence.intervals(int(j), level, None, count_all) for j in wanted]
 
@@ -210,11 +224,24 @@ class ConfidenceSequence:
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
     far : the same bounds for other arms of a large set
+    looks : when the test is looked at; None for a sequence that holds at all times. Bounded
+        rewards have none
     """
 
     def __init__(
-        self, evidence: Evidence, budget: int, reward_range: tuple[float, float] | None
+        self,
+        evidence: Evidence,
+        budget: int,
+        reward_range: tuple[float, float] | None,
+        looks: Looks | None = None,
     ) -> None:
+        if looks is not None and reward_range is not None:
+            raise InvalidInputError(
+                "looks are given, and reward_range, too; intervals that use the range hold at all "
+                "times, whenever one looks. Leave one of both out.",
+                field="looks",
+            )
+        self.looks = looks
         self.evidence, self.budget = evidence, whole_number(budget, "budget", least=1)
         self.rounds = np.cumsum(evidence.rounds, axis=1)
         self.scores = np.cumsum(evidence.scores, axis=1)
@@ -233,6 +260,9 @@ class ConfidenceSequence:
             if self.inverse is not None:
                 self.every, self.pieces = plain_thirds(evidence, upto=True)
             self.method, self.assumption = f"asymptotic, {kind}", ASYMPTOTIC
+            if looks is not None:
+                self._which, self._shares = looks.taken(self.rounds, self.budget)
+                self.method, self.assumption = f"group-sequential, {looks.kind}, {kind}", AT_LOOKS
         else:
             self.variance, scale, kind = bounded_terms(evidence, reward_range)
             if evidence.whole is not None:
@@ -261,10 +291,12 @@ class ConfidenceSequence:
         lead, _ = self._limits(j, gaps, best, alpha / K, events)
         gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
         plausible, others = lead <= 0, 0
-        winner = plausible.sum(axis=1) == 1  # the recommended arm always is plausible
+        winner = self.winners(j, level, best, lead)
         if self.evidence.whole is not None and (count_all or winner[0]):
-            possible = self.possible(j, level, best)
-            winner &= possible.sum() == 1
+            possible = self.possible(j, alpha / K, best)
+            if winner[0]:
+                sure = possible if self.looks is None else self.possible(j, alpha / 2, best)
+                winner &= sure.sum() == 1
             others = others_than(self.evidence, possible) if count_all else 0
         X = arms.coordinates
         found = Intervals(
@@ -288,6 +320,40 @@ class ConfidenceSequence:
             others=others,
         )
         return settled(found)
+
+    def winners(
+        self, j: int, level: float, best: NDArray[np.int64], lead: Floats | None = None
+    ) -> NDArray[np.bool_]:
+        """(n,) whether the arm `best`, (n,), is declared the winner at the end of piece j.
+
+        It must lead each other arm. At looks the boundary is the two-sided one of a single pair,
+        however many arms there are, since a winner has to pass all comparisons; a sequence that
+        holds at all times divides alpha among the arms. docs/inference.md says why.
+
+        lead : (n, K) lower limits of the gaps with alpha divided among the arms, if known
+        """
+        alpha, rows = 1 - level, np.arange(len(best))
+        if self.looks is not None or lead is None:
+            share = alpha / 2 if self.looks is not None else alpha / self.evidence.family
+            lead, _ = self.gap_limits(j, best, share, self.events(j))
+        ahead = lead > 0
+        ahead[rows, best] = True
+        return np.asarray(ahead.all(axis=1))
+
+    def looks_at(self, j: int) -> NDArray[np.int64]:
+        """(n,) which look piece j ends with, -1 for none; without looks each piece is one."""
+        return np.full(len(self.rounds), j) if self.looks is None else self._which[:, j]
+
+    def last_boundaries(self, j: int, alpha: float) -> Floats:
+        """(n,) the boundary at the end of the test if no look is taken after piece j."""
+        if self.looks is None:
+            return normal_factor(np.ones(len(self.rounds)), alpha)
+        taken = [
+            mine[: look + 1]
+            for mine, look in zip(self._shares, self._which[:, j].tolist(), strict=True)
+        ]
+        ends = [mine if mine and mine[-1] >= 1 else (*mine, 1.0) for mine in taken]
+        return np.array([boundaries(mine, alpha, self.looks.kind)[-1] for mine in ends])
 
     def until(self, j: int) -> Evidence:
         """All that estimates need of the pieces up to the end of piece j."""
@@ -328,12 +394,14 @@ class ConfidenceSequence:
         errors = np.sqrt(quadratic(D, self.variance[:, j])) / T
         return np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf)
 
-    def possible(self, j: int, level: float, best: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(K,) arms of the whole set that cannot be ruled out as the best at the end of piece j."""
+    def possible(self, j: int, alpha: float, best: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(K,) arms of the whole set that cannot be ruled out as the best at the end of piece j.
+
+        alpha is one-sided, of one gap
+        """
         evidence = self.evidence
         assert evidence.whole is not None
         rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
-        alpha = (1 - level) / rows.shape[0]
         sign = evidence.sign
         theta = self.scores[0, j] / max(int(self.rounds[0, j]), 1)
         gaps = sign * (first @ theta - linear_forms(rows, theta))
@@ -407,6 +475,8 @@ class ConfidenceSequence:
             self.inverse[:, :, j],
         )
         early = until.played < FIRST_LOOK * self.budget
+        if self.looks is not None:
+            early |= self._which[:, j] < 0
         return replace(events, clicks=events.clicks & ~early[:, None])
 
     def _bounded_limits(
@@ -448,10 +518,10 @@ class ConfidenceSequence:
         )
         if self.method.endswith("lists"):
             enough &= j + 1 >= LEAST_LISTS
-        known = enough & known
+        z = self._factor(j, alpha)
+        known = enough & known & (z < FARTHEST)
         error = np.sqrt(variance)
         skew = np.where(known, skew, 0.0)
-        z = self._factor(j, alpha)
         error = np.where(known, error, np.inf)
         return skewed_limits(centre, error / T, np.clip(skew, -error, error) / T, z)
 
@@ -463,12 +533,16 @@ class ConfidenceSequence:
         """
         key = j, alpha, clicks is None
         if key not in self._factors:  # limits of ratios ask for the same ones again and again
-            z = normal_factor(self.rounds[:, j][:, None] / self.budget, alpha)
+            if self.looks is None:
+                z = normal_factor(self.rounds[:, j][:, None] / self.budget, alpha)
+            else:
+                z = self.looks.factors(self._which[:, j], self._shares, alpha)[:, None]
             tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
             freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
             if clicks is not None:
                 freedom = np.where(clicks, np.inf, freedom)
-            self._factors[key] = np.minimum(scipy.stats.t.isf(tail, freedom), 1e50)
+            reach = np.where(z < np.inf, scipy.stats.t.isf(tail, freedom), np.inf)
+            self._factors[key] = np.minimum(reach, FARTHEST)
         return self._factors[key]
 
     def _scales(
