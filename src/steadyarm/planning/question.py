@@ -16,6 +16,8 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments import BernoulliReward, Environment, GaussianNoise
 from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference import Looks
+from steadyarm.inference.boundaries import SPENDING, Spending
 from steadyarm.planning.candidates import Candidate, candidate_from_settings, default_candidates
 from steadyarm.planning.effects import Effects, LogSummary, has_constant, read_log
 from steadyarm.planning.worlds import CALM, KINDS, BatchWorld, Rhythm, check_word
@@ -35,7 +37,6 @@ TABLES = {
 MOST_VISITS = 10**12  # whoever has more mistyped
 CLEAR = 0.8  # the usual chance of a clear answer
 STOPS = ("when sure", "recommend")
-SPENDINGS = ("obrien-fleming", "pocock")
 RHYTHMS_OF_LOOKS = {"daily": 1, "weekly": 7}  # days
 MOST_LOOKS = 60
 FEW_LOOKS = 5  # of a test of less than two weeks, unless others are asked for
@@ -92,7 +93,7 @@ class Question:
     delay: float = 0.0
     stop: str | None = None
     looks: int | str | None = None
-    spending: str = SPENDINGS[0]
+    spending: Spending = SPENDING[0]
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], folder: Path = Path()) -> Question:
@@ -224,10 +225,10 @@ class Question:
         check_correlation(self.correlation)
         if finite_number(self.delay, "rewards.delay") < 0:
             raise InvalidInputError.of("rewards.delay", self.delay, "a number of days, at least 0")
-        check_word(self.spending, "spending", SPENDINGS)
+        check_word(self.spending, "spending", SPENDING)
         if self.stop is not None:
             check_word(self.stop, "stop", STOPS)
-        if self.stop is None and (self.looks is not None or self.spending != SPENDINGS[0]):
+        if self.stop is None and (self.looks is not None or self.spending != SPENDING[0]):
             given = "spending" if self.looks is None else "looks"
             raise InvalidInputError(
                 f'{given} is given, but the test does not stop before its end; add stop = "when '
@@ -258,17 +259,15 @@ class Question:
         """How many visits a test has while a reward is on its way."""
         return round(self.delay * budget / rhythm.days(budget, self.traffic_per_day))
 
-    def look_rounds(self, budget: int, rhythm: Rhythm) -> tuple[int, ...]:
-        """After how many visits a test that may stop is looked at; the last are all of them."""
+    def planned_looks(self, budget: int, rhythm: Rhythm) -> Looks:
+        """When a test that may stop is looked at."""
         days, looks = rhythm.days(budget, self.traffic_per_day), self.looks
         if looks is None:
             looks = "weekly" if days >= 14 else FEW_LOOKS
-        if isinstance(looks, str):
-            every = max(RHYTHMS_OF_LOOKS[looks], ceil(days / MOST_LOOKS))
-            ends = [budget * day / days for day in range(every, days, every)]
-        else:
-            ends = [budget * i / looks for i in range(1, looks)]
-        return (*sorted({max(1, ceil(end)) for end in ends} - {budget}), budget)
+        if not isinstance(looks, str):
+            return Looks.equally(looks, self.spending)
+        every = RHYTHMS_OF_LOOKS[looks] * ceil(days / (RHYTHMS_OF_LOOKS[looks] * MOST_LOOKS))
+        return Looks((*(day / days for day in range(every, days, every)), 1.0), self.spending)
 
     @property
     def scatter(self) -> float:

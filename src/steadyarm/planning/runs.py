@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import RewardSource
-from steadyarm.inference import Evidence
+from steadyarm.inference import Evidence, Looks, stopping_of
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import simultaneous_value
 from steadyarm.live.results import ON_THE_WAY
@@ -134,20 +134,13 @@ def features_of(policy: Policy[Any], arms: ArmSet) -> ArmSet:
     return arms
 
 
-class Schedule(NamedTuple):
-    """When a test may stop: after how many rounds it is looked at, and how error is spent."""
-
-    rounds: tuple[int, ...]
-    spending: str
-
-
 @dataclass(frozen=True, eq=False)
 class Decided:
     """What each of n tests ends with.
 
     Attributes
     ----------
-    picked : (n,) the arm that is recommended
+    picked : (n,) the arm that is recommended at the end, or was decided for
     decided : (n,) the arm that the test decides for; -1 without a clear answer
     rounds : (n,) rounds after which the decision was made, or the budget
     """
@@ -163,7 +156,7 @@ def decided(
     budget: int,
     done: Run,
     control: int | None,
-    looks: Schedule | None = None,
+    looks: Looks | None = None,
 ) -> Decided:
     """What the verdicts of live tests would decide.
 
@@ -178,8 +171,12 @@ def decided(
         return Decided(picked, _by_own_errors(done.found, control), rounds)
     level = 1 - (1 - ON_THE_WAY) * (1 - LEVEL) if policy.unbiased else LEVEL
     for rows, evidence in evidence_of(features_of(policy, arms), done.played):
-        out[rows] = _at_end(evidence, level, picked[rows], control)
-    return Decided(picked, out, rounds)
+        if looks is None:
+            out[rows] = _at_end(evidence, level, picked[rows], control)
+            continue
+        stopped = stopping_of(evidence, budget, looks, LEVEL, control)
+        out[rows], rounds[rows] = stopped.variant, stopped.rounds
+    return Decided(np.where(out == UNDECIDED, picked, out), out, rounds)
 
 
 def evidence_of(arms: ArmSet, played: list[Played]) -> Iterator[tuple[slice, Evidence]]:

@@ -20,7 +20,7 @@ from steadyarm.compiled import compiling
 from steadyarm.planning.answer import Answers, Need, Point
 from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.question import Question
-from steadyarm.planning.runs import UNDECIDED, Run, Schedule, decided, run
+from steadyarm.planning.runs import UNDECIDED, Run, decided, run
 from steadyarm.planning.worlds import CALM, BatchWorld, Rhythm
 from steadyarm.simulation import CHUNK, clopper_pearson
 
@@ -68,7 +68,7 @@ def measure_answers(
     policy, arms = candidate.policy, candidate.arms(question.arms)
     looks = None
     if question.stop is not None and policy.unbiased:
-        looks = Schedule(question.look_rounds(budget, rhythm), question.spending)
+        looks = question.planned_looks(budget, rhythm)
     lag, right, clear, visits = question.lag(budget, rhythm), 0, 0, 0
     for world, done in _runs(question, candidate, rhythm, budget, trials, seed, stream, True):
         found = decided(policy, arms, budget, done, control, looks)
