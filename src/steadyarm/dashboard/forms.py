@@ -28,9 +28,9 @@ from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.settings import Settings
 from steadyarm.planning import Line, Plan, Question, plan
-from steadyarm.planning.answer import ALIKE
 from steadyarm.planning.candidates import AB_TEST, SEEN, candidate_from_settings
 from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
+from steadyarm.planning.text import ALIKE
 from steadyarm.plot.charts import plan as chart_of
 from steadyarm.plot.plotly import spec_of
 from steadyarm.service.handlers import create_experiment

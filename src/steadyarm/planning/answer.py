@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 from steadyarm.inference.evidence import json_ready
@@ -257,10 +257,11 @@ class Plan:
 
     @property
     def traffic_share(self) -> float | None:
-        """Which share of the traffic of those days the test takes."""
+        """Which share of the traffic the test takes, on the days on which it has visits."""
         if self.budget is None or self.days is None:
             return None
-        return float(self.budget / (self.days * self.question["traffic_per_day"]))
+        days = max(self.days - ceil(self.delay), 1)
+        return min(float(self.budget / (days * self.question["traffic_per_day"])), 1.0)
 
     @property
     def rival(self) -> Line | None:
@@ -341,6 +342,11 @@ class Plan:
         """The variant that others are compared with."""
         control: str | None = self.question.get("control")
         return control
+
+    @property
+    def delay(self) -> float:
+        """Days until a reward is known."""
+        return float(self.question.get("rewards", {}).get("delay", 0.0))
 
     @property
     def stops(self) -> bool:

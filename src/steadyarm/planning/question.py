@@ -229,21 +229,22 @@ class Question:
         if self.stop is not None:
             check_word(self.stop, "stop", STOPS)
         if self.stop is None and (self.looks is not None or self.spending != SPENDING[0]):
-            given = "spending" if self.looks is None else "looks"
-            raise InvalidInputError(
-                f'{given} is given, but the test does not stop before its end; add stop = "when '
-                f'sure", or leave {given} out.',
-                field=given,
-            )
+            key, given = "looks", self.looks
+            if given is None:
+                key, given = "spending", self.spending
+            expected = 'nothing, unless the test may stop before its end (stop = "when sure")'
+            raise InvalidInputError.of(key, given, expected)
         if self.stop is not None and self.clear is None:
             raise InvalidInputError(
                 "stop is given, but a test stops when its answer is clear, which is not asked; "
                 "say the wanted chance of it, such as clear = 0.8.",
                 field="stop",
             )
+        if isinstance(self.looks, str) and self.looks not in RHYTHMS_OF_LOOKS:
+            raise InvalidInputError.of("looks", self.looks, "a whole number, daily or weekly")
         if isinstance(self.looks, str):
-            check_word(self.looks, "looks", tuple(RHYTHMS_OF_LOOKS))
-        elif self.looks is not None and whole_number(self.looks, "looks", least=1) > MOST_LOOKS:
+            return
+        if self.looks is not None and whole_number(self.looks, "looks", least=1) > MOST_LOOKS:
             raise InvalidInputError.of("looks", self.looks, f"at most {MOST_LOOKS}")
 
     def days(self, budget: int, rhythm: Rhythm | None = None, waits: int = 0) -> int:

@@ -206,7 +206,7 @@ def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | N
     z = pairwise_value(analysis.freedom, alpha)[:, None]
     low, _ = analysis.gaps_from(picked).limits(z)
     low[rows, picked] = np.inf
-    winner = (low > 0).all(axis=1)
+    winner = np.asarray((low > 0).all(axis=1))
     if control is None:
         return np.where(winner, picked, UNDECIDED)
     z = simultaneous_value(analysis, control, alpha)[:, None]
@@ -241,7 +241,7 @@ def _by_own_errors(found: Recommendations, control: int | None) -> Integers:
     z = float(scipy.stats.norm.isf((1 - LEVEL) / (2 * max(K - 1, 1))))
     low = values[rows, picked][:, None] - values - z * (errors + errors[rows, picked][:, None])
     low[rows, picked] = np.inf
-    winner = (low > 0).all(axis=1)
+    winner = np.asarray((low > 0).all(axis=1))
     if control is None:
         return np.where(winner, picked, UNDECIDED)
     lift, reach = values - values[:, [control]], z * (errors + errors[:, [control]])

@@ -212,9 +212,10 @@ def _clear_shares(plan: Plan) -> str:
 
 
 def _meaning(plan: Plan) -> list[str]:
-    """What a clear answer is."""
+    """What days, clear answers and stopping are."""
+    wait = [f"Days include {plan.delay:g} for the last rewards."] if plan.delay else []
     if plan.clear is None:
-        return []
+        return wait
     if plan.control is None:
         said = ["Clear: at 95 % confidence all variants but the best are ruled out."]
     else:
@@ -224,11 +225,11 @@ def _meaning(plan: Plan) -> list[str]:
         ]
     if plan.stops:
         said.append(
-            "With stopping: mean visits of a test that stops at a look when its answer is clear, "
-            "visits included whose rewards are still on their way; n/a where estimates are biased "
-            "or the whole plan is one list."
+            "With stopping: mean visits of a test that ends at a look when its answer is clear, "
+            "with the visits whose rewards\nare still on their way then; n/a where a policy has no "
+            "intervals that hold at looks."
         )
-    return said
+    return said + wait
 
 
 def _robustness(plan: Plan) -> list[str]:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.scorecard import Effect, Effects, Interaction
-from steadyarm.planning.answer import Curve, Plan, Point
+from steadyarm.planning.answer import Answers, Clear, Curve, Plan, Point
 from steadyarm.planning.question import Question
+from steadyarm.planning.text import answer_sentences
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.common import MOST, difference_axis, shown, split
 from steadyarm.simulation import Results
@@ -243,15 +244,25 @@ def _interactions_table(effects: Effects) -> Table:
 def plan(plan: Plan) -> Chart:
     """Error against budget for each policy, if nothing moves and with the rhythm, if there is one.
 
-    The lead of the best variant over the days of the test shows what the rhythm does.
+    Below, how often the answer is clear, in the world that was asked about. The lead of the best
+    variant over the days of the test shows what the rhythm does.
     """
     panels = [_plan_panel(plan, "If nothing moves", moving=False)]
     if plan.moving:
-        panels += [_plan_panel(plan, "With this rhythm", moving=True), _lead_panel(plan)]
+        panels.append(_plan_panel(plan, "With this rhythm", moving=True))
+    if plan.clear is not None:
+        panels.append(_clear_panel(plan, plan.clear))
+    if plan.moving:
+        panels.append(_lead_panel(plan))
     trusting = any(not line.robust for line in plan.lines)
     star = "* trusts that nothing moves. " if trusting else ""
-    strip = any(s.y.size and (s.y == 0).any() for panel in panels[:2] for s in panel.series)
-    zero = " The grey strip at the bottom stands for no wrong verdict at all." if strip else ""
+    strip = any(
+        s.y.size and (s.y == 0).any()
+        for panel in panels
+        if panel.y.kind == "log"
+        for s in panel.series
+    )
+    zero = " The grey strip at the bottom stands for no wrong pick at all." if strip else ""
     return Chart(
         "plan",
         _plan_title(plan),
@@ -294,6 +305,33 @@ def _plan_panel(plan: Plan, title: str, moving: bool) -> Panel:
     return Panel(visits, wrong, tuple(series), title, marks, level=plan.error, height=1.2)
 
 
+def _clear_panel(plan: Plan, wanted: float) -> Panel:
+    """How often the answer is clear, against the budget."""
+    series = []
+    for i, line in enumerate(plan.lines):
+        if line.clear is not None:
+            points = _answers(line.clear)
+            low, high = np.array([point.interval() for point in points]).T
+            rates = np.array([point.rate for point in points])
+            budgets = tuple(float(point.budget) for point in points)
+            series.append(Series(line.name, budgets, rates, low, high, kind="points", color=i))
+    marks: tuple[Mark, ...] = ()
+    if plan.choice is not None and plan.clear_budget is not None:
+        text = f"{plan.choice.label}: {plan.clear_budget:,}"
+        marks = (Mark(float(plan.clear_budget), text),)
+    title = "Clear answers" + (", with this rhythm" if plan.moving else "")
+    clear = Axis("clear answers", percent=True)
+    visits = Axis("visits", "log")
+    return Panel(visits, clear, tuple(series), title, marks, level=wanted, y_range=(0.0, 1.0))
+
+
+def _answers(found: Clear) -> list[Answers]:
+    """By rising budget, each budget once, from as many tests as there were."""
+    points = {point.budget: point for point in found.points}
+    points |= {one.budget: one for one in (found.picked, found.check) if one is not None}
+    return sorted(points.values(), key=lambda point: point.budget)
+
+
 def _lead_panel(plan: Plan) -> Panel:
     """The lead as a multiple of its average, at both ends of every piece of the chosen test."""
     question = Question.from_settings(plan.question)
@@ -327,23 +365,35 @@ def _plan_summary(plan: Plan) -> str:
         f"{plan.choice.label} needs {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
         f"about {percent(plan.error)} wrong picks; in simulated tests {percent(check.rate)} "
         f"were wrong (95 % interval {percent(low)} to {percent(high)})."
+        f"{''.join(f' {text}' for text in answer_sentences(plan, plan.choice))}"
     )
 
 
 def _plan_table(plan: Plan) -> Table:
     header = (
         "world", "policy", "stays unbiased", "visits", "wrong", "simulated tests", "share wrong",
-        "low", "high", "enough",
+        "low", "high", "enough", "clear", "tests judged", "share clear", "mean visits",
     )  # fmt: skip  # a table reads better so
     rows = []
     for world, moving in (("nothing moves", False), ("with this rhythm", True)):
         for line in plan.lines:
             if (curve := line.moving if moving else line.calm) is None:
                 continue
-            for point in _points(curve):
-                counts = point.budget, point.errors, point.trials, point.rate, *point.interval()
-                enough = curve.need.budget is not None and point.budget >= curve.need.budget
-                rows.append((world, line.label, line.robust, *counts, enough))
+            points = {point.budget: point for point in _points(curve)}
+            answers = {}
+            if line.clear is not None and moving == plan.moving:
+                answers = {one.budget: one for one in _answers(line.clear)}
+            for budget in sorted(points.keys() | answers.keys()):
+                point, one = points.get(budget), answers.get(budget)
+                if point is None and one is not None:
+                    point = Point(budget, one.errors, one.trials)
+                assert point is not None
+                counts = budget, point.errors, point.trials, point.rate, *point.interval()
+                enough = curve.need.budget is not None and budget >= curve.need.budget
+                clear = (
+                    (None,) * 4 if one is None else (one.clear, one.trials, one.rate, one.visits)
+                )
+                rows.append((world, line.label, line.robust, *counts, enough, *clear))
     return Table(header, tuple(rows))
 
 
