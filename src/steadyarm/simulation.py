@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.compiled import compiling
+from steadyarm.covariates import Slopes, adjusted
 from steadyarm.environments import RewardSource
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.policies import Policy
+from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import check_fraction, whole_number
 
 # Results: how often a policy was wrong, with exact intervals.
@@ -259,9 +261,57 @@ def _recommended(
     state = policy.start(
         environment.arms, environment.budget, trials, seed=int(rng.integers(2**63))
     )
+    slopes: Slopes | None = None
     while (segment := policy.next_segment(state)) is not None:
-        stats = environment.play(segment.checked(environment.arms.size), state.played, rng)
-        if environment.direction == "minimize":
-            stats = stats.negated()
+        segment.checked(environment.arms.size)
+        if hasattr(environment, "play_with_covariates"):
+            stats, slopes = _play_adjusted(environment, segment, state.played, rng, slopes)
+        else:
+            stats = environment.play(segment, state.played, rng)
+            if environment.direction == "minimize":
+                stats = stats.negated()
         state = policy.observe(state, segment, stats)
     return policy.recommend(state).arm
+
+
+def _play_adjusted(
+    environment: Any,
+    segment: Segment,
+    start: NDArray[np.int64],
+    rng: np.random.Generator,
+    slopes: Slopes | None,
+) -> tuple[SegmentStats, Slopes | None]:
+    """Statistics of a segment with rewards adjusted for covariates, and slopes for the next.
+
+    As in a live test a segment is played in parts, each adjusted with slopes from those before it.
+    Any policy may observe adjusted sums: given slopes, they are sums of rewards with less noise.
+    """
+    total = None
+    for part, begin in _parts(segment, start, environment.budget):
+        stats, moments = environment.play_with_covariates(part, begin, rng)
+        if environment.direction == "minimize":
+            stats, moments = stats.negated(), moments.negated()
+        if slopes is None:
+            slopes = Slopes.none(segment.trials, moments.covariates)
+        seen = adjusted(stats, moments, slopes.fitted(moments))
+        slopes = slopes.after(stats, moments)
+        total = seen if total is None else total + seen
+    assert total is not None
+    return total, slopes
+
+
+PARTS, LEAST_PART = 60, 10  # as `decisions` cuts the segments of a live test
+
+
+def _parts(
+    segment: Segment, start: NDArray[np.int64], budget: int
+) -> Iterator[tuple[Segment, NDArray[np.int64]]]:
+    """A segment cut after whole blocks, with the first round of each part; shuffled it is whole."""
+    if segment.order == "shuffled":
+        yield segment, start
+        return
+    block = segment.block if segment.order == "blocks" else 1
+    length = block * max(1, round(max(LEAST_PART, budget / PARTS) / block))
+    for first in range(0, int(segment.rounds.max()), length):
+        rounds = np.clip(segment.rounds - first, 0, length)
+        yield replace(segment, rounds=rounds), start + first

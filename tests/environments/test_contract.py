@@ -33,6 +33,7 @@ WORLDS: dict[str, RewardSource] = {
     "minimized": sa.Environment.from_parameters(ARMS, THETAS, direction="minimize"),
     "bounded": sa.Environment.from_means(ARMS, MEANS, noise=sa.BoundedNoise(0.3)),
     "bernoulli": sa.Environment.from_means(ARMS, MEANS, noise=sa.BernoulliReward()),
+    "covariate": sa.Environment.from_means(ARMS, MEANS).with_covariate(0.5),
     "one round": sa.Environment.from_means(ARMS, MEANS[0], budget=1),
     "soare": families.soare_oscillating(budget=50),
     "parametric": sa.ParametricEnvironment(ARMS, THETAS),

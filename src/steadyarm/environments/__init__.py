@@ -1,5 +1,6 @@
 """Where rewards come from in a simulation: tables over time, named families, logged data."""
 
+from steadyarm.environments.covariate import CovariateEnvironment
 from steadyarm.environments.environment import (
     BernoulliReward,
     BoundedNoise,
@@ -29,6 +30,7 @@ from steadyarm.environments.replay import Replay
 __all__ = [
     "BernoulliReward",
     "BoundedNoise",
+    "CovariateEnvironment",
     "Environment",
     "GaussianNoise",
     "Noise",

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,9 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul, row_dots
 from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, not_negative, whole_number
+
+if TYPE_CHECKING:
+    from steadyarm.environments.covariate import CovariateEnvironment
 
 MOST_MEANS = 2**27  # 1 GB, the largest table of means
 ROUNDS = 2**18  # numbers of features multiplied together
@@ -69,7 +72,11 @@ def check_noise(noise: Noise) -> None:
 
 
 class RewardSource(Protocol):
-    """What `simulate` needs of an environment; write your own class with these five."""
+    """What `simulate` needs of an environment; write your own class with these five.
+
+    If its units have covariates it also has ``play_with_covariates(segment, start, rng)``, which
+    returns statistics with squares and the `Moments` of the covariates.
+    """
 
     @property
     def arms(self) -> ArmSet:
@@ -262,6 +269,15 @@ class Environment(World):
         table = np.ascontiguousarray(table)
         table.setflags(write=False)
         return cls(arms, len(table) if budget is None else budget, table, noise, direction)
+
+    def with_covariate(self, correlation: float) -> CovariateEnvironment:
+        """The same world, with a covariate of every unit that `simulate` lets policies use.
+
+        correlation : of the covariate with the noise of the reward, see `CovariateEnvironment`
+        """
+        from steadyarm.environments.covariate import CovariateEnvironment
+
+        return CovariateEnvironment(self, correlation)
 
     @property
     def is_stationary(self) -> bool:

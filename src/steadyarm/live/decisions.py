@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.covariates import Moments, Slopes, adjusted
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.estimators import fill_missing
 from steadyarm.live.settings import Settings
@@ -44,6 +45,7 @@ from steadyarm.validation import whole_number
 BUFFER = 1024  # positions drawn ahead at a time
 
 Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -66,6 +68,7 @@ class SegmentLedger:
     zeros : recorded rewards that never came: with missing="zero" each of these counts as a zero
     unsettled : further events may still change recorded rewards
     last : time of the last assignment, in microseconds since 1970; None without a clock
+    moments : sums of the units' covariates, with rewards as in `stats`; None without covariates
     """
 
     index: int
@@ -81,6 +84,7 @@ class SegmentLedger:
     zeros: int = 0
     last: int | None = None
     unsettled: bool = False
+    moments: Moments | None = None
     _ahead: Counts = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
     def __post_init__(self) -> None:
@@ -119,8 +123,11 @@ class SegmentLedger:
         """Whether every position was assigned, and no reward may come any more."""
         return self.exhausted and not self.waiting and not self.unsettled
 
-    def assign(self, seed: int) -> tuple[int, float]:
-        """Assign the next position: its arm, and the probability with which it was drawn."""
+    def assign(self, seed: int, z: Floats | None = None) -> tuple[int, float]:
+        """Assign the next position: its arm, and the probability with which it was drawn.
+
+        z : covariates of the unit, if the test has any
+        """
         buffer = self.rounds if self.segment.order == "shuffled" else BUFFER
         position = self.used % buffer
         if position == 0 or not len(self._ahead):
@@ -130,15 +137,19 @@ class SegmentLedger:
         column = int(self._ahead[position])
         self.used += 1
         self.assigned[column] += 1
+        if self.moments is not None and z is not None:
+            self.moments.assign(column, z)
         return self.segment.arm_at(column), float(self.segment.weights[0, column])
 
-    def record(self, arm: int, reward: float) -> None:
-        """Count a reward."""
+    def record(self, arm: int, reward: float, z: Floats | None = None) -> None:
+        """Count a reward; z are the covariates of its unit, if the test has any."""
         assert self.stats.squares is not None
         column = self.segment.column_of(arm)
         self.stats.counts[0, column] += 1
         self.stats.sums[0, column] += reward
         self.stats.squares[0, column] += reward * reward
+        if self.moments is not None and z is not None:
+            self.moments.record(column, z, reward)
 
     def forget(self, arm: int) -> None:
         """Count a reward that will never come."""
@@ -163,11 +174,16 @@ class SegmentLedger:
             "counts": self.stats.counts[0].tolist(),
             "sums": self.stats.sums[0].tolist(),
             "squares": self.stats.squares[0].tolist(),
+            **({} if self.moments is None else {"moments": self.moments.to_dict()}),
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], arms: int, observed: bool = False) -> Self:
+    def from_dict(
+        cls, data: Mapping[str, Any], arms: int, observed: bool = False, covariates: int = 0
+    ) -> Self:
         """The ledger that `to_dict` wrote of a test with so many arms.
+
+        covariates : of its units, "known" included; 0 if the test has none
 
         ValueError if its numbers have the wrong shape, or if no rewards can have these sums.
         """
@@ -188,6 +204,11 @@ class SegmentLedger:
                 or int(assigned.sum()) != used
             ):
                 raise ValueError(f"the sums of segment {index} do not fit its assignments")
+        moments = None
+        if covariates:
+            moments = Moments.from_dict(data["moments"], segment.columns, covariates)
+            if not np.array_equal(moments.assigned[0], assigned):
+                raise ValueError(f"the covariates of segment {index} do not fit its assignments")
         return cls(
             index,
             segment,
@@ -198,6 +219,7 @@ class SegmentLedger:
             used=used,
             assigned=assigned,
             forgotten=forgotten,
+            moments=moments,
         )
 
 
@@ -250,6 +272,7 @@ class Transition:
     superseded : the segment that must end with its block; None for none
     opened : the segment to open; None for none
     carried_on : whether it goes on with the current allocation
+    slopes : of the covariates, after the segments in `closed`; None without covariates
     """
 
     state: State
@@ -257,6 +280,7 @@ class Transition:
     superseded: SegmentLedger | None = None
     opened: Segment | None = None
     carried_on: bool = False
+    slopes: Slopes | None = None
 
 
 def transition(
@@ -266,6 +290,7 @@ def transition(
     current: SegmentLedger | None,
     spare: int,
     need: bool,
+    slopes: Slopes | None = None,
 ) -> Transition | None:
     """What to do now; None if there is nothing to do.
 
@@ -273,18 +298,20 @@ def transition(
     current : the one that was opened last; None if the policy has observed it
     spare : rounds of the budget that belong to no segment yet
     need : a position is needed, and `current` has none left
+    slopes : of the covariates, from the segments that the policy has observed; None for none
     """
     closed = tuple(ledger for ledger in ledgers if ledger.complete)
-    state = state_after(settings.policy, state, closed)
+    seen, slopes = adjusted_ledgers(closed, slopes)
+    state = state_after(settings.policy, state, seen)
     if current in closed:
         current = None
     if closed and current is not None and current.carried_on and not current.superseded:
-        return Transition(state, closed, superseded=current)
+        return Transition(state, closed, superseded=current, slopes=slopes)
     if not need:
-        return Transition(state, closed) if closed else None
+        return Transition(state, closed, slopes=slopes) if closed else None
     carrying = None if current is None or current.superseded else current.segment
     opened = next_segment(settings, state, carrying, spare)
-    return Transition(state, closed, opened=opened, carried_on=carrying is not None)
+    return Transition(state, closed, opened=opened, carried_on=carrying is not None, slopes=slopes)
 
 
 def next_segment(settings: Settings, state: State, carrying: Segment | None, spare: int) -> Segment:
@@ -344,10 +371,31 @@ def why_it_waits(policy: Policy[Any]) -> str:
     )
 
 
+def adjusted_ledgers(
+    ledgers: Iterable[SegmentLedger], slopes: Slopes | None
+) -> tuple[list[SegmentLedger], Slopes | None]:
+    """Ledgers whose rewards are adjusted for covariates, and what slopes are fitted from next.
+
+    Each is adjusted with slopes from those before it and from what `slopes` remembers. Ledgers
+    without covariates, or without a reward, stay as they are.
+
+    slopes : None if the test has no covariates
+    """
+    found = []
+    for ledger in ledgers:
+        seen, moments = ledger, ledger.moments
+        if slopes is not None and moments is not None and ledger.recorded:
+            stats = adjusted(ledger.stats, moments, slopes.fitted(moments))
+            seen, slopes = replace(ledger, stats=stats), slopes.after(ledger.stats, moments)
+        found.append(seen)
+    return found, slopes
+
+
 def state_after(policy: Policy[Any], state: State, ledgers: Iterable[SegmentLedger]) -> State:
     """The policy's state after further segments; those without a reward leave it as it is.
 
-    Each is read by itself, so that the state does not depend on which of them came together.
+    Each is read by itself, so that the state does not depend on which of them came together. If
+    the test has covariates, ledgers are those that `adjusted_ledgers` returns.
     """
     for ledger in ledgers:
         for segment, stats in as_seen(policy, state.arms, [ledger]):
@@ -382,7 +430,12 @@ def as_seen(
 def first_state(settings: Settings) -> dict[str, Any]:
     """What is stored of the policy before the first segment."""
     start = settings.policy.start(settings.arms, settings.budget, trials=1, seed=settings.seed)
-    return {"state": start.to_dict(), "rounds": 0}
+    slopes = first_slopes(settings)
+    return {
+        "state": start.to_dict(),
+        "rounds": 0,
+        **({} if slopes is None else {"slopes": slopes.to_dict()}),
+    }
 
 
 def check_servable(settings: Settings, state: State) -> None:
@@ -411,6 +464,18 @@ def stored_state(settings: Settings, stored: Any) -> State:
     """The policy's state as it was stored."""
     state: State = settings.policy.state_type.from_dict(stored["state"], settings.arms)
     return state
+
+
+def first_slopes(settings: Settings) -> Slopes | None:
+    """What is known of the covariates' slopes before the first segment; None without covariates."""
+    return Slopes.none(1, 1 + len(settings.covariates)) if settings.covariates else None
+
+
+def stored_slopes(settings: Settings, stored: Any) -> Slopes | None:
+    """What slopes are fitted from, as it was stored; None without covariates."""
+    if not settings.covariates:
+        return None
+    return Slopes.from_dict(stored["slopes"], 1 + len(settings.covariates))
 
 
 def progress_of(record: SegmentRecord, tally: Tally) -> Progress:
@@ -444,7 +509,8 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     current = ledgers[-1] if pairs and pairs[-1][0].closed is None else None
     rounds = int(stored["rounds"])
     spare = settings.budget - rounds - sum(ledger.rounds for ledger in ledgers)
-    found = transition(settings, stored_state(settings, stored), ledgers, current, spare, need)
+    state, slopes = stored_state(settings, stored), stored_slopes(settings, stored)
+    found = transition(settings, state, ledgers, current, spare, need, slopes)
     if found is None:
         return None
     tallies = {record.index: tally for record, tally in pairs}
@@ -459,8 +525,11 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
             opened=now,
         )
     rounds += sum(ledger.rounds for ledger in found.closed)
+    after: dict[str, Any] = {"state": found.state.to_dict(), "rounds": rounds}
+    if found.slopes is not None:
+        after["slopes"] = found.slopes.to_dict()
     return Decision(
-        {"state": found.state.to_dict(), "rounds": rounds},
+        after,
         tuple((ledger.index, tallies[ledger.index]) for ledger in found.closed),
         supersede=None if found.superseded is None else found.superseded.index,
         opened=opened,

@@ -12,6 +12,8 @@ import numpy as np
 
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.decisions import (
+    adjusted_ledgers,
+    first_slopes,
     first_state,
     is_over,
     ledger_of,
@@ -272,9 +274,11 @@ def _follow(snapshot: Snapshot, settings: Settings, found: _Differences) -> None
     )
     state = stored_state(settings, json.loads(json.dumps(first_state(settings))))
     states: list[State] = [state]
+    slopes = first_slopes(settings)
     for record, tally in closed:
         ledger = ledger_of(settings, record, tally, given_up=True)
-        states.append(state_after(settings.policy, states[-1], [ledger]))
+        seen, slopes = adjusted_ledgers([ledger], slopes)
+        states.append(state_after(settings.policy, states[-1], seen))
     for record, tally in closed:
         if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
             found(f"segment {record.index} was observed by the policy before it was over")

@@ -26,6 +26,7 @@ from steadyarm.inference import (
     LoggedSegment,
     counterfactuals_of,
     drift_report,
+    fixed_budget,
     health_report,
     lack_of_fit,
     late_finding,
@@ -34,7 +35,9 @@ from steadyarm.live.assignments import Status
 from steadyarm.live.conclusion import decision_of
 from steadyarm.live.decisions import (
     SegmentLedger,
+    adjusted_ledgers,
     as_seen,
+    first_slopes,
     first_state,
     is_over,
     ledger_of,
@@ -172,15 +175,22 @@ class LiveResults:
         mature = {piece.index for piece in self.mature}
         visits = sum(piece.used for piece in self.mature)
         zeros = sum(piece.zeros for piece in self.mature)
+        bounds = reward_range if watched else None
+        evidence = self.evidence if policy.unbiased else None
+        adjusted = bool(self.settings.covariates) and bounds is None
+        if evidence is not None and not adjusted:
+            evidence = self.raw_evidence  # the range of adjusted rewards is not known
         missing = sum(int(piece.missing.sum()) for piece in self.mature) + zeros
         verdict = verdict_of(
             self.settings,
             self._state_so_far(),
-            self.evidence if policy.unbiased else None,
+            evidence,
             used,
             watched,
-            reward_range if watched else None,
-            as_policy=not missing and all(p.index in mature for p in self.pieces if p.observed),
+            bounds,
+            as_policy=not missing
+            and (adjusted or not self.settings.covariates)
+            and all(p.index in mature for p in self.pieces if p.observed),
         )
         last = max((piece.last for piece in self.mature if piece.last is not None), default=None)
         verdict = replace(
@@ -196,6 +206,8 @@ class LiveResults:
             caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
         )
         settings, over = self.settings, self.ended or self.final
+        if adjusted and evidence is not None:
+            verdict = replace(verdict, **self._beside(verdict))
         return replace(
             verdict,
             decision=decision_of(
@@ -208,6 +220,18 @@ class LiveResults:
             ),
             metrics=metrics,
         )
+
+    def _beside(self, verdict: Verdict) -> dict[str, Any]:
+        """Raw estimates of the variants of a verdict that rests on adjusted ones, and the gain."""
+        pair = self.evidence, self.raw_evidence
+        if verdict.shown is not None:
+            pair = pair[0].view(verdict.shown), pair[1].view(verdict.shown)
+        with np.errstate(all="ignore"):
+            ours, theirs = (fixed_budget(each).standard_errors[0] for each in pair)
+            kept = (ours / theirs) ** 2
+        kept = kept[np.isfinite(kept)]
+        share = float(np.median(kept)) if kept.size else None
+        return {"raw": pair[1].estimates[0], "variance_kept": share}
 
     def spending(self, level: float, anytime: bool | None) -> tuple[float, bool]:
         """The level of this analysis, and whether its intervals hold at all times.
@@ -295,6 +319,21 @@ class LiveResults:
             raise RewardsPendingError(
                 "no visit can be judged yet: none of the first ones has all of its rewards."
             )
+        if self.settings.covariates:
+            return evidence_of(
+                self.settings, as_seen(policy, self.settings.arms, self.adjusted), binary=False
+            )
+        return self.raw_evidence
+
+    @cached_property
+    def adjusted(self) -> list[SegmentLedger]:
+        """The pieces of `judged`, adjusted for covariates with slopes from the pieces before."""
+        return adjusted_ledgers(self.judged(), first_slopes(self.settings))[0]
+
+    @cached_property
+    def raw_evidence(self) -> Evidence:
+        """The evidence of rewards as they were recorded, not adjusted for covariates."""
+        policy, pieces = self.settings.policy, self.judged()
         seen = as_seen(policy, self.settings.arms, pieces)
         # Recorded rewards show whether rewards are clicks; filled-in ones are means.
         clicks = all(
@@ -375,7 +414,7 @@ class LiveResults:
         policy = self.settings.policy
         early = policy.waits and self.state.played[0] > 0
         fresh = [
-            piece for piece in self.judged() if not piece.observed and (piece.complete or not early)
+            piece for piece in self.adjusted if not piece.observed and (piece.complete or not early)
         ]
         return state_after(policy, self.state, fresh)
 
@@ -615,13 +654,15 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     if not any(record.index in changed for record, _ in closed):
         return known, ""
     states = [stored_state(settings, first_state(settings))]
+    slopes = first_slopes(settings)
     for record, tally in closed:
         piece = (
             [_counted(settings, record, tally, given_up=True)]
             if tally.counted().total_rewarded
             else []
         )
-        states.append(state_after(policy, states[-1], piece))
+        seen, slopes = adjusted_ledgers(piece, slopes)
+        states.append(state_after(policy, states[-1], seen))
     if policy.waits and not all(
         _would_play(settings, states[record.policy_version], record.segment)
         for record, _ in snapshot.segments

@@ -7,15 +7,17 @@ verdicts, from ledgers of its own. Rewards may come late and in any order.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.covariates import Moments, Slopes, covariate_row
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
@@ -23,7 +25,13 @@ from steadyarm.errors import (
     RewardsPendingError,
     UnknownAssignmentError,
 )
-from steadyarm.live.decisions import SegmentLedger, as_seen, transition, why_it_waits
+from steadyarm.live.decisions import (
+    SegmentLedger,
+    as_seen,
+    first_slopes,
+    transition,
+    why_it_waits,
+)
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import Settings, stored_policy
 from steadyarm.live.verdict import Verdict
@@ -32,6 +40,8 @@ from steadyarm.segments import Direction, SegmentStats
 from steadyarm.validation import finite_number, whole_number
 
 FORMAT = 3
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,8 @@ class Session(LiveTest):
     direction : "maximize" or "minimize" the reward
     control : name of the variant that others are compared with, or {name: share} if it is to get
         exactly this share
+    covariates : names of numbers that are known of a unit before it is assigned, at most five;
+        `ask` is given their values, and they take noise away (docs/guides/covariates.md)
 
     Notes
     -----
@@ -98,6 +110,7 @@ class Session(LiveTest):
         seed: int = 0,
         direction: Direction = "maximize",
         control: str | Mapping[str, float] | None = None,
+        covariates: Sequence[str] = (),
     ) -> None:
         self.settings = Settings(
             arms,
@@ -107,15 +120,18 @@ class Session(LiveTest):
             direction,
             missing="drop",
             control=control,  # type: ignore[arg-type]  # name and share are taken apart there
+            covariates=covariates,  # type: ignore[arg-type]  # a tuple is made there
         )
         self._lock = RLock()
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
+        self._slopes = first_slopes(self.settings)  # from the closed segments
         self._finished = False
         self._asked = 0
         self._current: SegmentLedger | None = None  # that positions are assigned from
         self._open: dict[int, SegmentLedger] = {}  # that wait for rewards, by index
         self._closed: list[SegmentLedger] = []  # that the policy has observed, in this order
-        self._waiting: dict[int, tuple[int, int]] = {}  # segment and arm, by number
+        # segment, arm and covariates, by number
+        self._waiting: dict[int, tuple[int, int, Floats | None]] = {}
         self._least: float | None = None  # of the rewards, as the policy maximizes them
         self._largest: float | None = None
 
@@ -145,8 +161,18 @@ class Session(LiveTest):
         """Numbers of the assignments without a reward."""
         return tuple(self._waiting)
 
-    def ask(self) -> Assignment:
-        """The next variant to show."""
+    def ask(
+        self, covariates: Mapping[str, float] | None = None, expected: float | None = None
+    ) -> Assignment:
+        """The next variant to show.
+
+        covariates : numbers of the unit by covariate, those that are known; nothing that happens
+            after the variant is shown may be among them
+        expected : the covariate of that name, such as a prediction of the reward by a model
+        """
+        names, z = self.settings.covariates, None
+        if names or covariates or expected is not None:
+            z = covariate_row(names, covariates, expected)
         with self._lock:
             if self._finished:
                 raise BudgetSpentError(
@@ -157,8 +183,8 @@ class Session(LiveTest):
                 self._decide(need=True)
             current, number = self._current, self._asked
             assert current is not None
-            arm, probability = current.assign(self.settings.seed)
-            self._waiting[number] = current.index, arm
+            arm, probability = current.assign(self.settings.seed, z)
+            self._waiting[number] = current.index, arm, z
             self._asked += 1
         return Assignment(number, arm, self.settings.arms.names[arm], probability)
 
@@ -167,7 +193,7 @@ class Session(LiveTest):
         value = finite_number(reward, "the reward")
         value = value if self.settings.direction == "maximize" else -value
         with self._lock:
-            self._settle(assignment, lambda ledger, arm: ledger.record(arm, value))
+            self._settle(assignment, lambda ledger, arm, z: ledger.record(arm, value, z))
             self._least = value if self._least is None else min(self._least, value)
             self._largest = value if self._largest is None else max(self._largest, value)
 
@@ -180,7 +206,7 @@ class Session(LiveTest):
         loses more than others.
         """
         with self._lock:
-            self._settle(assignment, SegmentLedger.forget)
+            self._settle(assignment, _forget)
 
     def finish(self) -> None:
         """End the test: no more variants are assigned, and pending rewards will never come.
@@ -190,7 +216,7 @@ class Session(LiveTest):
         with self._lock:
             self._finished = True
             for number in self.pending:
-                self._settle(number, SegmentLedger.forget)
+                self._settle(number, _forget)
 
     def recommend(
         self,
@@ -236,7 +262,9 @@ class Session(LiveTest):
         settings, ledgers = self.settings, self._open.values()
         spare = self.budget - self._asked
         try:
-            found = transition(settings, self._state, ledgers, self._current, spare, need)
+            found = transition(
+                settings, self._state, ledgers, self._current, spare, need, self._slopes
+            )
         except RewardsPendingError:
             numbers = [str(number) for number in self._waiting]
             some = ", ".join(numbers[:5]) + (", …" if len(numbers) > 5 else "")
@@ -246,7 +274,7 @@ class Session(LiveTest):
             ) from None
         if found is None:
             return
-        self._state = found.state
+        self._state, self._slopes = found.state, found.slopes
         for ledger in found.closed:
             del self._open[ledger.index]
             ledger.observed = True
@@ -257,6 +285,9 @@ class Session(LiveTest):
             index = len(self._open) + len(self._closed)
             stats = SegmentStats.empty(1, found.opened.columns)
             self._current = SegmentLedger(index, found.opened, stats, found.carried_on)
+            if settings.covariates:
+                c = 1 + len(settings.covariates)
+                self._current.moments = Moments.empty(1, found.opened.columns, c)
             self._open[index] = self._current
         if found.superseded is not None:
             found.superseded.supersede()
@@ -264,7 +295,9 @@ class Session(LiveTest):
                 self._decide()
 
     def _settle(
-        self, assignment: Assignment | int, enter: Callable[[SegmentLedger, int], None]
+        self,
+        assignment: Assignment | int,
+        enter: Callable[[SegmentLedger, int, Floats | None], None],
     ) -> None:
         """Enter what became of an assignment into its ledger, and decide if that completes it."""
         number = assignment.number if isinstance(assignment, Assignment) else assignment
@@ -281,14 +314,14 @@ class Session(LiveTest):
             raise UnknownAssignmentError(
                 f"assignment {number} was never made; {self._asked} were, numbered from 0."
             )
-        index, arm = self._waiting[int(number)]
+        index, arm, z = self._waiting[int(number)]
         if isinstance(assignment, Assignment) and assignment.arm != arm:
             raise UnknownAssignmentError(
                 f"assignment {number} of this session showed {self.arms.names[arm]!r}, not "
                 f"{assignment.name!r}; this one belongs to another session."
             )
         del self._waiting[int(number)]
-        enter(ledger := self._open[index], arm)
+        enter(ledger := self._open[index], arm, z)
         if ledger.complete:
             self._decide()
 
@@ -305,6 +338,7 @@ class Session(LiveTest):
                     "seed": self.seed,
                     "direction": self.direction,
                     **self._control(),
+                    **self._covariates(),
                     "state": self._state.to_dict(),
                     "books": {
                         "asked": self._asked,
@@ -312,7 +346,10 @@ class Session(LiveTest):
                         "current": None if self._current is None else self._current.index,
                         "open": [ledger.to_dict() for ledger in self._open.values()],
                         "closed": [ledger.to_dict() for ledger in self._closed],
-                        "waiting": [[number, *where] for number, where in self._waiting.items()],
+                        "waiting": [
+                            [number, index, arm, *([] if z is None else [z.tolist()])]
+                            for number, (index, arm, z) in self._waiting.items()
+                        ],
                         "least": self._least,
                         "largest": self._largest,
                     },
@@ -325,6 +362,15 @@ class Session(LiveTest):
         if self.settings.control is None:
             return {}
         return {"control": self.settings.control, "control_share": self.settings.control_share}
+
+    def _covariates(self) -> dict[str, Any]:
+        """Names of the covariates and what their slopes are fitted from, if there are any."""
+        if self._slopes is None:
+            return {}
+        return {
+            "covariates": list(self.settings.covariates),
+            "slopes": self._slopes.to_dict(),
+        }
 
     @classmethod
     def from_json(cls, text: str, policy: Policy[Any] | None = None) -> Session:
@@ -344,7 +390,10 @@ class Session(LiveTest):
             policy = stored_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
             control, share = data.get("control"), data.get("control_share")
             control = control if share is None else {control: share}
-            session = cls(policy, arms, budget, data["seed"], data["direction"], control)
+            covariates = data.get("covariates", ())
+            session = cls(
+                policy, arms, budget, data["seed"], data["direction"], control, covariates
+            )
             session._read(data)
         except InvalidInputError:
             raise
@@ -361,12 +410,18 @@ class Session(LiveTest):
             raise ValueError("its state does not fit its policy and arms")
         self._state, self._finished = state, bool(data.get("finished", False))
         books, size = data["books"], self.arms.size
-        ledgers = [SegmentLedger.from_dict(entry, size) for entry in books["open"]]
+        c = 1 + len(self.settings.covariates) if self.settings.covariates else 0
+        if c:
+            self._slopes = Slopes.from_dict(data["slopes"], c)
+        ledgers = [SegmentLedger.from_dict(entry, size, covariates=c) for entry in books["open"]]
         self._open = {ledger.index: ledger for ledger in ledgers}
-        self._closed = [SegmentLedger.from_dict(each, size, True) for each in books["closed"]]
+        self._closed = [SegmentLedger.from_dict(each, size, True, c) for each in books["closed"]]
         self._current = None if books["current"] is None else self._open[books["current"]]
         self._asked = whole_number(books["asked"], "asked")
-        self._waiting = {number: (index, arm) for number, index, arm in books["waiting"]}
+        self._waiting = {
+            number: (index, arm, _row(z[0], c) if c else None)
+            for number, index, arm, *z in books["waiting"]
+        }
         self._least, self._largest = books["least"], books["largest"]
         self._check(ledgers + self._closed, books["opened"])
 
@@ -377,7 +432,7 @@ class Session(LiveTest):
         if not sum(ledger.used for ledger in ledgers) == self._asked <= self.budget:
             raise ValueError(f"{self._asked} assignments were made, but segments have others")
         waiting = {index: np.zeros_like(each.assigned) for index, each in self._open.items()}
-        for number, (index, arm) in self._waiting.items():
+        for number, (index, arm, _) in self._waiting.items():
             if not 0 <= whole_number(number, "a waiting number") < self._asked:
                 raise ValueError(f"assignment {number} waits but was never made")
             column = self._open[index].segment.column_of(whole_number(arm, "a waiting arm"))
@@ -410,3 +465,17 @@ class Session(LiveTest):
             raise ValueError(
                 f"the policy has seen {self._state.played[0]} rounds, segments say {closed}"
             )
+
+
+def _forget(ledger: SegmentLedger, arm: int, z: Floats | None) -> None:
+    ledger.forget(arm)
+
+
+def _row(z: Any, covariates: int) -> Floats:
+    """Covariates of a waiting assignment; ValueError if they are not finite numbers."""
+    row = np.array(z, dtype=np.float64)
+    if row.shape != (covariates,) or not np.isfinite(row).all():
+        raise ValueError(
+            f"the covariates {z!r} of a waiting assignment are no {covariates} numbers"
+        )
+    return row

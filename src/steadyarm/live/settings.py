@@ -12,6 +12,7 @@ import numpy as np
 
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
+from steadyarm.covariates import checked_covariates
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.attributes import Declared, checked_attributes, stored_levels, without_levels
 from steadyarm.live.metrics import (
@@ -86,6 +87,8 @@ class Settings:
     attributes : {name: levels} of what is known of units when they are assigned, such as
         {"device": ["mobile", "desktop"]}; results can be shown by level. A unit of another level
         counts as "other"
+    covariates : names of numbers that are known of units before they are assigned, at most five,
+        such as ["visits_last_month", "spend"]; they take noise away (docs/guides/covariates.md)
     """
 
     arms: ArmSet
@@ -103,6 +106,7 @@ class Settings:
     control_share: float | None = None
     metrics: tuple[Metric, ...] = ()
     attributes: Declared = field(default_factory=dict)
+    covariates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -113,6 +117,7 @@ class Settings:
             raise InvalidInputError.of("arms", self.arms, expected)
         object.__setattr__(self, "metrics", checked_metrics(self.metrics or ()))
         object.__setattr__(self, "attributes", checked_attributes(self.attributes or {}))
+        object.__setattr__(self, "covariates", checked_covariates(self.covariates or ()))
         self._take_primary()
         check_choice(self.direction, "direction", ("maximize", "minimize"))
         if self.missing is not None:
@@ -342,13 +347,15 @@ class Settings:
         }
         if self.attributes:
             further["attributes"] = {name: list(self.attributes[name]) for name in self.attributes}
-        own = (field.name for field in fields(self) if field.name not in ("metrics", "attributes"))
+        special = ("metrics", "attributes", "covariates")
+        own = (field.name for field in fields(self) if field.name not in special)
         return {name: getattr(self, name) for name in own} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
             "reward_range": None if self.reward_range is None else list(self.reward_range),
             "min_share": dict(self.min_share),
             **(further if self.metrics or self.attributes else {}),
+            **({"covariates": list(self.covariates)} if self.covariates else {}),
         }
 
     @classmethod

@@ -123,6 +123,9 @@ class Verdict:
         told from 0
     relative_intervals : (K, 2) that hold for all relative lifts at once with probability `level`
     decision : what to do, in a word and in a sentence
+    raw : (K,) estimates from rewards that are not adjusted for covariates; None without covariates
+    variance_kept : share of the variance of estimates that is left after adjusting for covariates,
+        such as 0.51; the median over variants. None without covariates
 
     Examples
     --------
@@ -167,6 +170,8 @@ class Verdict:
     relative: Floats | None = None
     relative_intervals: Floats | None = None
     decision: Decision = UNDECIDED
+    raw: Floats | None = None
+    variance_kept: float | None = None
     metrics: tuple[MetricResult, ...] = field(default=(), repr=False)
     names: Sequence[str] = field(repr=False, kw_only=True)
 
