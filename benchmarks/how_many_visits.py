@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import steadyarm as sa
 from steadyarm.compiled import compiling
 from steadyarm.covariates import Slopes, adjusted
-from steadyarm.designs.exact_design import Allocation
+from steadyarm.designs.exact_design import Allocation, exact_allocation
 from steadyarm.designs.optimal import transductive
 from steadyarm.inference import Looks
 from steadyarm.planning import Point
@@ -31,7 +31,7 @@ from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.runs import decided, run
 from steadyarm.planning.search import CHECKING, Search, tidy
 from steadyarm.planning.worlds import CALM, Pieces, Rhythm
-from steadyarm.policies.ips import IPSState
+from steadyarm.policies.steady import SteadyState
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.simulation import CHUNK, LocalEngine
 
@@ -98,8 +98,8 @@ WORLDS = {"nothing moves": calm, "weekly": weekly, "trend": trend, "shock": shoc
 
 
 @dataclass(frozen=True)
-class Oracle(sa.GBAI):
-    """Draw from the design that tells the best arm from all others soonest, which takes all means.
+class Oracle(sa.Steady):
+    """Play the design that tells the best arm from all others soonest, which takes all means.
 
     Parameters
     ----------
@@ -108,9 +108,11 @@ class Oracle(sa.GBAI):
 
     shares: tuple[float, ...] = ()
 
-    def allocation(self, state: IPSState) -> Allocation:
-        """The same for every trial."""
-        return Allocation(np.tile(self.shares, (state.trials, 1)))
+    def allocation(self, state: SteadyState) -> Allocation:
+        """The same for every trial, in whole blocks."""
+        chosen = Allocation(np.tile(self.shares, (state.trials, 1)))
+        block = self.block_length(state.arms, state.budget)
+        return exact_allocation(state.arms.coordinates, chosen, block)
 
     @classmethod
     def knowing(cls, arms: sa.ArmSet, means: Floats) -> Oracle:
@@ -119,7 +121,7 @@ class Oracle(sa.GBAI):
         X, gaps = arms.features, means.max() - means
         design = transductive(arms, (X[best] - X[others]) / gaps[others, None])
         shares = 0.99 * design.weights + 0.01 / arms.size
-        return cls(order="blocks", shares=tuple((shares / shares.sum()).tolist()))
+        return cls(block=8 * arms.size, shares=tuple((shares / shares.sum()).tolist()))
 
 
 class Adjusting:
@@ -176,6 +178,7 @@ METHODS = {
     "bal.+cov.": Method(balanced, RHO),
     "Top-Two": Method(lambda arms, means: sa.TopTwoThompson(), slow=True),
     "oracle": Method(Oracle.knowing),
+    "fixed": Method(lambda arms, means: sa.Steady(robustness=1.0)),
 }
 IN_ALL_WORLDS = ("balanced", "Steady", "+covariate", "+stopping", "+both")
 
