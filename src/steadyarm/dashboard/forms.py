@@ -30,6 +30,7 @@ from steadyarm.live.settings import Settings
 from steadyarm.planning import Line, Plan, Question, plan
 from steadyarm.planning.candidates import AB_TEST, SEEN, candidate_from_settings
 from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
+from steadyarm.planning.question import USUAL_LOOKS
 from steadyarm.planning.text import ALIKE
 from steadyarm.plot.charts import plan as chart_of
 from steadyarm.plot.plotly import spec_of
@@ -57,22 +58,32 @@ FIELDS = {  # label, and what the field says at first
     "missing": ("If no reward comes", "zero"),
     "sticky": ("Visitors who come again", "unit"),
     "control": ("Control", ""),
+    "covariates": ("Covariates", ""),
     "control_share": ("Fixed share of the control", ""),
     "min_share": ("Least share of every variant", ""),
+    "stop": ("When it ends", "end"),
+    "looks": ("Looks", "weekly"),
     "start": ("Start", "now"),
     "seed": ("Seed", ""),
 }
 USUAL = {key: value for key, (_, value) in FIELDS.items()}
-PLANNED = {  # the planner's fields beside the form, and what they say at first
-    "plan_reward": "rate",
+PLANNED = {  # the planner's own fields, and what they say at first; the form says the rest
     "plan_rate": "5",
     "plan_gap": "1",
-    "plan_sd": "1",
+    "plan_sd": "",
     "plan_difference": "0.1",
+    "plan_correlation": "0.5",
+    "plan_rhythm": "none",
     "plan_traffic": "1000",
     "plan_days": "60",
     "plan_error": "5",
+    "plan_clear": "80",
 }
+RHYTHMS = {
+    "none": "the same on all days",
+    "weekend": "different at weekends: whole weeks are tested",
+}
+IN_DAYS = {"m": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}  # units of the reward window
 POLICY_CHOICES = {
     "Steady": "Recommended. Moves visitors to the variants that can still win, and stays right "
     "when visitors change from day to day.",
@@ -127,9 +138,22 @@ CHOICES: dict[str, dict[str, str]] = {
         "unit": "A visitor sees the same variant every time",
         "none": "Every request is drawn anew, such as the subject of a mail",
     },
+    "stop": {
+        "end": "No, it is played to its end",
+        "sure": "Yes, it stops itself as soon as it is decided",
+        "recommend": "Only I stop it; the page says when it is decided",
+    },
+    "looks": {
+        "weekly": "at the end of every week",
+        "daily": "every day",
+        "8": "eight times, after equally many visitors",
+    },
     "start": {"now": "Start at once", "draft": "Keep it as a draft and start it later"},
 }
 PLACES = {  # fields of the form, by those of settings and questions
+    "rewards.correlation": "plan_correlation",
+    "rewards.delay": "window",
+    "clear": "plan_clear",
     "reward_range": "range_high",
     "reward_window": "window",
     "effects.smallest_gap": "plan_gap",
@@ -283,7 +307,9 @@ def read_form(given: Mapping[str, Sequence[str]]) -> Filled:
         "missing": typed.text("missing"),
         "control": _control(typed),
         "min_share": typed.percent("min_share") if typed.text("min_share") else None,
+        **_stopping(typed),
         "seed": typed.whole("seed") if typed.text("seed") else None,
+        "covariates": _list(typed.text("covariates").split(",")) or None,
     }
     usual = {"direction": "maximize", "sticky": "unit"}
     described = {k: v for k, v in described.items() if v is not None and usual.get(k) != v}
@@ -300,6 +326,17 @@ def read_form(given: Mapping[str, Sequence[str]]) -> Filled:
         variants,
         settings,
     )
+
+
+def _stopping(typed: Fields) -> dict[str, Any]:
+    """Whether the test may end early, as a description has it."""
+    if typed.text("stop") == "end":
+        return {}
+    looks = typed.text("looks")
+    return {
+        "stop": "when sure" if typed.text("stop") == "sure" else "recommend",
+        "looks": int(looks) if looks.isdecimal() else looks,
+    }
 
 
 def read_arms(typed: Fields, given: Mapping[str, Sequence[str]]) -> tuple[Any, int]:
@@ -398,7 +435,7 @@ def _quoted(text: str) -> str:
 
 MOST_PLANNED = 200  # variants
 TRIALS = (400, 200)  # simulated tests behind each error; as many as there is time for
-SOON, LATE = 1.0, 6.0  # seconds of a processor: the aim, and the limit
+SOON, LATE = 2.0, 8.0  # seconds of a processor: the aim, and the limit
 SIMPLE = "G-BAI"  # simulated in place of a policy that takes too long
 PLANNING = asyncio.Lock()  # one plan at a time in a process
 
@@ -419,35 +456,84 @@ class PlanRequest(NamedTuple):
 
 
 def read_question(given: Mapping[str, Sequence[str]]) -> PlanRequest:
-    """Read the question that the fields of form and planner ask together."""
+    """Read the question that the fields of form and planner ask together.
+
+    What a reward is, which variants there are, their control, the window of rewards, covariates and
+    looks are those of the form.
+    """
     typed = Fields(given, USUAL | PLANNED)
     arms, count = read_arms(typed, given)
-    if typed.text("plan_reward") == "amount":
-        rewards = {"sd": typed.number("plan_sd", positive=True)}
-        gap = typed.number("plan_difference", positive=True)
-    else:
-        rate, gap = typed.percent("plan_rate"), typed.percent("plan_gap")
-        if rate is not None and typed.text("direction") == "minimize":
-            rate = 1 - rate  # fewer of something is more of its absence
-        rewards = {"rate": rate}
-    error = typed.percent("plan_error")
+    rewards, gap = _rewards(typed)
+    error, clear = typed.percent("plan_error"), typed.percent("plan_clear")
     if error is not None and not 0.005 <= error <= 0.4:
         typed.wrong("plan_error", "Expected a share from 0.5 to 40 %; usual are 5 or 10.")
+    if clear is not None and not 0.05 <= clear <= 0.99:
+        typed.wrong("plan_clear", "Expected a share from 5 to 99 %; usual are 80 or 90.")
     if count > MOST_PLANNED:
         typed.wrong(
             "plan",
             f"{count:,} variants take too long to simulate here, where at most {MOST_PLANNED:,} "
             "are possible; use steadyarm plan on the command line.",
         )
+    if typed.text("plan_rhythm") not in RHYTHMS:
+        typed.wrong("plan_rhythm", "This is not one of the choices.")
+    days = typed.whole("plan_days", 1000)  # with visitors; the last rewards come later
     settings = {
         "traffic_per_day": typed.whole("plan_traffic", 10**9),
-        "most_days": typed.whole("plan_days", 1000),
+        "most_days": None if days is None else days + ceil(rewards.get("delay", 0.0)),
         "error": error,
+        "clear": clear,
         "arms": arms if isinstance(arms, dict) else {"one_hot": arms},
         "effects": {"smallest_gap": gap},
         "rewards": rewards,
+        "rhythm": {"kind": typed.text("plan_rhythm")},
+        "control": typed.text("control") or None,
+        **_looks(typed),
     }
     return PlanRequest(settings, typed.text("policy"), typed.errors)
+
+
+def _rewards(typed: Fields) -> tuple[dict[str, Any], float | None]:
+    """How rewards scatter and when they come, and the smallest difference worth finding."""
+    rewards: dict[str, Any] = {}
+    if typed.text("range") == "click":
+        rate, gap = typed.percent("plan_rate"), typed.percent("plan_gap")
+        if rate is not None and typed.text("direction") == "minimize":
+            rate = 1 - rate  # fewer of something is more of its absence
+        rewards["rate"] = rate
+    else:
+        gap = typed.number("plan_difference", positive=True)
+        rewards["sd"] = _spread(typed)
+    if typed.text("covariates"):
+        rewards["correlation"] = typed.number("plan_correlation")
+    if typed.text("window"):
+        window = typed.number("window", positive=True)
+        rewards["delay"] = (window or 0.0) * IN_DAYS.get(typed.text("window_unit"), 1.0)
+    return rewards, gap
+
+
+def _spread(typed: Fields) -> float | None:
+    """The standard deviation of a reward; a quarter of its range unless another is given."""
+    if typed.text("plan_sd") or typed.text("range") != "custom":
+        return typed.number("plan_sd", positive=True)
+    low, high = typed.number("range_low"), typed.number("range_high")
+    if low is None or high is None:
+        return None
+    if not low < high:
+        typed.wrong("range_high", f"This is {high:g}; expected more than the least, {low:g}.")
+        return None
+    return (high - low) / 4
+
+
+def _looks(typed: Fields) -> dict[str, Any]:
+    """When the test may stop, as the form says; simulated in any case, to say what it brings."""
+    name = typed.text("policy")
+    if name not in CHOICES["policy"] or not candidate_from_settings(name, 1.0).policy.unbiased:
+        return {}
+    if typed.text("stop") == "end":
+        return {"stop": "when sure"}
+    looks = typed.text("looks")
+    return {"stop": "when sure", "looks": int(looks) if looks.isdecimal() else looks}
 
 
 def planned(asked: PlanRequest) -> dict[str, Any]:
@@ -457,20 +543,34 @@ def planned(asked: PlanRequest) -> dict[str, Any]:
     line = found.line(label)
     chart = chart_of(found)
     rows = [
-        [f"{budget:,}", *(f"{100 * one.asked.points[i].rate:.2g} %" for one in found.lines)]
+        [
+            f"{budget:,}",
+            *(f"{100 * one.asked.points[i].rate:.2g} %" for one in found.lines),
+            *(f"{100 * one.clear.points[i].rate:.2g} %" for one in found.lines if one.clear),
+        ]
         for i, budget in enumerate(found.budgets)
     ]
+    clear = line.clear
     return {
         "sentence": _sentence(asked, found, line),
+        "answers": _answers(found, line),
         "budget": line.asked.need.budget,
         "days": line.asked.need.days,
+        "clear_budget": None if clear is None else clear.need.budget,
+        "clear_days": None if clear is None else clear.need.days,
+        "expected": None if clear is None or clear.need.budget is None else clear.check.visits,
+        "looks": _usual_looks(question),
         "policy": label,
         "summary": chart.summary,
         "note": chart.note,
         "figure": spec_of(chart),
         "dark_figure": spec_of(chart, dark=True),
         "table": {
-            "header": ["visitors", *(f"wrong with {one.label}" for one in found.lines)],
+            "header": [
+                "visitors",
+                *(f"wrong with {one.label}" for one in found.lines),
+                *(f"clear with {one.label}" for one in found.lines if one.clear),
+            ],
             "rows": rows,
         },
     }
@@ -505,7 +605,7 @@ def _sentence(asked: PlanRequest, found: Plan, line: Line) -> str:
         about = f" ({need.low:,} to {need.high:,})" if need.low and need.high else ""
         text = (
             f"About {need.budget:,} visitors{about} in {counted(need.days, 'day')} are enough: "
-            f"then about {100 * found.error:.3g} % of such tests name a wrong winner."
+            f"then about {100 * found.error:.3g} % of such tests pick a wrong variant."
         ) + _compared(found, need.budget)
     if line.label == SIMPLE and asked.policy != SIMPLE.lower():
         text += (
@@ -513,6 +613,48 @@ def _sentence(asked: PlanRequest, found: Plan, line: Line) -> str:
             "here with so many variants. steadyarm plan on the command line can do it."
         )
     return text
+
+
+def _answers(found: Plan, line: Line) -> list[str]:
+    """How often the answer is clear, and what a clear answer needs, a sentence each."""
+    clear, need = line.clear, line.clear and line.clear.need
+    if clear is None or need is None or found.clear is None:
+        return []
+    if found.control is None:
+        means = "all other variants are ruled out"
+    else:
+        means = f"the best is shown to beat {found.control}, or {found.control} is kept"
+    said = []
+    if clear.picked is not None:
+        said.append(
+            f"But in only {100 * clear.picked.rate:.2g} % of these tests the answer is clear: at "
+            f"95 % confidence {means}."
+        )
+    if need.budget is None or need.days is None:
+        return [
+            *said,
+            f"For clear answers in {100 * found.clear:.3g} % of the tests "
+            f"{counted(found.most_days, 'day is', 'days are')} not enough: after "
+            f"{need.check.budget:,} visitors {100 * clear.check.rate:.2g} % are clear.",
+        ]
+    text = (
+        f"For clear answers in {100 * found.clear:.3g} % of the tests it takes about "
+        f"{need.budget:,} visitors in {counted(need.days, 'day')}"
+    )
+    if clear.check.visits is not None:
+        share = clear.check.visits / need.budget
+        text += (
+            f"; if the test may stop when it is sure, about {round(clear.check.visits, -2):,.0f} "
+            f"on average ({100 * share:.0f} %)"
+        )
+    return [*said, f"{text}."]
+
+
+def _usual_looks(question: Question) -> str:
+    """The looks that were simulated, as the form has them."""
+    if question.looks is not None:
+        return str(question.looks)
+    return "weekly" if question.rhythm.moves else str(USUAL_LOOKS)
 
 
 def _compared(found: Plan, budget: int) -> str:
@@ -582,6 +724,7 @@ def _page(viewer: Viewer, filled: Filled, errors: Mapping[str, str], status: int
         choices=CHOICES,
         policies=POLICY_CHOICES,
         planned=PLANNED,
+        rhythms=RHYTHMS,
     )
 
 

@@ -38,8 +38,7 @@ MOST_VISITS = 10**12  # whoever has more mistyped
 CLEAR = 0.8  # the usual chance of a clear answer
 STOPS = ("when sure", "recommend")
 RHYTHMS_OF_LOOKS = {"daily": 1, "weekly": 7}  # days
-MOST_LOOKS = 60
-FEW_LOOKS = 5  # of a test of less than two weeks, unless others are asked for
+USUAL_LOOKS, MOST_LOOKS = 8, 60  # as a live test has them
 OWN = ("error", "most_days", "control", "stop", "looks", "spending")  # taken as they are
 LACKING = {  # what to say where something is missing
     "effects": "say what the arms are worth, such as [effects] with smallest_gap = 0.01.",
@@ -73,8 +72,8 @@ class Question:
     correlation : of rewards with what is known of a unit before it is assigned, a covariate
     delay : days until a reward is known, as the reward window of a test
     stop : "when sure" or "recommend" for a test that may end at one of its looks; None for none
-    looks : how many looks at equal distances, or "daily" or "weekly"; None for weekly ones in a
-        test of two weeks or more, and for five in a shorter one
+    looks : how many looks at equal distances, or "daily" or "weekly"; None for weekly ones if the
+        rhythm is weekly, else for eight
     spending : how the error probability is spread over the looks, "obrien-fleming" or "pocock"
     """
 
@@ -264,7 +263,7 @@ class Question:
         """When a test that may stop is looked at."""
         days, looks = rhythm.days(budget, self.traffic_per_day), self.looks
         if looks is None:
-            looks = "weekly" if days >= 14 else FEW_LOOKS
+            looks = "weekly" if rhythm.weekly else USUAL_LOOKS
         if not isinstance(looks, str):
             return Looks.equally(looks, self.spending)
         every = RHYTHMS_OF_LOOKS[looks] * ceil(days / (RHYTHMS_OF_LOOKS[looks] * MOST_LOOKS))
@@ -355,7 +354,8 @@ class Question:
         if self.delay:
             more.append(f"Rewards: known after {self.delay:g} days.")
         if self.stop is not None:
-            often = self.looks if self.looks is not None else "weekly, or 5 in a short test"
+            usual = "weekly" if self.rhythm.weekly else USUAL_LOOKS
+            often = usual if self.looks is None else self.looks
             more.append(f"Stops when sure: looks {often}, spending {self.spending}.")
         return (
             f"{self.arms.size} arms{control}, {self.effects.describe()}; {noise}; "

@@ -116,9 +116,14 @@ class Rhythm:
         """Whether anything changes during a test."""
         return self.kind != "none"
 
+    @property
+    def weekly(self) -> bool:
+        """Whether it takes whole weeks."""
+        return self.kind in ("weekend", "promotion")
+
     def days(self, budget: int, traffic: int) -> int:
         """How many days a test takes: as few as the traffic allows, in whole cycles."""
-        cycle = {"weekend": 7, "promotion": 7, "curve": len(self.curve)}.get(self.kind, 1)
+        cycle = 7 if self.weekly else max(len(self.curve), 1)
         least = 7 * self.week if self.kind == "promotion" else cycle
         return max(cycle * ceil(budget / (traffic * cycle)), least)
 
