@@ -5,7 +5,7 @@ nothing moves and under a weekly rhythm, a trend and a shock. All numbers are ra
 of the balanced, non-adaptive design with regression (G-BAI in blocks, without a covariate) in the
 same run: Steady alone, with a covariate of correlation 0.7 to the noise, with five looks at which a
 test may stop (mean visits), with both; the balanced design with the same covariate, Top-Two
-Thompson, and an oracle that knows all means. Below: how much wider a useless covariate makes it.
+Thompson, and an oracle that knows all means (the design of least ρ*, best for small errors).
 """
 
 from __future__ import annotations
@@ -178,7 +178,6 @@ METHODS = {
     "bal.+cov.": Method(balanced, RHO),
     "Top-Two": Method(lambda arms, means: sa.TopTwoThompson(), slow=True),
     "oracle": Method(Oracle.knowing),
-    "fixed": Method(lambda arms, means: sa.Steady(robustness=1.0)),
 }
 IN_ALL_WORLDS = ("balanced", "Steady", "+covariate", "+stopping", "+both")
 

@@ -627,8 +627,8 @@ def _answers(found: Plan, line: Line) -> list[str]:
     said = []
     if clear.picked is not None:
         said.append(
-            f"But in only {100 * clear.picked.rate:.2g} % of these tests the answer is clear: at "
-            f"95 % confidence {means}."
+            f"In {100 * clear.picked.rate:.2g} % of these tests the answer is also clear: at 95 % "
+            f"confidence {means}."
         )
     if need.budget is None or need.days is None:
         return [

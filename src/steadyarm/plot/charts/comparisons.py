@@ -13,7 +13,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.scorecard import Effect, Effects, Interaction
 from steadyarm.planning.answer import Answers, Clear, Curve, Plan, Point
 from steadyarm.planning.question import Question
-from steadyarm.planning.text import answer_sentences
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.common import MOST, difference_axis, shown, split
 from steadyarm.simulation import Results
@@ -365,8 +364,15 @@ def _plan_summary(plan: Plan) -> str:
         f"{plan.choice.label} needs {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
         f"about {percent(plan.error)} wrong picks; in simulated tests {percent(check.rate)} "
         f"were wrong (95 % interval {percent(low)} to {percent(high)})."
-        f"{''.join(f' {text}' for text in answer_sentences(plan, plan.choice))}"
-    )
+    ) + _clear_summary(plan)
+
+
+def _clear_summary(plan: Plan) -> str:
+    if plan.clear is None or plan.clear_budget is None:
+        return ""
+    days = counted(plan.clear_days or 0, "day")
+    wanted = percent(plan.clear)
+    return f" {wanted} clear answers take {plan.clear_budget:,} visits in {days}."
 
 
 def _plan_table(plan: Plan) -> Table:
