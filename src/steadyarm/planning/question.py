@@ -352,7 +352,9 @@ class Question:
         if self.correlation:
             more.append(f"Covariate: correlation {self.correlation:g} with rewards.")
         if self.delay:
-            more.append(f"Rewards: known after {self.delay:g} days.")
+            more.append(
+                f"Rewards: known after {self.delay:g} {'day' if self.delay == 1 else 'days'}."
+            )
         if self.stop is not None:
             usual = "weekly" if self.rhythm.weekly else USUAL_LOOKS
             often = usual if self.looks is None else self.looks
