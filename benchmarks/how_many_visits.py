@@ -133,22 +133,15 @@ class Oracle(sa.Steady):
             A = (X.T * shares) @ X
             return np.asarray(gaps / np.sqrt((D * np.linalg.solve(A, D.T).T).sum(axis=1)))
 
+        def chances(logs: Floats, T: float) -> float:
+            return float(np.log(max(ndtr(-np.sqrt(T) * ratios(logs)).sum(), 1e-300)))
+
         logs, visits = np.log(design.weights + 0.2 / arms.size), 1000.0
         for _ in range(4):
-            found = scipy.optimize.minimize(
-                lambda logs, T: float(np.log(ndtr(-np.sqrt(T) * ratios(logs)).sum())),
-                logs,
-                args=(visits,),
-                method="L-BFGS-B",
-            )
-            logs = found.x
-            least = ratios(logs)
-            visits = scipy.optimize.brentq(
-                lambda T, least: float(ndtr(-np.sqrt(T) * least).sum()) - ERROR,
-                1.0,
-                1e7,
-                args=(least,),
-            )
+            found: Any = scipy.optimize.minimize(chances, logs, (visits,), method="L-BFGS-B")
+            logs = np.asarray(found.x)
+            reached = [chances(logs, T) <= np.log(ERROR) for T in np.geomspace(50, 10**6, 200)]
+            visits = float(np.geomspace(50, 10**6, 200)[int(np.argmax(reached))])
         shares = np.exp(logs) / np.exp(logs).sum() * 0.98 + 0.02 / arms.size
         return cls(block=8 * arms.size, shares=tuple((shares / shares.sum()).tolist()))
 
@@ -157,7 +150,8 @@ class Adjusting:
     """A world whose rewards come adjusted for its covariate, with slopes from what was played."""
 
     def __init__(self, world: Any) -> None:
-        self.world, self.slopes = world, None
+        self.world = world
+        self.slopes: Slopes | None = None
         self.arms, self.budget, self.direction = world.arms, world.budget, world.direction
 
     def play(
@@ -240,7 +234,7 @@ class Cell:
         for chunk, first in enumerate(range(0, trials, CHUNK)):
             n = min(CHUNK, trials - first)
             rng = np.random.default_rng([stream, budget, chunk])
-            played = world if method.correlation is None else Adjusting(world)
+            played: Any = world if method.correlation is None else Adjusting(world)
             with compiling():
                 done = run(policy, played, n, rng, squares=self.clear or played is not world)
                 if not self.clear:

@@ -108,7 +108,7 @@ def clear_answers(
         best, rng = int(world.average.argmax()), np.random.default_rng(seed)
         seen: Any = seen_by(candidate, question, world)
         with compiling():
-            played = Adjusting(seen) if question.correlation else seen
+            played: Any = Adjusting(seen) if question.correlation else seen
             done = run(candidate.policy, played, each, rng, squares=True)
         for rows, evidence in evidence_of(candidate.arms(question.arms), done.played):
             picked = done.found.arm[rows]
@@ -151,13 +151,13 @@ def main() -> None:
             judged = candidate.policy.unbiased or line.label == AB_TEST
             if clear is None or not judged or question.effects.drawn:
                 continue
-            check = clear.check
-            found, n = clear_answers(question, candidate, check.budget, question.rhythm, trials)
-            table = [[found, n - found], [check.clear, check.trials - check.clear]]
+            sure = clear.check
+            found, n = clear_answers(question, candidate, sure.budget, question.rhythm, trials)
+            table = [[found, n - found], [sure.clear, sure.trials - sure.clear]]
             values.append(float(fisher_exact(np.array(table)).pvalue))
             print(
                 f"{name:<28}{line.label:<20}{'clear':<8}"
-                f"{check.budget:>8,}{check.rate:>9.4f}{found / n:>9.4f}{values[-1]:>8.3f}"
+                f"{sure.budget:>8,}{sure.rate:>9.4f}{found / n:>9.4f}{values[-1]:>8.3f}"
             )
         print(f"{name:<28}planned in {took:.0f} s ({used:.0f} s of processor time)\n")
     worst = min(values) * len(values)

@@ -617,9 +617,10 @@ def _sentence(asked: PlanRequest, found: Plan, line: Line) -> str:
 
 def _answers(found: Plan, line: Line) -> list[str]:
     """How often the answer is clear, and what a clear answer needs, a sentence each."""
-    clear, need = line.clear, line.clear and line.clear.need
-    if clear is None or need is None or found.clear is None:
+    clear = line.clear
+    if clear is None or found.clear is None:
         return []
+    need = clear.need
     if found.control is None:
         means = "all other variants are ruled out"
     else:
