@@ -1,9 +1,9 @@
-"""Is the planner right about the error of the budgets that it names?
+"""Is the planner right about the errors and the clear answers of the budgets that it names?
 
-Five questions, every policy, with and without drift. The plan comes from one seed and worlds in
-pieces; the comparison from other seeds and `simulate`, round by round. For each the two-sided
-Fisher test of the two counts, then whether all p-values together look uniform, and the seconds
-that each plan took.
+Six questions, every policy, with and without drift. The plan comes from one seed and worlds in
+pieces; the comparison from other seeds and worlds round by round, with covariates whose slopes are
+fitted, and from the intervals and lifts of a single analysis. For each the two-sided Fisher test of
+the two counts, then whether all p-values together look uniform, and the seconds of each plan.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ import numpy as np
 from scipy.stats import fisher_exact, kstest
 
 import steadyarm as sa
+from benchmarks.how_many_visits import Adjusting
+from steadyarm.compiled import compiling
+from steadyarm.inference import fixed_budget, lifts
+from steadyarm.planning.candidates import AB_TEST, Candidate
+from steadyarm.planning.runs import evidence_of, run
 from steadyarm.planning.worlds import CALM
 
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -48,6 +53,15 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "rewards": {"rate": 0.2},
         "rhythm": {"curve": [2.0, 1.5, 0.5, 0.2]},
     },
+    "money, a covariate, a control": {
+        "traffic_per_day": 500,
+        "control": "A",
+        "arms": {"one_hot": ["A", "B", "C", "D"]},
+        "effects": {"smallest_gap": 0.2},
+        "rewards": {"sd": 1.0, "correlation": 0.7},
+        "rhythm": {"kind": "weekend", "strength": 2.0},
+        "policies": ["steady", "p1-rage", "a/b-test"],
+    },
     "last quarter's means": {
         "traffic_per_day": 500,
         "error": 0.02,
@@ -67,12 +81,46 @@ def simulated(
     errors = 0
     for seed in range(worlds):
         world = question.environment(budget, rhythm, seed=1_000_000 + seed)
-        arms = candidate.arms(question.arms)
-        seen = sa.Environment(arms, budget, world.table, world.noise)
-        found = sa.simulate(candidate.policy, seen, each, seed=500_000 + seed, jobs=jobs)
+        found = sa.simulate(
+            candidate.policy, seen_by(candidate, question, world), each, 500_000 + seed, jobs
+        )
         behind = world.average.max() - world.average[found.recommended]
         errors += int((behind > question.effects.indifference + 1e-9).sum())
     return errors, worlds * each
+
+
+def seen_by(candidate: Candidate, question: sa.Question, world: sa.Environment) -> Any:
+    """The world as a policy sees it, with a covariate if there is one."""
+    arms = candidate.arms(question.arms)
+    seen = sa.Environment(arms, world.budget, world.table, world.noise)
+    return seen.with_covariate(question.correlation) if question.correlation else seen
+
+
+def clear_answers(
+    question: sa.Question, candidate: Candidate, budget: int, rhythm: Any, trials: int
+) -> tuple[int, int]:
+    """Tests with a clear and right answer, by the intervals and lifts of a single analysis."""
+    worlds, each, clear = 10, trials // 10, 0
+    level = 0.96 if candidate.policy.unbiased else 0.95
+    control = None if question.control is None else question.arms.index(question.control)
+    for seed in range(worlds):
+        world = question.environment(budget, rhythm, seed=2_000_000 + seed)
+        best, rng = int(world.average.argmax()), np.random.default_rng(seed)
+        seen: Any = seen_by(candidate, question, world)
+        with compiling():
+            played: Any = Adjusting(seen) if question.correlation else seen
+            done = run(candidate.policy, played, each, rng, squares=True)
+        for rows, evidence in evidence_of(candidate.arms(question.arms), done.played):
+            picked = done.found.arm[rows]
+            intervals = fixed_budget(evidence, level, picked)
+            decided = (picked == best) & intervals.winner
+            if control is not None:
+                compared = lifts(evidence, control, level)
+                better = (compared.low[:, best] > 0) & (picked == best)
+                keep = (compared.high <= 0).all(axis=1)
+                decided |= keep if best == control else better
+            clear += int(decided.sum())
+    return clear, worlds * each
 
 
 def main() -> None:
@@ -98,6 +146,19 @@ def main() -> None:
                     f"{name:<28}{line.label:<20}{'moves' if rhythm.moves else 'calm':<8}"
                     f"{check.budget:>8,}{check.rate:>9.4f}{errors / n:>9.4f}{values[-1]:>8.3f}"
                 )
+            clear = line.clear
+            candidate = next(c for c in question.candidates if c.label == line.label)
+            judged = candidate.policy.unbiased or line.label == AB_TEST
+            if clear is None or not judged or question.effects.drawn:
+                continue
+            sure = clear.check
+            found, n = clear_answers(question, candidate, sure.budget, question.rhythm, trials)
+            table = [[found, n - found], [sure.clear, sure.trials - sure.clear]]
+            values.append(float(fisher_exact(np.array(table)).pvalue))
+            print(
+                f"{name:<28}{line.label:<20}{'clear':<8}"
+                f"{sure.budget:>8,}{sure.rate:>9.4f}{found / n:>9.4f}{values[-1]:>8.3f}"
+            )
         print(f"{name:<28}planned in {took:.0f} s ({used:.0f} s of processor time)\n")
     worst = min(values) * len(values)
     uniform = kstest(values, "uniform", alternative="greater").pvalue

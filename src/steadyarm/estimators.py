@@ -71,19 +71,29 @@ def ips_squares(X: Floats, segment: Segment, stats: SegmentStats, squares: Float
     covariance of θ̂. If the parameter drifts it is too large on average, never too small, because
     the spread of the parameter over time is counted in.
     """
-    n, r = segment.trials, X.shape[1]
-    out = np.empty((n, r, r))
     m = segment.reference
     if m is None:
-        _check_span(_ips_squares_kernel(X, segment.weights, squares, out))
-        return out
+        return _weighed_squares(X, segment, squares)
     v = arm_values(X, m)
     surprises = squares - 2 * v * stats.sums + stats.counts * v**2
-    _check_span(_ips_squares_kernel(X, segment.weights, surprises, out))
+    out = _weighed_squares(X, segment, surprises)
     c = _weighed(X, segment, stats.sums - stats.counts * v)
     mixed = m[:, :, None] * c[:, None, :]
     level = segment.rounds[:, None, None] * m[:, :, None] * m[:, None, :]
     return np.asarray(out + mixed + mixed.swapaxes(1, 2) + level)
+
+
+def _weighed_squares(X: Floats, segment: Segment, squares: Floats) -> Floats:
+    """(n, r, r) the sum over arms of squares_k times A(λ)⁻¹x_k with itself."""
+    n, r = segment.trials, X.shape[1]
+    if is_one_hot(X) and (segment.weights > 0).all():
+        out, root = np.zeros((n, r, r)), np.sqrt(segment.weights)
+        solved = 1.0 / root / root  # with the bits that Cholesky's factors give
+        np.einsum("nkk->nk", out)[:] = squares * solved * solved
+        return out
+    out = np.empty((n, r, r))
+    _check_span(_ips_squares_kernel(X, segment.weights, squares, out))
+    return out
 
 
 def fill_missing(

@@ -31,9 +31,24 @@ def test_a_few_options_are_enough(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert f"The picture is in {picture}." in printed.out
     stages = printed.err.splitlines()  # no terminal: a line a stage
     assert stages[0].startswith("  0 %: searching the budget of ")
-    assert len({stage.split(": ")[1] for stage in stages}) == 4
-    assert stages[-1].endswith("%: comparing errors of A/B-test")
+    assert len({stage.split(": ")[1] for stage in stages}) == 8
+    assert stages[-1].endswith("%: comparing answers of A/B-test")
     assert picture.exists()
+
+
+def test_options_ask_for_clear_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    more = "--clear 0.7 --control B --correlation 0.5 --delay 2 --stop --looks 3 --spending pocock"
+    assert main([*SHORT.split(), *more.split(), "--format", "json"]) == 0
+    question = json.loads(capsys.readouterr().out)["question"]
+    given = {key: question[key] for key in ("clear", "control", "stop", "looks", "spending")}
+    assert given == {
+        "clear": 0.7,
+        "control": "B",
+        "stop": "when sure",
+        "looks": 3,
+        "spending": "pocock",
+    }
+    assert question["rewards"] == {"sd": 1.0, "mean": 0.0, "correlation": 0.5, "delay": 2.0}
 
 
 def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,12 +99,31 @@ def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([*SHORT.split()[1:], "--sd", "0"], "--sd is 0.0; expected a number above 0"),
         ([*SHORT.split()[1:], "--traffic", "0"], "--traffic is 0; expected"),
         ([*SHORT.split()[1:], "--error", "0.5"], "--error is 0.5; expected less than 0.5"),
+        ([*SHORT.split()[1:], "--clear", "1"], "--clear is 1.0; expected"),
+        (
+            [*SHORT.split()[1:], "--control", "C"],
+            "--control is 'C'; expected one of the arms, A, B",
+        ),
+        ([*SHORT.split()[1:], "--correlation", "-1"], "--correlation is -1.0; expected above -1"),
+        ([*SHORT.split()[1:], "--delay", "-1"], "--delay is -1.0; expected a number of days"),
+        ([*SHORT.split()[1:], "--looks", "4"], "--looks is 4; expected nothing, unless the test"),
+        (
+            [*SHORT.split()[1:], "--stop", "--looks", "often"],
+            "expected a whole number, daily or we",
+        ),
+        ([*SHORT.split()[1:], "--stop", "--looks", "61"], "--looks is 61; expected at most 60"),
+        ([*SHORT.split()[1:], "--stop", "--spending", "x"], "expected obrien-fleming or pocock"),
+        ([*SHORT.split()[1:], "--stop", "--clear", "0"], "which is not asked"),
+        (
+            [*SHORT.split()[1:], "--delay", "90"],
+            "a test with this rhythm and this delay of rewards",
+        ),
         ([*SHORT.split()[1:], "--policies", "stedy"], "--policies: there is no policy 'stedy'"),
         ([*SHORT.split()[1:], "--trials", "5"], "--trials is 5; expected"),
         (
             [*SHORT.split()[1:], "--error", "0.01"],
             "--error: error is 0.01, but 100 simulated tests would have only about 1 wrong "
-            "verdicts, too few to measure their share; expected trials of at least 500, or a "
+            "picks, too few to measure their share; expected trials of at least 500, or a "
             "larger error.",
         ),
         (

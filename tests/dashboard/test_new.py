@@ -218,11 +218,12 @@ def test_the_planner_shows_the_numbers_of_plan(form: dict[str, Any], browser: Br
     plan = sa.plan(
         {
             "traffic_per_day": 500,
-            "most_days": 60,
+            "most_days": 61,
             "error": 0.1,
             "arms": arms,
             "effects": {"smallest_gap": 0.05},
-            "rewards": {"rate": 0.1},
+            "rewards": {"rate": 0.1, "delay": 1},
+            "stop": "when sure",
             "policies": ["steady", "a/b-test"],
         },
         trials=400,
@@ -231,6 +232,14 @@ def test_the_planner_shows_the_numbers_of_plan(form: dict[str, Any], browser: Br
     assert need.budget is not None
     assert (found["budget"], found["days"]) == (need.budget, need.days)
     assert f"{need.budget:,} visitors" in found["sentence"]
+    clear = plan.line("Steady").clear
+    assert clear is not None
+    assert clear.need.budget is not None
+    assert (found["clear_budget"], found["clear_days"]) == (clear.need.budget, clear.need.days)
+    assert found["expected"] == clear.check.visits
+    assert "all other variants are ruled out" in found["answers"][0]
+    assert f"{clear.need.budget:,} visitors" in found["answers"][1]
+    assert found["looks"] == "8"
     assert [row[0] for row in found["table"]["rows"]] == [f"{b:,}" for b in plan.budgets]
     assert found["figure"]["data"]
     assert found["dark_figure"]["layout"] != found["figure"]["layout"]
@@ -238,11 +247,41 @@ def test_the_planner_shows_the_numbers_of_plan(form: dict[str, Any], browser: Br
 
 def test_amounts_are_planned_and_fewer_is_more_of_its_absence() -> None:
     fields = {key: [value] for key, value in (GOOD | ASKED).items()}
-    amounts = fields | {"plan_reward": ["amount"], "plan_sd": ["2"], "plan_difference": ["0.5"]}
+    amounts = fields | {"range": ["none"], "plan_sd": ["2"], "plan_difference": ["0.5"]}
     asked = read_question(amounts).settings
-    assert (asked["rewards"], asked["effects"]) == ({"sd": 2.0}, {"smallest_gap": 0.5})
+    assert (asked["rewards"]["sd"], asked["effects"]) == (2.0, {"smallest_gap": 0.5})
     less = read_question(fields | {"direction": ["minimize"]}).settings
-    assert less["rewards"] == {"rate": 0.9}
+    assert less["rewards"]["rate"] == 0.9
+
+
+def test_the_planner_takes_over_what_the_form_says() -> None:
+    fields = {key: [value] for key, value in (GOOD | ASKED).items()}
+    more = {
+        "control": ["now"],
+        "range": ["custom"],
+        "range_low": ["1"],
+        "range_high": ["5"],
+        "window": ["2"],
+        "window_unit": ["w"],
+        "covariates": ["visits"],
+        "plan_correlation": ["0.6"],
+        "plan_rhythm": ["weekend"],
+        "stop": ["recommend"],
+        "looks": ["daily"],
+    }
+    asked = read_question(fields | more)
+    assert not asked.errors
+    settings = asked.settings
+    assert settings["rewards"] == {"sd": 1.0, "correlation": 0.6, "delay": 14.0}
+    assert settings["rhythm"] == {"kind": "weekend"}
+    assert (settings["control"], settings["looks"]) == ("now", "daily")
+    assert settings["most_days"] == 60 + 14
+    question = sa.Question.from_settings({**settings, "policies": ["steady"]})
+    assert question.days(500) == 7 + 14
+    halving = read_question(fields | {"policy": ["sequential-halving"]}).settings
+    assert "stop" not in halving  # it has no intervals that hold at looks
+    without = read_question(fields | {"window": [""], "covariates": [" "]}).settings
+    assert without["rewards"] == {"rate": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -255,7 +294,12 @@ def test_amounts_are_planned_and_fewer_is_more_of_its_absence() -> None:
         ({"plan_traffic": "0"}, "plan_traffic"),
         ({"plan_days": "5000"}, "plan_days"),
         ({"plan_error": "0.1"}, "plan_error"),
-        ({"plan_reward": "amount", "plan_sd": "-1"}, "plan_sd"),
+        ({"range": "none", "plan_sd": "-1"}, "plan_sd"),
+        ({"range": "none", "plan_sd": ""}, "plan_sd"),
+        ({"range": "custom", "range_low": "5", "range_high": "1"}, "range_high"),
+        ({"plan_clear": "100"}, "plan_clear"),
+        ({"plan_rhythm": "tides"}, "plan_rhythm"),
+        ({"covariates": "visits", "plan_correlation": "1"}, "plan_correlation"),
         ({"variants": "\n".join(map(str, range(201)))}, "plan"),
     ],
 )
@@ -269,7 +313,9 @@ def test_a_question_that_makes_no_sense_is_refused(
 
 def test_too_few_days_are_content(browser: Browser) -> None:
     found = content(
-        browser.post_form("/new/plan", GOOD | ASKED | {"plan_days": "1", "plan_gap": "1"})
+        browser.post_form(
+            "/new/plan", GOOD | ASKED | {"plan_days": "1", "plan_gap": "1", "window": ""}
+        )
     )
     assert found["budget"] is None
     assert found["sentence"].startswith("1 day is not enough: after 500 visitors")

@@ -15,10 +15,10 @@ import steadyarm as sa
 from steadyarm.inference import Evidence, Lifts, fixed_budget, lift_path, lift_sequence, lifts
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import (
-    _critical_value,
     lift_p_values,
     lifts_between,
     settled_lifts,
+    simultaneous_value,
 )
 from steadyarm.inference.sequences import ConfidenceSequence
 from tests.inference import large
@@ -86,7 +86,7 @@ def test_critical_values_are_those_of_dunnett(others: int, table: float) -> None
     # two-sided 5 %, equal numbers of plays, correlation one half, infinite degrees of freedom
     world = normal_world([100.0] * (others + 1), 40_000)
     analysis = SingleAnalysis(evidence_on(world, trials=1))
-    assert _critical_value(analysis, 0, 0.05)[0] == pytest.approx(table, rel=0.008)
+    assert simultaneous_value(analysis, 0, 0.05)[0] == pytest.approx(table, rel=0.008)
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import fisher_exact
 
 import steadyarm as sa
@@ -60,6 +60,93 @@ def test_two_arms_in_closed_form(policy: str, error: float) -> None:
     assert need.high / need.low < 1.3
     low, high = need.check.interval(0.9999)
     assert low < error < high
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_clear_answers_of_two_arms_in_closed_form(correlation: float) -> None:
+    """Equal shares of two Gaussian arms lead by z errors with probability Φ(Δ √T / 2σ - z)."""
+    asked = TWO | {"rewards": {"sd": 1.0, "correlation": correlation}, "clear": 0.8}
+    plan = sa.plan(asked, trials=1000, seed=1)
+    exact = (1 - correlation**2) * (2 * (ndtri(0.975) + ndtri(0.8)) / 0.2) ** 2
+    found = plan.lines[0].clear
+    assert found is not None
+    need = found.need
+    assert need.low is not None
+    assert need.high is not None
+    assert plan.clear_budget is not None
+    scatter = (np.sqrt(need.high) - np.sqrt(need.low)) / (2 * 1.96)
+    assert abs(np.sqrt(plan.clear_budget) - np.sqrt(exact)) < 4 * scatter
+    assert need.high / need.low < 1.3
+    assert found.check.budget == plan.clear_budget
+    assert found.check.trials - found.check.clear == need.check.errors
+    low, high = found.check.interval(0.9999)
+    assert low < 0.8 < high
+    assert found.picked is not None
+    assert plan.budget is not None
+    wanted = ndtri(0.95)  # what a right pick in 95 % of tests is worth
+    proven = float(
+        ndtr(
+            wanted * np.sqrt(plan.budget / (4 * wanted**2 / 0.04) / (1 - correlation**2))
+            - ndtri(0.975)
+        )
+    )
+    assert abs(found.picked.rate - proven) < 5 * np.sqrt(proven / 1000)
+    said = f"At {plan.budget:,} visits the best is picked in "
+    assert said in str(plan)
+    assert "of tests you can also prove it." in str(plan)
+    need_said = f"For a clear answer in 80 % of tests it needs {plan.clear_budget:,} visits in "
+    assert need_said in str(plan)
+
+
+def test_a_plan_with_looks_a_delay_and_a_control() -> None:
+    asked = THREE | {
+        "policies": ["steady", "a/b-test"],
+        "control": "A",
+        "stop": "when sure",
+        "looks": "weekly",
+        "rewards": {"sd": 1.0, "correlation": 0.5, "delay": 2},
+    }
+    plan = sa.plan(asked, trials=200, seed=4)
+    assert sa.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    assert sa.plan(plan.question, trials=200, seed=4) == plan
+    steady, usual = plan.lines
+    assert steady.clear is not None
+    assert usual.clear is not None
+    assert plan.clear_budget is not None
+    assert plan.expected_visits is not None
+    assert 0.3 * plan.clear_budget < plan.expected_visits <= plan.clear_budget
+    assert usual.clear.check.visits is None  # one list, which cannot end at a look
+    for days in (plan.days, plan.clear_days):
+        assert days is not None
+        assert days % 7 == 2  # whole weeks, and the wait for the last rewards
+    text = str(plan)
+    for words in (
+        "A is the control",
+        "correlation 0.5 with rewards",
+        "known after 2 days",
+        "looks weekly",
+        "the answer is also clear",
+        "that stops when sure ends after",
+        "the best variant is shown to beat A, or A is kept",
+        "Days include 2 for the last rewards.",
+        "n/a",
+    ):
+        assert words in text
+
+
+def test_clear_answers_need_not_be_asked_for() -> None:
+    plan = sa.plan(TWO | {"clear": False}, trials=200)
+    assert (plan.clear, plan.clear_budget, plan.expected_visits) == (None, None, None)
+    assert plan.lines[0].clear is None
+    assert "lear answer" not in str(plan)
+    assert sa.Plan.from_dict(plan.to_dict()) == plan
+
+
+def test_too_little_traffic_for_a_clear_answer_is_said() -> None:
+    plan = sa.plan(TWO | {"traffic_per_day": 50, "most_days": 10}, trials=200)
+    assert plan.budget is not None
+    assert plan.clear_budget is None
+    assert "For a clear answer in 80 % of tests 10 days are not enough: at 500 vi" in str(plan)
 
 
 @pytest.mark.parametrize("trials", [500])
@@ -362,7 +449,7 @@ def test_the_text_says_the_same_number_in_the_same_way() -> None:
     assert "0 (0-0.04)" in text
     assert "unclear" in text  # no interval of zero width
     assert "more than 10^15" in text
-    assert "about 5 % wrong verdicts or fewer need" in text
+    assert "about 5 % wrong picks or fewer need" in text
     assert "bound" not in text  # 100 says nothing
     assert "guaranteed" not in str(plan_of(line_of("Steady", 1000, 900, 1100)))
     assert "bound, Steady" in str(

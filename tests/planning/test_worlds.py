@@ -8,7 +8,7 @@ from scipy import stats
 
 import steadyarm as sa
 from steadyarm.environments import BernoulliReward, GaussianNoise
-from steadyarm.planning.worlds import BatchWorld, Pieces, hypergeometric
+from steadyarm.planning.worlds import BatchWorld, Pieces, chi_square, hypergeometric
 from steadyarm.segments import Segment
 
 N = 20_000
@@ -85,7 +85,56 @@ def test_hypergeometric_draws(case: tuple[int, int, int]) -> None:
         assert chi2.pvalue > 1e-4
 
 
-def test_squares_are_refused() -> None:
-    world = BatchWorld(ARMS, 31, np.tile(EFFECTS, (N, 1)), LEVEL, PIECES, BernoulliReward())
-    with pytest.raises(sa.InvalidInputError, match="squares"):
-        world.play(segment("iid"), np.zeros(N, dtype=np.int64), np.random.default_rng(0), True)
+@pytest.mark.parametrize("noise", [GaussianNoise(0.4), BernoulliReward()])
+@pytest.mark.parametrize("order", ["iid", "shuffled", "blocks"])
+def test_squares_have_the_simulators_moments(
+    order: str, noise: GaussianNoise | BernoulliReward
+) -> None:
+    """Means, variances and covariances with the sums; six standard errors."""
+    fast = BatchWorld(ARMS, 31, np.tile(EFFECTS, (N, 1)), LEVEL, PIECES, noise)
+    table = np.repeat(
+        PIECES.swing[:, None] * EFFECTS + (LEVEL + PIECES.level)[:, None],
+        np.diff(PIECES.ends, prepend=0),
+        axis=0,
+    )
+    slow = sa.Environment.from_means(ARMS, table, noise)
+    found = []
+    for world, seed in ((fast, 1), (slow, 2)):
+        start = np.full(N, 3)
+        stats_ = world.play(segment(order), start, np.random.default_rng(seed), squares=True)
+        assert stats_.squares is not None
+        found.append((stats_.sums, stats_.squares))
+    for s, q in ((0, 1), (0, 2), (1, 1)):
+        one, two = (sums**s * squares**q for sums, squares in found)
+        error = np.hypot(one.std(axis=0), two.std(axis=0)) / np.sqrt(N)
+        assert (np.abs(one.mean(axis=0) - two.mean(axis=0)) < 6 * error + 1e-12).all()
+    if isinstance(noise, BernoulliReward):
+        np.testing.assert_array_equal(*found[0])  # which is how clicks are told from other rewards
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 40])
+def test_chi_squared_numbers(freedom: int) -> None:
+    rng = np.random.default_rng(freedom)
+    drawn = [chi_square(freedom, rng) for _ in range(4000)]
+    assert stats.kstest(drawn, stats.chi2(freedom).cdf).pvalue > 1e-4
+    assert chi_square(0, rng) == 0.0
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise(0.4), BernoulliReward()])
+def test_a_covariate_takes_its_share_of_the_variance(
+    noise: GaussianNoise | BernoulliReward,
+) -> None:
+    """Shuffled, in one piece: sums vary by n v(1 - ρ²), and squares are those of such rewards."""
+    pieces = Pieces(np.array([31]), np.array([1.0]), np.array([0.0]))
+    world = BatchWorld(ARMS, 31, np.tile(EFFECTS, (N, 1)), LEVEL, pieces, noise, correlation=0.8)
+    rng, plan = np.random.default_rng(3), segment("shuffled")
+    seen = world.play(plan, np.zeros(N, dtype=np.int64), rng, squares=True)
+    means = LEVEL + EFFECTS
+    variance = np.full(3, 0.4**2) if isinstance(noise, GaussianNoise) else means * (1 - means)
+    left, plays = 0.36 * variance, plan.counts[0]
+    assert (np.abs(seen.sums.mean(axis=0) - plays * means) < 6 * np.sqrt(plays * left / N)).all()
+    assert seen.sums.var(axis=0) == pytest.approx(plays * left, rel=6 * np.sqrt(2 / N))
+    assert seen.squares is not None
+    expected = plays * (left + means**2)
+    error = seen.squares.std(axis=0) / np.sqrt(N)
+    assert (np.abs(seen.squares.mean(axis=0) - expected) < 6 * error).all()

@@ -266,7 +266,14 @@ def test_waiting_counts() -> None:
 
 def test_a_plan_is_drawn_on_logarithmic_axes() -> None:
     plan = samples.plan()
-    calm, moving, lead = charts.plan(plan).panels
+    calm, moving, clear, lead = charts.plan(plan).panels
+    assert (clear.x.kind, clear.level, clear.y_range) == ("log", 0.8, (0.0, 1.0))
+    for line, series in zip(plan.lines, clear.series, strict=True):
+        assert line.clear is not None
+        shares = {one.budget: one.rate for one in (*line.clear.points, line.clear.check)}
+        assert shares.items() <= dict(zip(series.x, series.y.tolist(), strict=True)).items()
+    without = charts.plan(replace(plan, clear=None)).panels
+    assert [panel.title for panel in without] == [calm.title, moving.title, lead.title]
     assert (calm.x.kind, calm.y.kind, calm.level) == ("log", "log", plan.error)
     for line, series in zip(plan.lines, moving.series, strict=True):
         rates = {float(point.budget): point.rate for point in line.asked.points}

@@ -36,7 +36,10 @@ def test_the_answer_comes_first(calm: sa.Plan) -> None:
     paragraphs = [block.text for block in document.blocks if isinstance(block, Paragraph)]
     assert paragraphs[0].startswith("In simulation ")
     assert calm.summary in paragraphs
-    needs, errors = (block for block in document.blocks if isinstance(block, Table))
+    both, needs, errors, clear = (block for block in document.blocks if isinstance(block, Table))
+    assert both.header[:5] == ("policy", "10 % wrong", "days", "clear then", "80 % clear")
+    assert both.rows[0][4] == f"{calm.clear_budget:,}"
+    assert len(clear.rows) == len(calm.budgets)
     assert [row[0] for row in needs.rows] == [
         line.label + " *" * (not line.robust) for line in calm.lines
     ]
@@ -44,7 +47,8 @@ def test_the_answer_comes_first(calm: sa.Plan) -> None:
     assert [row[0] for row in errors.rows] == [f"{budget:,}" for budget in calm.budgets]
     assert [block.chart.name for block in document.blocks if isinstance(block, Picture)] == ["plan"]
     remarks = next(block for block in document.blocks if isinstance(block, Items))
-    assert remarks.texts[0].startswith("Robustness costs ")
+    assert remarks.texts[0].startswith("Clear: ")
+    assert remarks.texts[1].startswith("Robustness costs ")
     assert document.blocks[-1] == Code("steadyarm plan test.toml")
 
 
@@ -72,9 +76,11 @@ def test_a_rhythm_has_its_own_table() -> None:
     moving = sa.plan(QUESTION | {"rhythm": {"kind": "weekend"}}, trials=100, seed=3)
     tables = [block.caption for block in plan_report(moving).blocks if isinstance(block, Table)]
     assert tables == [
-        "If nothing moves: visits and days for 10 % wrong verdicts or fewer",
-        "With this rhythm: visits and days for 10 % wrong verdicts or fewer",
-        "Wrong verdicts in % by budget, with this rhythm (95 % interval)",
+        "With this rhythm: visits for 10 % wrong picks and for 80 % clear answers",
+        "If nothing moves: visits and days for 10 % wrong picks or fewer",
+        "With this rhythm: visits and days for 10 % wrong picks or fewer",
+        "Wrong picks in % by budget, with this rhythm (95 % interval)",
+        "Clear answers in % by budget, with this rhythm (95 % interval)",
     ]
 
 
@@ -84,7 +90,7 @@ def test_no_policy_is_enough() -> None:
     first = document.blocks[0]
     assert isinstance(first, Lead)
     assert first.text.startswith("No robust policy gets down to ")
-    needs = next(block for block in document.blocks if isinstance(block, Table))
+    _, needs, *_ = (block for block in document.blocks if isinstance(block, Table))
     assert needs.rows[0][1:4] == ("> 5", "", "> 1")
 
 

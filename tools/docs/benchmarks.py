@@ -43,6 +43,7 @@ PLACES = {
     "how_alert_is_fit": Place(RIGHT, ("health.md",)),
     "how_right_is_analyze": Place(RIGHT, ("analyze.md",)),
     "how_right_is_the_planner": Place(RIGHT, ("plan.md",)),
+    "how_many_visits": Place(RIGHT, ("plan.md",)),
     "how_well_does_it_survive": Place(RIGHT, ("reliability.md",)),
     "how_long_does_it_last": Place(RIGHT, ("reliability.md",)),
     "how_quick_is_the_start": Place(FAST, ("start.md",)),

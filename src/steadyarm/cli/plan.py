@@ -46,7 +46,14 @@ QUESTION: tuple[Option, ...] = (
     ("--sd X", "standard deviation of a reward; this or --rate"),
     ("--traffic N", "visits a day"),
     ("--rhythm KIND", "none, weekend, promotion or trend"),
-    ("--error X", "wanted probability of a wrong answer (default: 0.05)"),
+    ("--error X", "wanted probability of a wrong pick (default: 0.05)"),
+    ("--clear X", "wanted chance of a clear answer; 0 not to ask (default: 0.8)"),
+    ("--control NAME", "variant that others are compared with; they are called A, B, …"),
+    ("--correlation X", "of rewards with a covariate of the visitor (default: 0)"),
+    ("--delay X", "days until a reward is known (default: 0)"),
+    ("--stop", "let the test end at a look when its answer is clear"),
+    ("--looks LOOKS", "with --stop: how many looks, or daily or weekly"),
+    ("--spending KIND", "with --stop: obrien-fleming or pocock"),
     ("--policies A,B", "comma-separated policies to compare"),
 )
 OPTIONS = RUNNING | {  # by the settings that they stand for
@@ -56,6 +63,12 @@ OPTIONS = RUNNING | {  # by the settings that they stand for
     "rhythm.kind": "--rhythm",
     "traffic_per_day": "--traffic",
     "error": "--error",
+    "clear": "--clear",
+    "control": "--control",
+    "rewards.correlation": "--correlation",
+    "rewards.delay": "--delay",
+    "looks": "--looks",
+    "spending": "--spending",
     "policies": "--policies",
 }
 
@@ -78,8 +91,9 @@ def plan(args: argparse.Namespace) -> None:
     """Say how many visits and days a test needs.
 
     Simulates the test you describe with several policies and budgets, and says how many visits and
-    days each policy needs for the wanted error, what robustness to drift costs if nothing drifts,
-    and what it saves if something does.
+    days each policy needs to pick the best variant with the wanted error, and to give a clear
+    answer with the wanted chance; what robustness to drift costs if nothing drifts, and what it
+    saves if something does.
 
     A usual question fits in a few options:
 
@@ -87,7 +101,11 @@ def plan(args: argparse.Namespace) -> None:
 
     A TOML file says more:
 
-      error = 0.05                     # wanted probability of a wrong verdict
+      error = 0.05                     # wanted probability of a wrong pick
+      clear = 0.8                      # wanted chance of a clear answer, or false
+      control = "headline=short, image=cat"
+      stop = "when sure"               # the test may end at a look
+      looks = "weekly"                 # or daily, or a number
       traffic_per_day = 5000
       most_days = 60
       policies = ["steady", "a/b-test", "od-linbai", { name = "steady", robustness = 0.9 }]
@@ -98,6 +116,8 @@ def plan(args: argparse.Namespace) -> None:
       smallest_gap = 0.02
       [rewards]                        # or sd = 1.0
       rate = 0.10
+      correlation = 0.5                # with a covariate of the visitor
+      delay = 3                        # days until a reward is known
       [rhythm]                         # none, weekend, promotion, trend or curve
       kind = "promotion"
       strength = 3.0
@@ -135,7 +155,7 @@ def _question(args: argparse.Namespace) -> Question:
 
     options = [typed.partition(" ")[0] for typed, *_ in QUESTION]
     given = {option: getattr(args, option[2:]) for option in options}
-    given = {option: value for option, value in given.items() if value is not None}
+    given = {o: value for o, value in given.items() if value is not None and value is not False}
     if args.file is not None:
         if given:
             raise InvalidInputError(
@@ -174,8 +194,20 @@ def _question(args: argparse.Namespace) -> Question:
     if args.rhythm is not None:
         check_word(args.rhythm, "--rhythm", rhythms)
         settings["rhythm"] = {"kind": args.rhythm}
-    if args.error is not None:
-        settings["error"] = args.error
+    settings |= {
+        key: value
+        for key in ("error", "control", "spending")
+        if (value := getattr(args, key)) is not None
+    }
+    for key in ("correlation", "delay"):
+        if (value := getattr(args, key)) is not None:
+            settings["rewards"][key] = value
+    if args.clear is not None:
+        settings["clear"] = args.clear or False
+    if args.stop:
+        settings["stop"] = "when sure"
+    if args.looks is not None:
+        settings["looks"] = int(args.looks) if args.looks.isdecimal() else args.looks
     if args.policies is not None:
         settings["policies"] = [name.strip() for name in args.policies.split(",")]
     return sa.Question.from_settings(settings)

@@ -28,9 +28,10 @@ from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.settings import Settings
 from steadyarm.planning import Line, Plan, Question, plan
-from steadyarm.planning.answer import ALIKE
 from steadyarm.planning.candidates import AB_TEST, SEEN, candidate_from_settings
 from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
+from steadyarm.planning.question import USUAL_LOOKS
+from steadyarm.planning.text import ALIKE
 from steadyarm.plot.charts import plan as chart_of
 from steadyarm.plot.plotly import spec_of
 from steadyarm.service.handlers import create_experiment
@@ -66,16 +67,23 @@ FIELDS = {  # label, and what the field says at first
     "seed": ("Seed", ""),
 }
 USUAL = {key: value for key, (_, value) in FIELDS.items()}
-PLANNED = {  # the planner's fields beside the form, and what they say at first
-    "plan_reward": "rate",
+PLANNED = {  # the planner's own fields, and what they say at first; the form says the rest
     "plan_rate": "5",
     "plan_gap": "1",
-    "plan_sd": "1",
+    "plan_sd": "",
     "plan_difference": "0.1",
+    "plan_correlation": "0.5",
+    "plan_rhythm": "none",
     "plan_traffic": "1000",
     "plan_days": "60",
     "plan_error": "5",
+    "plan_clear": "80",
 }
+RHYTHMS = {
+    "none": "the same on all days",
+    "weekend": "different at weekends: whole weeks are tested",
+}
+IN_DAYS = {"m": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}  # units of the reward window
 POLICY_CHOICES = {
     "Steady": "Recommended. Moves visitors to the variants that can still win, and stays right "
     "when visitors change from day to day.",
@@ -143,6 +151,9 @@ CHOICES: dict[str, dict[str, str]] = {
     "start": {"now": "Start at once", "draft": "Keep it as a draft and start it later"},
 }
 PLACES = {  # fields of the form, by those of settings and questions
+    "rewards.correlation": "plan_correlation",
+    "rewards.delay": "window",
+    "clear": "plan_clear",
     "reward_range": "range_high",
     "reward_window": "window",
     "effects.smallest_gap": "plan_gap",
@@ -424,7 +435,7 @@ def _quoted(text: str) -> str:
 
 MOST_PLANNED = 200  # variants
 TRIALS = (400, 200)  # simulated tests behind each error; as many as there is time for
-SOON, LATE = 1.0, 6.0  # seconds of a processor: the aim, and the limit
+SOON, LATE = 2.0, 8.0  # seconds of a processor: the aim, and the limit
 SIMPLE = "G-BAI"  # simulated in place of a policy that takes too long
 PLANNING = asyncio.Lock()  # one plan at a time in a process
 
@@ -445,35 +456,84 @@ class PlanRequest(NamedTuple):
 
 
 def read_question(given: Mapping[str, Sequence[str]]) -> PlanRequest:
-    """Read the question that the fields of form and planner ask together."""
+    """Read the question that the fields of form and planner ask together.
+
+    What a reward is, which variants there are, their control, the window of rewards, covariates and
+    looks are those of the form.
+    """
     typed = Fields(given, USUAL | PLANNED)
     arms, count = read_arms(typed, given)
-    if typed.text("plan_reward") == "amount":
-        rewards = {"sd": typed.number("plan_sd", positive=True)}
-        gap = typed.number("plan_difference", positive=True)
-    else:
-        rate, gap = typed.percent("plan_rate"), typed.percent("plan_gap")
-        if rate is not None and typed.text("direction") == "minimize":
-            rate = 1 - rate  # fewer of something is more of its absence
-        rewards = {"rate": rate}
-    error = typed.percent("plan_error")
+    rewards, gap = _rewards(typed)
+    error, clear = typed.percent("plan_error"), typed.percent("plan_clear")
     if error is not None and not 0.005 <= error <= 0.4:
         typed.wrong("plan_error", "Expected a share from 0.5 to 40 %; usual are 5 or 10.")
+    if clear is not None and not 0.05 <= clear <= 0.99:
+        typed.wrong("plan_clear", "Expected a share from 5 to 99 %; usual are 80 or 90.")
     if count > MOST_PLANNED:
         typed.wrong(
             "plan",
             f"{count:,} variants take too long to simulate here, where at most {MOST_PLANNED:,} "
             "are possible; use steadyarm plan on the command line.",
         )
+    if typed.text("plan_rhythm") not in RHYTHMS:
+        typed.wrong("plan_rhythm", "This is not one of the choices.")
+    days = typed.whole("plan_days", 1000)  # with visitors; the last rewards come later
     settings = {
         "traffic_per_day": typed.whole("plan_traffic", 10**9),
-        "most_days": typed.whole("plan_days", 1000),
+        "most_days": None if days is None else days + ceil(rewards.get("delay", 0.0)),
         "error": error,
+        "clear": clear,
         "arms": arms if isinstance(arms, dict) else {"one_hot": arms},
         "effects": {"smallest_gap": gap},
         "rewards": rewards,
+        "rhythm": {"kind": typed.text("plan_rhythm")},
+        "control": typed.text("control") or None,
+        **_looks(typed),
     }
     return PlanRequest(settings, typed.text("policy"), typed.errors)
+
+
+def _rewards(typed: Fields) -> tuple[dict[str, Any], float | None]:
+    """How rewards scatter and when they come, and the smallest difference worth finding."""
+    rewards: dict[str, Any] = {}
+    if typed.text("range") == "click":
+        rate, gap = typed.percent("plan_rate"), typed.percent("plan_gap")
+        if rate is not None and typed.text("direction") == "minimize":
+            rate = 1 - rate  # fewer of something is more of its absence
+        rewards["rate"] = rate
+    else:
+        gap = typed.number("plan_difference", positive=True)
+        rewards["sd"] = _spread(typed)
+    if typed.text("covariates"):
+        rewards["correlation"] = typed.number("plan_correlation")
+    if typed.text("window"):
+        window = typed.number("window", positive=True)
+        rewards["delay"] = (window or 0.0) * IN_DAYS.get(typed.text("window_unit"), 1.0)
+    return rewards, gap
+
+
+def _spread(typed: Fields) -> float | None:
+    """The standard deviation of a reward; a quarter of its range unless another is given."""
+    if typed.text("plan_sd") or typed.text("range") != "custom":
+        return typed.number("plan_sd", positive=True)
+    low, high = typed.number("range_low"), typed.number("range_high")
+    if low is None or high is None:
+        return None
+    if not low < high:
+        typed.wrong("range_high", f"This is {high:g}; expected more than the least, {low:g}.")
+        return None
+    return (high - low) / 4
+
+
+def _looks(typed: Fields) -> dict[str, Any]:
+    """When the test may stop, as the form says; simulated in any case, to say what it brings."""
+    name = typed.text("policy")
+    if name not in CHOICES["policy"] or not candidate_from_settings(name, 1.0).policy.unbiased:
+        return {}
+    if typed.text("stop") == "end":
+        return {"stop": "when sure"}
+    looks = typed.text("looks")
+    return {"stop": "when sure", "looks": int(looks) if looks.isdecimal() else looks}
 
 
 def planned(asked: PlanRequest) -> dict[str, Any]:
@@ -483,20 +543,34 @@ def planned(asked: PlanRequest) -> dict[str, Any]:
     line = found.line(label)
     chart = chart_of(found)
     rows = [
-        [f"{budget:,}", *(f"{100 * one.asked.points[i].rate:.2g} %" for one in found.lines)]
+        [
+            f"{budget:,}",
+            *(f"{100 * one.asked.points[i].rate:.2g} %" for one in found.lines),
+            *(f"{100 * one.clear.points[i].rate:.2g} %" for one in found.lines if one.clear),
+        ]
         for i, budget in enumerate(found.budgets)
     ]
+    clear = line.clear
     return {
         "sentence": _sentence(asked, found, line),
+        "answers": _answers(found, line),
         "budget": line.asked.need.budget,
         "days": line.asked.need.days,
+        "clear_budget": None if clear is None else clear.need.budget,
+        "clear_days": None if clear is None else clear.need.days,
+        "expected": None if clear is None or clear.need.budget is None else clear.check.visits,
+        "looks": _usual_looks(question),
         "policy": label,
         "summary": chart.summary,
         "note": chart.note,
         "figure": spec_of(chart),
         "dark_figure": spec_of(chart, dark=True),
         "table": {
-            "header": ["visitors", *(f"wrong with {one.label}" for one in found.lines)],
+            "header": [
+                "visitors",
+                *(f"wrong with {one.label}" for one in found.lines),
+                *(f"clear with {one.label}" for one in found.lines if one.clear),
+            ],
             "rows": rows,
         },
     }
@@ -512,7 +586,7 @@ def _affordable(asked: PlanRequest) -> tuple[Question, int]:
             soon = (n for n in TRIALS if n >= least and seconds_for(question, n) <= SOON)
             return question, next(soon, least)
     raise InvalidInputError(
-        "this takes too long to simulate here; ask for a larger share of wrong verdicts, test "
+        "this takes too long to simulate here; ask for a larger share of wrong picks, test "
         "fewer variants, or use steadyarm plan on the command line."
     )
 
@@ -525,13 +599,13 @@ def _sentence(asked: PlanRequest, found: Plan, line: Line) -> str:
             f"{counted(found.most_days, 'day is', 'days are')} not enough: after "
             f"{need.check.budget:,} visitors {100 * need.check.rate:.2g} % of the verdicts would "
             f"still be wrong ({low:.2g} to {high:.2g} %). Look for a larger difference, or allow "
-            "more days or more wrong verdicts."
+            "more days or more wrong picks."
         )
     else:
         about = f" ({need.low:,} to {need.high:,})" if need.low and need.high else ""
         text = (
             f"About {need.budget:,} visitors{about} in {counted(need.days, 'day')} are enough: "
-            f"then about {100 * found.error:.3g} % of such tests name a wrong winner."
+            f"then about {100 * found.error:.3g} % of such tests pick a wrong variant."
         ) + _compared(found, need.budget)
     if line.label == SIMPLE and asked.policy != SIMPLE.lower():
         text += (
@@ -539,6 +613,49 @@ def _sentence(asked: PlanRequest, found: Plan, line: Line) -> str:
             "here with so many variants. steadyarm plan on the command line can do it."
         )
     return text
+
+
+def _answers(found: Plan, line: Line) -> list[str]:
+    """How often the answer is clear, and what a clear answer needs, a sentence each."""
+    clear = line.clear
+    if clear is None or found.clear is None:
+        return []
+    need = clear.need
+    if found.control is None:
+        means = "all other variants are ruled out"
+    else:
+        means = f"the best is shown to beat {found.control}, or {found.control} is kept"
+    said = []
+    if clear.picked is not None:
+        said.append(
+            f"In {100 * clear.picked.rate:.2g} % of these tests the answer is also clear: at 95 % "
+            f"confidence {means}."
+        )
+    if need.budget is None or need.days is None:
+        return [
+            *said,
+            f"For clear answers in {100 * found.clear:.3g} % of the tests "
+            f"{counted(found.most_days, 'day is', 'days are')} not enough: after "
+            f"{need.check.budget:,} visitors {100 * clear.check.rate:.2g} % are clear.",
+        ]
+    text = (
+        f"For clear answers in {100 * found.clear:.3g} % of the tests it takes about "
+        f"{need.budget:,} visitors in {counted(need.days, 'day')}"
+    )
+    if clear.check.visits is not None:
+        share = clear.check.visits / need.budget
+        text += (
+            f"; if the test may stop when it is sure, about {round(clear.check.visits, -2):,.0f} "
+            f"on average ({100 * share:.0f} %)"
+        )
+    return [*said, f"{text}."]
+
+
+def _usual_looks(question: Question) -> str:
+    """The looks that were simulated, as the form has them."""
+    if question.looks is not None:
+        return str(question.looks)
+    return "weekly" if question.rhythm.moves else str(USUAL_LOOKS)
 
 
 def _compared(found: Plan, budget: int) -> str:
@@ -608,6 +725,7 @@ def _page(viewer: Viewer, filled: Filled, errors: Mapping[str, str], status: int
         choices=CHOICES,
         policies=POLICY_CHOICES,
         planned=PLANNED,
+        rhythms=RHYTHMS,
     )
 
 

@@ -109,7 +109,7 @@ def lifts(
     evidence, row = _compared(evidence, control)
     analysis, arm = SingleAnalysis(evidence), np.full(len(evidence.rounds), row)
     if simultaneous:
-        z = _critical_value(analysis, row, alpha)[:, None]
+        z = simultaneous_value(analysis, row, alpha)[:, None]
     else:
         z = pairwise_value(analysis.freedom, alpha)[:, None]
     gaps = analysis.gaps_from(arm)
@@ -271,7 +271,7 @@ def _compared(evidence: Evidence, control: int) -> tuple[Evidence, int]:
     return replace(evidence, direction="minimize"), row
 
 
-def _critical_value(analysis: SingleAnalysis, row: int, alpha: float) -> Floats:
+def simultaneous_value(analysis: SingleAnalysis, row: int, alpha: float) -> Floats:
     """(n,) standard errors, so that all differences from the control hold at once.
 
     Also so that all ratios to it do: these are tests of x_k - ρx_c, whose correlations follow from

@@ -1,23 +1,25 @@
-"""Plan: the answer to a question, as numbers, as JSON and as text."""
+"""Plan: the answer to a question, as numbers and as JSON; `text.py` says it in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import inf, log10
+from math import ceil, inf
 from typing import Any
 
 from steadyarm.inference.evidence import json_ready
+from steadyarm.planning import text
+from steadyarm.planning.text import ALIKE
 from steadyarm.simulation import clopper_pearson
 from steadyarm.wording import counted
-
-ALIKE = 1.1  # budgets within this ratio are about the same
-COUNTED = 10**12  # of larger numbers the text gives the order of magnitude alone
 
 
 @dataclass(frozen=True)
 class Point:
-    """How often a policy was wrong in simulated tests with one budget."""
+    """How often a policy failed in simulated tests with one budget.
+
+    To fail is to pick a wrong variant or, where clear answers are wanted, to give none.
+    """
 
     budget: int
     errors: int
@@ -25,12 +27,42 @@ class Point:
 
     @property
     def rate(self) -> float:
-        """Share of wrong verdicts."""
+        """Share of the tests that failed."""
         return self.errors / self.trials
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Exact interval for the probability of error."""
+        """Exact interval for the probability of failure."""
         return clopper_pearson(self.errors, self.trials, level)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How often the answer was clear, and right, in simulated tests with one budget.
+
+    Attributes
+    ----------
+    budget : of every test
+    clear : tests that decide for the best variant: all others are ruled out or, with a control, it
+        is shown to beat the control, which is kept if it is the best
+    errors : tests that pick a wrong variant, whether sure or not
+    trials : simulated tests
+    visits : mean number of visits of tests that stop when sure; None for those that do not
+    """
+
+    budget: int
+    clear: int
+    errors: int
+    trials: int
+    visits: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Share of clear answers."""
+        return self.clear / self.trials
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Exact interval for the chance of a clear answer."""
+        return clopper_pearson(self.clear, self.trials, level)
 
 
 @dataclass(frozen=True)
@@ -62,6 +94,24 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Clear:
+    """Clear answers of one policy, in the world that was asked about.
+
+    Attributes
+    ----------
+    need : the smallest budget for the wanted chance of a clear answer; to fail is to give none
+    check : answers in the tests that `need` was checked with
+    picked : answers with the budget that is enough to pick the best; None if none is
+    points : answers at the plan's budgets
+    """
+
+    need: Need
+    check: Answers
+    picked: Answers | None
+    points: tuple[Answers, ...]
+
+
+@dataclass(frozen=True)
 class Line:
     """The answer for one policy.
 
@@ -72,6 +122,7 @@ class Line:
     moving : under the question's rhythm; None if it has none
     surprised : errors under the rhythm with the budget that is enough if nothing moves
     guarantee : budget for which a theorem promises the wanted error; None where none does
+    clear : how often the answer is clear, under the question's rhythm; None if that is not asked
     """
 
     label: str
@@ -80,6 +131,7 @@ class Line:
     moving: Curve | None
     surprised: Point | None
     guarantee: int | None
+    clear: Clear | None = None
 
     @property
     def name(self) -> str:
@@ -117,7 +169,8 @@ class Plan:
     ----------
     question : its settings, as `Question.to_dict` writes them
     summary : the question in words
-    error : the wanted probability of error
+    error : the wanted probability of a wrong pick
+    clear : the wanted chance of a clear answer; None if that is not asked
     most_days : how long a test may take
     most_rounds : the largest budget that was tried
     budgets : at which every policy was simulated
@@ -136,6 +189,7 @@ class Plan:
     theory: Theory
     trials: int | None
     seed: int
+    clear: float | None = None
 
     def line(self, label: str) -> Line:
         """The line of one policy."""
@@ -180,11 +234,34 @@ class Plan:
         return None if self.choice is None else self.choice.asked.need.days
 
     @property
+    def clear_budget(self) -> int | None:
+        """The chosen policy's budget for the wanted chance of a clear answer."""
+        return None if self._answers is None else self._answers.need.budget
+
+    @property
+    def clear_days(self) -> int | None:
+        """How long that takes."""
+        return None if self._answers is None else self._answers.need.days
+
+    @property
+    def expected_visits(self) -> float | None:
+        """Mean visits of that test if it stops when sure; None if it does not stop."""
+        if self.clear_budget is None or self._answers is None:
+            return None
+        return self._answers.check.visits
+
+    @property
+    def _answers(self) -> Clear | None:
+        line = self.choice or next((line for line in self.lines if line.robust), self.lines[0])
+        return line.clear
+
+    @property
     def traffic_share(self) -> float | None:
-        """Which share of the traffic of those days the test takes."""
+        """Which share of the traffic the test takes, on the days on which it has visits."""
         if self.budget is None or self.days is None:
             return None
-        return float(self.budget / (self.days * self.question["traffic_per_day"]))
+        days = max(self.days - ceil(self.delay), 1)
+        return min(float(self.budget / (days * self.question["traffic_per_day"])), 1.0)
 
     @property
     def rival(self) -> Line | None:
@@ -225,6 +302,7 @@ class Plan:
             "question": self.question,
             "summary": self.summary,
             "error": self.error,
+            "clear": self.clear,
             "most_days": self.most_days,
             "most_rounds": self.most_rounds,
             "choice": None if self.choice is None else self.choice.label,
@@ -232,6 +310,9 @@ class Plan:
             "budget": self.budget,
             "days": self.days,
             "traffic_share": self.traffic_share,
+            "clear_budget": self.clear_budget,
+            "clear_days": self.clear_days,
+            "expected_visits": self.expected_visits,
             "robustness": {
                 "cost": self.robustness_cost,
                 "saving": "infinite" if saving == inf else saving,
@@ -246,7 +327,7 @@ class Plan:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """The plan that `to_dict` wrote."""
-        same = ("question", "summary", "error", "most_days", "most_rounds", "trials", "seed")
+        same = "question", "summary", "error", "clear", "most_days", "most_rounds", "trials", "seed"
         oracle, floor, bounds = (data["theory"][key] for key in ("oracle", "floor", "bounds"))
         promised = {name: tuple(values) for name, values in bounds.items()}
         return cls(
@@ -257,6 +338,22 @@ class Plan:
         )
 
     @property
+    def control(self) -> str | None:
+        """The variant that others are compared with."""
+        control: str | None = self.question.get("control")
+        return control
+
+    @property
+    def delay(self) -> float:
+        """Days until a reward is known."""
+        return float(self.question.get("rewards", {}).get("delay", 0.0))
+
+    @property
+    def stops(self) -> bool:
+        """Whether tests may stop before their end."""
+        return self.question.get("stop") is not None
+
+    @property
     def moving(self) -> bool:
         """Whether the question has a rhythm."""
         return self.lines[0].moving is not None
@@ -264,17 +361,15 @@ class Plan:
     @property
     def verdict(self) -> str:
         """What to do and why, in a few lines."""
-        return _verdict(self)
+        return text.verdict(self)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What robustness costs and saves, and what the theory says, a sentence each."""
-        return (*_robustness(self), *_theory(self))
+        """What clear means, what robustness costs and saves, what the theory says."""
+        return text.remarks(self)
 
     def __str__(self) -> str:
-        needs = [_budgets(self, moving) for moving in ((False, True) if self.moving else (False,))]
-        parts = [self.summary, self.verdict, *needs, _errors(self), "\n".join(self.remarks)]
-        return "\n\n".join(filter(None, parts))
+        return text.whole(self)
 
     def __repr__(self) -> str:
         found = f"not within {counted(self.most_days, 'day')}"
@@ -302,18 +397,50 @@ def _read_point(data: Mapping[str, Any]) -> Point:
     return Point(data["budget"], data["errors"], data["trials"])
 
 
+def _write_need(need: Need) -> dict[str, Any]:
+    found = asdict(need) | {"check": _write_point(need.check)}
+    low, high = found.pop("low"), found.pop("high")
+    return found | {"interval": None if low is None else [low, high]}
+
+
+def _read_need(data: Mapping[str, Any]) -> Need:
+    low, high = data["interval"] or (None, None)
+    return Need(data["budget"], low, high, data["days"], _read_point(data["check"]))
+
+
 def _write_curve(curve: Curve) -> dict[str, Any]:
-    need = asdict(curve.need) | {"check": _write_point(curve.need.check)}
-    low, high = need.pop("low"), need.pop("high")
-    need["interval"] = None if low is None else [low, high]
-    return {"need": need, "points": [_write_point(point) for point in curve.points]}
+    points = [_write_point(point) for point in curve.points]
+    return {"need": _write_need(curve.need), "points": points}
 
 
 def _read_curve(data: Mapping[str, Any]) -> Curve:
-    need = data["need"]
-    low, high = need["interval"] or (None, None)
-    found = Need(need["budget"], low, high, need["days"], _read_point(need["check"]))
-    return Curve(found, tuple(_read_point(point) for point in data["points"]))
+    return Curve(_read_need(data["need"]), tuple(map(_read_point, data["points"])))
+
+
+def _write_answers(answers: Answers) -> dict[str, Any]:
+    return asdict(answers) | {"rate": answers.rate, "interval": list(answers.interval())}
+
+
+def _read_answers(data: Mapping[str, Any]) -> Answers:
+    return Answers(*(data[key] for key in ("budget", "clear", "errors", "trials", "visits")))
+
+
+def _write_clear(found: Clear) -> dict[str, Any]:
+    return {
+        "need": _write_need(found.need),
+        "check": _write_answers(found.check),
+        "picked": found.picked and _write_answers(found.picked),
+        "points": [_write_answers(point) for point in found.points],
+    }
+
+
+def _read_clear(data: Mapping[str, Any]) -> Clear:
+    return Clear(
+        _read_need(data["need"]),
+        _read_answers(data["check"]),
+        data["picked"] and _read_answers(data["picked"]),
+        tuple(map(_read_answers, data["points"])),
+    )
 
 
 def _write_line(line: Line) -> dict[str, Any]:
@@ -324,6 +451,7 @@ def _write_line(line: Line) -> dict[str, Any]:
         "moving": line.moving and _write_curve(line.moving),
         "surprised": line.surprised and _write_point(line.surprised),
         "guarantee": line.guarantee,
+        "clear": line.clear and _write_clear(line.clear),
     }
 
 
@@ -335,191 +463,5 @@ def _read_line(data: Mapping[str, Any]) -> Line:
         data["moving"] and _read_curve(data["moving"]),
         data["surprised"] and _read_point(data["surprised"]),
         data["guarantee"],
+        data["clear"] and _read_clear(data["clear"]),
     )
-
-
-# The plan as text.
-
-
-def _verdict(plan: Plan) -> str:
-    choice = plan.choice
-    if choice is None:
-        most = f"{_count(plan.most_rounds)} visits in {counted(plan.most_days, 'day')}"
-        who = "robust policy" if any(line.robust for line in plan.lines) else "policy"
-        return (
-            f"No {who} gets down to {100 * plan.error:g} % wrong verdicts within {most}.\n"
-            "Allow more days, a larger error, or look for larger effects only."
-        )
-    check = choice.asked.need.check
-    said = [
-        f"Take {choice.label}: {_needs(choice)}, "
-        f"{100 * (plan.traffic_share or 0):.0f} % of the traffic.",
-        f"In simulation {_percent(check.rate)} (95 % interval {_interval(check, ' to ')} %) of the "
-        "verdicts are wrong.",
-    ]
-    if plan.alike:
-        others = " and ".join(f"{line.label} ({_needs(line)})" for line in plan.alike)
-        said.append(f"That is about the same as {others}.")
-    return "\n".join(said + _reasons(plan, choice))
-
-
-def _reasons(plan: Plan, choice: Line) -> list[str]:
-    """Why this policy and no other."""
-    if not choice.robust:
-        return ["Every policy here trusts that nothing moves (*); add one that does not."]
-    among = sum(line.robust for line in plan.lines)
-    said = []
-    if among > 1:
-        said.append(
-            "Chosen: the first in the list that stays unbiased whatever moves (no *) and that no "
-            f"other such policy\nclearly beats: over {100 * (ALIKE - 1):.0f} % fewer visits, "
-            "intervals apart."
-        )
-    fewer = [
-        line
-        for line in plan.lines
-        if not line.robust and (line.asked.need.budget or inf) < (choice.asked.need.budget or 0)
-    ]
-    if fewer:
-        names = " and ".join(line.name for line in fewer)
-        verb, are = ("need", "are") if len(fewer) > 1 else ("needs", "is")
-        said.append(
-            f"{names} {verb} fewer visits here, but can be misled where rewards drift, and {are} "
-            "not taken."
-        )
-    return said
-
-
-def _budgets(plan: Plan, moving: bool) -> str:
-    head = "With this rhythm" if moving else "If nothing moves"
-    proven = any(line.guarantee is not None for line in plan.lines)
-    rows: list[tuple[str, ...]] = [
-        ("policy", "visits", "95 % interval", "days", "wrong", "95 % interval", "guaranteed")
-    ]
-    for line in plan.lines:
-        curve = line.moving if moving else line.calm
-        assert curve is not None
-        proof = "n/a" if line.guarantee is None else _count(line.guarantee)
-        rows.append((line.name, *need_cells(plan, curve), proof if proven else ""))
-    return f"{head}, about {100 * plan.error:g} % wrong verdicts or fewer need\n{_table(rows)}"
-
-
-def need_cells(plan: Plan, curve: Curve) -> tuple[str, ...]:
-    """What a policy needs: visits, days and the share of wrong verdicts, with intervals."""
-    need = curve.need
-    wrong = (_percent(need.check.rate), f"{_interval(need.check, ' to ')} %")
-    if need.budget is None:
-        return (f"> {_count(plan.most_rounds)}", "", f"> {plan.most_days}", *wrong)
-    known = need.low is not None and need.high is not None
-    interval = f"{need.low:,} to {need.high:,}" if known else "unclear"
-    return (f"{need.budget:,}", interval, f"{need.days:,}", *wrong)
-
-
-def error_cell(point: Point) -> str:
-    """The share of wrong verdicts in percent, with its interval."""
-    return f"{_number(point.rate)} ({_interval(point, '-')})"
-
-
-def _errors(plan: Plan) -> str:
-    rows = [("visits", *(f"{budget:,}" for budget in plan.budgets))]
-    for line in plan.lines:
-        rows.append((line.name, *map(error_cell, line.asked.points)))
-    if plan.theory.floor is not None:
-        rows.append(("oracle, calm", *(_number(value) for value in plan.theory.floor)))
-    for label, values in plan.theory.bounds.items():
-        if min(values) < 0.995:  # a bound of 100 % says nothing
-            rows.append((f"bound, {label}", *(_number(value) for value in values)))
-    where = "with this rhythm" if plan.moving else "if nothing moves"
-    return f"Wrong verdicts in % (95 % interval) by budget, {where}\n{_table(rows)}"
-
-
-def _robustness(plan: Plan) -> list[str]:
-    choice, rival = plan.choice, plan.rival
-    if choice is None or not choice.robust:
-        return []
-    said = []
-    if all(line.robust for line in plan.lines):
-        return ["No policy here trusts that nothing moves, so robustness has nothing to cost."]
-    cost = plan.robustness_cost
-    if rival is not None and cost is not None:
-        little = "costs nothing:" if cost * ALIKE < 1 else "costs about nothing:"
-        verb = "costs" if cost > ALIKE else little
-        said.append(
-            f"Robustness {verb} {cost:.2f} times the visits if nothing moves "
-            f"({choice.label} against {rival.name})."
-        )
-    saving = plan.robustness_saving
-    if saving == inf:
-        worst = [line.asked.need.check for line in plan.lines if not line.robust]
-        least = min(worst, key=lambda point: point.rate)
-        said.append(
-            f"With this rhythm no policy marked * is enough: still {_percent(least.rate)} wrong "
-            f"after {counted(plan.most_days, 'day')}."
-        )
-    elif saving is not None:
-        said.append(
-            f"With this rhythm the best policy marked * needs {saving:.2f} times the visits of "
-            f"{choice.label}."
-        )
-    if rival is not None and rival.surprised is not None:
-        mine = choice.surprised
-        beside = "" if mine is None else f", {choice.label} in {_percent(mine.rate)}"
-        said.append(
-            f"Planned as if nothing moved, {rival.label} is then wrong in "
-            f"{_percent(rival.surprised.rate)} of tests{beside}."
-        )
-    if choice.moving is None:
-        said.append("To see what robustness saves if something moves, give a [rhythm].")
-    return said
-
-
-def _theory(plan: Plan) -> list[str]:
-    said = []
-    if not all(line.robust for line in plan.lines):
-        said.append("* trusts that nothing moves; the others stay unbiased however rewards drift.")
-    if plan.theory.oracle is not None:
-        needed = _count(plan.theory.oracle)
-        said.append(f"An oracle that knows all means needs {needed} visits if nothing moves.")
-    if any(line.guarantee is not None for line in plan.lines):
-        said.append("Guaranteed: what a theorem proves to be enough, whatever moves.")
-    return said
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    keep = [i for i in range(len(widths)) if i == 0 or any(row[i] for row in rows[1:])]
-    return "\n".join(
-        "  "
-        + "  ".join(row[i].ljust(widths[i]) if i == 0 else row[i].rjust(widths[i]) for i in keep)
-        for row in rows
-    )
-
-
-def _needs(line: Line) -> str:
-    need = line.asked.need
-    return f"{need.budget:,} visits in {counted(need.days or 0, 'day')}"
-
-
-def _count(number: int) -> str:
-    return f"{number:,}" if number < COUNTED else f"more than 10^{int(log10(number))}"
-
-
-def _interval(point: Point, between: str) -> str:
-    low, high = point.interval()
-    return f"{_number(low)}{between}{_number(high)}"
-
-
-def _number(rate: float) -> str:
-    """In percent, with two digits down to hundredths."""
-    value = 100 * rate
-    if value >= 9.95:
-        return f"{value:.0f}"
-    if value >= 0.995:
-        return f"{value:.1f}"
-    if value >= 0.005:
-        return f"{value:.2f}"
-    return "0" if value == 0 else "<0.01"
-
-
-def _percent(rate: float) -> str:
-    return f"{_number(rate)} %"

@@ -61,8 +61,10 @@ class EqualSplit(ShuffledPlan):
 AB_TEST = EqualSplit.name
 FEWEST, USUAL, MOST = 300, 2000, 8000  # simulated tests behind each error
 RARE = 0.02  # below this error more tests are simulated
-SEEN = 5  # wrong verdicts that have to be expected, or their share cannot be measured
+SEEN = 5  # wrong picks that have to be expected, or their share cannot be measured
 QUICK = 1.5  # milliseconds a simulated test may take before there are fewer of them
+JUDGED = 1000  # simulated tests in which it is looked whether the answer is clear, at most
+ROOMY = 10  # parameters above which these are fewer
 MANY = 50  # arms beyond which Thompson sampling, at minutes a policy, is compared only if named
 
 
@@ -106,6 +108,16 @@ class Candidate:
         if isinstance(self.policy, (IPSPolicy, Peace)) and r < K:  # designs for subsets of arms
             return (0.5 if steady else 0.15) * (K * r / 64) ** 2
         return 0.25 + 0.0012 * K**2 if steady else 0.05 + 0.0002 * K**2
+
+    def judged(self, arms: ArmSet, trials: int) -> int:
+        """Of so many simulated tests, in how many it is looked whether the answer is clear."""
+        return min(trials, max(FEWEST, min(JUDGED, round(JUDGED * (ROOMY / arms.rank) ** 2))))
+
+    def judging(self, arms: ArmSet) -> float:
+        """Milliseconds that takes for one test, about, on a machine of 2025."""
+        if isinstance(self.policy, ShuffledPlan):  # a single piece
+            return 0.03 + 0.0005 * arms.rank**2
+        return 0.15 + 0.004 * arms.rank**2 if self.policy.unbiased else 0.01
 
     def to_dict(self) -> dict[str, Any]:
         """Name, settings and label."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,20 @@ from scipy.special import ndtr, ndtri
 
 from steadyarm.environments import BernoulliReward
 from steadyarm.errors import InvalidInputError
-from steadyarm.planning.answer import Curve, Line, Need, Plan, Point, Theory
+from steadyarm.planning.answer import Answers, Clear, Curve, Line, Need, Plan, Point, Theory
 from steadyarm.planning.candidates import SEEN, Candidate
 from steadyarm.planning.question import Question
-from steadyarm.planning.search import STEPS, Search, first_guess, least_budget, measure, tidy
+from steadyarm.planning.search import (
+    CHECKING,
+    SEARCHING,
+    STEPS,
+    Search,
+    first_guess,
+    least_budget,
+    measure,
+    measure_answers,
+    tidy,
+)
 from steadyarm.planning.worlds import CALM, Rhythm
 from steadyarm.policies import GBAI, P1RAGE, Steady
 from steadyarm.policies.thompson import ThompsonPolicy
@@ -88,7 +99,7 @@ def _oracle_rounds(question: Question) -> float | None:
     if np.array_equal(question.arms.features, np.eye(question.arms.size)):
         shapes = shapes[:1]  # all alike
     try:
-        return question.sd**2 * max(
+        return question.scatter**2 * max(
             rho_star_of_means(question.arms, shape) for shape in shapes[:SHAPES]
         )
     except InvalidInputError:
@@ -98,6 +109,7 @@ def _oracle_rounds(question: Question) -> float | None:
 LEAST_TRIALS = 100
 GRID = 7  # budgets at which all policies are compared
 EFFORT = 6.0  # simulated tests of a policy in one kind of world, per one behind its printed error
+CLEAR_EFFORT = 5.0  # the same for clear answers
 Key = tuple[str, bool]  # a candidate's label, and whether the world moves
 
 
@@ -151,8 +163,11 @@ def plan(
     seed = whole_number(seed, "seed")
     work = _Work(question, trials, seed, LocalEngine(jobs), progress)
     needs = work.searches()
-    budgets = _grid(question, [need.budget for need in needs.values() if need.budget is not None])
+    clear = work.clear_searches(needs) if question.clear is not None else {}
+    found = [*needs.values(), *(need for need, _ in clear.values())]
+    budgets = _grid(question, [need.budget for need in found if need.budget is not None])
     points = work.points(needs, budgets)
+    answers = work.answers(needs, budgets) if question.clear is not None else {}
     return Plan(
         question=question.to_dict(),
         summary=question.describe(),
@@ -160,19 +175,41 @@ def plan(
         most_days=question.most_days,
         most_rounds=question.most_rounds,
         budgets=budgets,
-        lines=tuple(_line(question, c, needs, points, budgets) for c in question.candidates),
+        lines=tuple(
+            replace(_line(question, c, needs, points, budgets), clear=_clear(c, clear, answers))
+            for c in question.candidates
+        ),
         theory=theory_of(question, budgets),
         trials=trials,
         seed=seed,
+        clear=question.clear,
     )
+
+
+def _clear(
+    candidate: Candidate,
+    searched: Mapping[str, tuple[Need, Answers]],
+    answers: Mapping[str, tuple[Answers | None, tuple[Answers, ...]]],
+) -> Clear | None:
+    """The clear answers of one candidate; None if nobody asked."""
+    if candidate.label not in searched:
+        return None
+    need, check = searched[candidate.label]
+    picked, points = answers[candidate.label]
+    return Clear(need, check, picked, points)
 
 
 def seconds_for(question: Question, trials: int | None = None) -> float:
     """Processor time that the answer takes, about; give or take a factor of two."""
-    worlds = 2 if question.rhythm.moves else 1
-    times = [c.milliseconds(question.arms) for c in question.candidates]
-    counts = _trials(question, trials)
-    return sum(n * time for n, time in zip(counts, times, strict=True)) * worlds * EFFORT / 1000
+    worlds, arms = 2 if question.rhythm.moves else 1, question.arms
+    total = 0.0
+    for candidate, n in zip(question.candidates, _trials(question, trials), strict=True):
+        time = candidate.milliseconds(arms)
+        total += n * time * worlds * EFFORT
+        if question.clear is not None:
+            judged = candidate.judged(arms, n)
+            total += judged * (time + candidate.judging(arms)) * CLEAR_EFFORT
+    return total / 1000
 
 
 def _trials(question: Question, trials: int | None) -> list[int]:
@@ -188,7 +225,7 @@ def _check_measurable(question: Question, trials: int | None) -> None:
         needed = math.ceil(SEEN / question.error * (1 - 1e-9))
         raise InvalidInputError(
             f"error is {question.error:g}, but {fewest:,} simulated tests would have only about "
-            f"{expected:.2g} wrong verdicts, too few to measure their share; expected trials of "
+            f"{expected:.2g} wrong picks, too few to measure their share; expected trials of "
             f"at least {needed}, or a larger error.",
             field="error",
         )
@@ -211,6 +248,8 @@ class _Work:
         self.candidates = sorted(question.candidates, key=_haste)
         searches = len(self.candidates) * len(self.rhythms)
         self.total = searches * (STEPS + GRID) + len(self.candidates) * (len(self.rhythms) - 1)
+        if question.clear is not None:
+            self.total += len(self.candidates) * (STEPS + GRID + 1)
         self.done, self.progress, self.lock = 0, progress, threading.Lock()
 
     def trials_of(self, candidate: Candidate) -> int:
@@ -231,15 +270,84 @@ class _Work:
                     left -= 1
                     self._step(doing)
 
+            def count(budget: int, trials: int, stream: int) -> Point:
+                world = self.question, candidate, rhythm
+                return measure(*world, budget, trials, self.seed, stream)
+
             self._step(doing, 0)
-            trials = self.trials_of(candidate)
-            search = Search(self.question, candidate, rhythm, trials, self.seed, step)
-            found = search.run(guess)
+            asked = self.question, candidate, rhythm, self.question.error
+            found = Search(*asked, count, self.trials_of(candidate), step).run(guess)
             self._step(doing, left)
             return found
 
         found = self.engine.map(run, keys)
         return {(c.label, r.moves): need for (c, r), need in zip(keys, found, strict=True)}
+
+    def clear_searches(self, needs: Mapping[Key, Need]) -> dict[str, tuple[Need, Answers]]:
+        """What every candidate needs for clear answers in the world that was asked about."""
+        rhythm, wanted = self.question.rhythm, self.question.clear
+        assert wanted is not None
+
+        def run(candidate: Candidate) -> tuple[Need, Answers]:
+            doing, left = f"searching clear answers of {candidate.label}", STEPS
+            last: dict[int, Answers] = {}
+
+            def step() -> None:
+                nonlocal left
+                if left:
+                    left -= 1
+                    self._step(doing)
+
+            def count(budget: int, trials: int, stream: int) -> Point:
+                world = self.question, candidate, rhythm
+                found = measure_answers(*world, budget, trials, self.seed, stream)
+                if stream == CHECKING:
+                    last[budget] = found
+                return Point(budget, trials - found.clear, trials)
+
+            self._step(doing, 0)
+            asked = self.question, candidate, rhythm, 1 - wanted
+            enough = needs[candidate.label, rhythm.moves].budget
+            guess = 2 * (enough or first_guess(self.question))
+            search = Search(*asked, count, self.judged(candidate), step)
+            need = search.run(min(guess, self.question.most_rounds))
+            self._step(doing, left)
+            return need, last[need.check.budget]
+
+        found = self.engine.map(run, [(candidate,) for candidate in self.candidates])
+        return {c.label: one for c, one in zip(self.candidates, found, strict=True)}
+
+    def judged(self, candidate: Candidate) -> int:
+        """Simulated tests behind each share of clear answers."""
+        return candidate.judged(self.question.arms, self.trials_of(candidate))
+
+    def answers(
+        self, needs: Mapping[Key, Need], budgets: tuple[int, ...]
+    ) -> dict[str, tuple[Answers | None, tuple[Answers, ...]]]:
+        """Clear answers with the budget that is enough to pick the best, and at the common ones."""
+        rhythm, calls = self.question.rhythm, []
+        for candidate in self.candidates:
+            most = self.judged(candidate)
+            enough = needs[candidate.label, rhythm.moves].budget
+            if enough is not None:
+                calls.append((candidate, enough, most, True))
+            calls += [(candidate, b, max(most // 4, LEAST_TRIALS), False) for b in budgets]
+
+        def run(candidate: Candidate, budget: int, trials: int, picked: bool) -> Answers:
+            doing = f"comparing answers of {candidate.label}"
+            self._step(doing, 0)
+            stream = CHECKING if picked else SEARCHING
+            world = self.question, candidate, rhythm
+            found = measure_answers(*world, budget, trials, self.seed, stream)
+            self._step(doing)
+            return found
+
+        found: dict[str, tuple[Answers | None, tuple[Answers, ...]]] = {}
+        for call, one in zip(calls, self.engine.map(run, calls), strict=True):
+            picked, points = found.get(call[0].label, (None, ()))
+            here = (one, points) if call[-1] else (picked, (*points, one))
+            found[call[0].label] = here
+        return found
 
     def points(
         self, needs: Mapping[Key, Need], budgets: tuple[int, ...]

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,30 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments import BernoulliReward, Environment, GaussianNoise
 from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference import Looks
+from steadyarm.inference.boundaries import SPENDING, Spending
 from steadyarm.planning.candidates import Candidate, candidate_from_settings, default_candidates
 from steadyarm.planning.effects import Effects, LogSummary, has_constant, read_log
 from steadyarm.planning.worlds import CALM, KINDS, BatchWorld, Rhythm, check_word
 from steadyarm.validation import check_fraction, check_positive, finite_number, whole_number
 from steadyarm.wording import did_you_mean, strung
 
-TOP = ("error", "traffic_per_day", "most_days", "policies")
+TOP = (
+    "error", "clear", "control", "traffic_per_day", "most_days", "policies",
+    "stop", "looks", "spending",
+)  # fmt: skip  # the order in which people say it
 TABLES = {
     "arms": None,  # checked where arms are built
     "effects": ("smallest_gap", "means", "spread", "range", "log", "indifference"),
-    "rewards": ("rate", "sd", "mean", "conversions"),
+    "rewards": ("rate", "sd", "mean", "conversions", "correlation", "delay"),
     "rhythm": ("kind", "strength", "lift", "starts", "week", "curve"),
 }
 MOST_VISITS = 10**12  # whoever has more mistyped
+CLEAR = 0.8  # the usual chance of a clear answer
+STOPS = ("when sure", "recommend")
+RHYTHMS_OF_LOOKS = {"daily": 1, "weekly": 7}  # days
+USUAL_LOOKS, MOST_LOOKS = 8, 60  # as a live test has them
+OWN = ("error", "most_days", "control", "stop", "looks", "spending")  # taken as they are
 LACKING = {  # what to say where something is missing
     "effects": "say what the arms are worth, such as [effects] with smallest_gap = 0.01.",
     "arms": 'describe them, such as [arms] with one_hot = ["A", "B"].',
@@ -51,9 +62,19 @@ class Question:
     level : average reward of an arm without effect
     traffic_per_day : visits that a day of the test can have
     most_days : how long a test may take
-    error : the wanted probability of a wrong verdict
+    error : the wanted probability of a wrong pick
     rhythm : how effects move
     candidates : the policies to compare
+    clear : the wanted chance of a clear answer: with a control, that the best variant is shown to
+        beat it, or that it is kept if it is the best; without, that all variants but the best are
+        ruled out. None if that is not asked
+    control : name of the variant that others are compared with; None for none
+    correlation : of rewards with what is known of a unit before it is assigned, a covariate
+    delay : days until a reward is known, as the reward window of a test
+    stop : "when sure" or "recommend" for a test that may end at one of its looks; None for none
+    looks : how many looks at equal distances, or "daily" or "weekly"; None for weekly ones if the
+        rhythm is weekly, else for eight
+    spending : how the error probability is spread over the looks, "obrien-fleming" or "pocock"
     """
 
     arms: ArmSet
@@ -65,6 +86,13 @@ class Question:
     rhythm: Rhythm = CALM
     error: float = 0.05
     most_days: int = 90
+    clear: float | None = CLEAR
+    control: str | None = None
+    correlation: float = 0.0
+    delay: float = 0.0
+    stop: str | None = None
+    looks: int | str | None = None
+    spending: Spending = SPENDING[0]
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], folder: Path = Path()) -> Question:
@@ -96,10 +124,12 @@ class Question:
         if log is None and "rewards" not in settings:
             raise _lacking("rewards")
         noise, level, effects = _rewards(arms, given["effects"], given["rewards"], log)
+        correlation = check_correlation(given["rewards"].get("correlation", 0.0))
         if isinstance(noise, GaussianNoise):
             sd = noise.sd
         else:
             sd = float(np.sqrt(max(level * (1 - level), 1e-6)))
+        sd *= float(np.sqrt(1 - correlation**2))
         policies = settings.get("policies")
         if policies is None:
             candidates = default_candidates(arms, sd)
@@ -119,7 +149,10 @@ class Question:
             traffic_per_day=settings["traffic_per_day"],
             candidates=candidates,
             rhythm=_rhythm(given["rhythm"]),
-            **{key: settings[key] for key in ("error", "most_days") if key in settings},
+            correlation=correlation,
+            delay=given["rewards"].get("delay", 0.0),
+            **{key: settings[key] for key in OWN if settings.get(key) is not None},
+            clear=_clear(settings.get("clear", CLEAR)),
         )
 
     @classmethod
@@ -154,6 +187,7 @@ class Question:
                 f"traffic_per_day is {self.traffic_per_day:.3g} and most_days {self.most_days}; "
                 f"expected no more than {MOST_VISITS:.0e} visits in all."
             )
+        self._check_answers()
         labels = [candidate.label for candidate in self.candidates]
         for label in labels:
             if labels.count(label) > 1:
@@ -161,10 +195,11 @@ class Question:
                     f"policies has {label!r} twice; give one of them a label of its own."
                 )
         shortest = self.rhythm.days(1, self.traffic_per_day)
-        if self.most_days < shortest:
+        if self.most_days < self.days(1):
+            wait = "" if not self.delay else f" and this delay of rewards ({self.delay:g} days)"
             raise InvalidInputError(
-                f"most_days is {self.most_days}, but a test with this rhythm takes at least "
-                f"{shortest} days; make it longer or choose another rhythm."
+                f"most_days is {self.most_days}, but a test with this rhythm{wait} takes at least "
+                f"{self.days(1)} days; make it longer or choose another rhythm."
             )
         if not has_constant(self.arms) and (
             self.level or self.rhythm.lift or sum(self.effects.range or (0.0,))
@@ -174,9 +209,70 @@ class Question:
                 "one; add a feature that is 1 for every arm."
             )
         if isinstance(self.noise, BernoulliReward):  # no rate below 0 or above 1
-            for days in {shortest, self.most_days}:
+            for days in {shortest, self.most_days - ceil(self.delay)}:
                 rounds = days * self.traffic_per_day
                 self.effects.check_within(*self._possible(self.rhythm, rounds))
+
+    def _check_answers(self) -> None:
+        """Check what is asked about clear answers, and how rewards come."""
+        if self.clear is not None:
+            check_fraction(self.clear, "clear")
+        if self.control is not None and self.control not in self.arms.names:
+            raise InvalidInputError.of(
+                "control", self.control, f"one of the arms, {strung(self.arms.names, 8)}"
+            )
+        check_correlation(self.correlation)
+        if finite_number(self.delay, "rewards.delay") < 0:
+            raise InvalidInputError.of("rewards.delay", self.delay, "a number of days, at least 0")
+        check_word(self.spending, "spending", SPENDING)
+        if self.stop is not None:
+            check_word(self.stop, "stop", STOPS)
+        if self.stop is None and (self.looks is not None or self.spending != SPENDING[0]):
+            key, given = "looks", self.looks
+            if given is None:
+                key, given = "spending", self.spending
+            expected = 'nothing, unless the test may stop before its end (stop = "when sure")'
+            raise InvalidInputError.of(key, given, expected)
+        if self.stop is not None and self.clear is None:
+            raise InvalidInputError(
+                "stop is given, but a test stops when its answer is clear, which is not asked; "
+                "say the wanted chance of it, such as clear = 0.8.",
+                field="stop",
+            )
+        if isinstance(self.looks, str) and self.looks not in RHYTHMS_OF_LOOKS:
+            raise InvalidInputError.of("looks", self.looks, "a whole number, daily or weekly")
+        if isinstance(self.looks, str):
+            return
+        if self.looks is not None and whole_number(self.looks, "looks", least=1) > MOST_LOOKS:
+            raise InvalidInputError.of("looks", self.looks, f"at most {MOST_LOOKS}")
+
+    def days(self, budget: int, rhythm: Rhythm | None = None, waits: int = 0) -> int:
+        """How many days a test takes, with the wait for the last rewards.
+
+        waits : how often a policy waits for rewards before it goes on
+        """
+        rhythm = self.rhythm if rhythm is None else rhythm
+        visits = rhythm.days(budget, self.traffic_per_day)
+        return visits + ceil(self.delay * (1 + waits))
+
+    def lag(self, budget: int, rhythm: Rhythm) -> int:
+        """How many visits a test has while a reward is on its way."""
+        return round(self.delay * budget / rhythm.days(budget, self.traffic_per_day))
+
+    def planned_looks(self, budget: int, rhythm: Rhythm) -> Looks:
+        """When a test that may stop is looked at."""
+        days, looks = rhythm.days(budget, self.traffic_per_day), self.looks
+        if looks is None:
+            looks = "weekly" if rhythm.weekly else USUAL_LOOKS
+        if not isinstance(looks, str):
+            return Looks.equally(looks, self.spending)
+        every = RHYTHMS_OF_LOOKS[looks] * ceil(days / (RHYTHMS_OF_LOOKS[looks] * MOST_LOOKS))
+        return Looks((*(day / days for day in range(every, days, every)), 1.0), self.spending)
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of a reward that is adjusted for the covariate."""
+        return self.sd * float(np.sqrt(1 - self.correlation**2))
 
     @property
     def sd(self) -> float:
@@ -188,8 +284,8 @@ class Question:
     @cached_property
     def most_rounds(self) -> int:
         """The largest budget that the traffic allows, in whole cycles of the rhythm."""
-        days = self.most_days
-        while self.rhythm.days(days * self.traffic_per_day, self.traffic_per_day) > self.most_days:
+        days = self.most_days - ceil(self.delay)
+        while self.days(days * self.traffic_per_day) > self.most_days:
             days -= 1
         return days * self.traffic_per_day
 
@@ -203,7 +299,8 @@ class Question:
             effects = self.effects.draw_within(rng, trials, low, high)
         else:
             effects = self.effects.draw(rng, trials)
-        return BatchWorld(self.arms, budget, effects, self.level, pieces, self.noise)
+        world = self.arms, budget, effects, self.level, pieces, self.noise
+        return BatchWorld(*world, correlation=self.correlation)
 
     def environment(self, budget: int, rhythm: Rhythm | None = None, seed: int = 0) -> Environment:
         """One of the worlds as an `Environment`, for `simulate` and for looking at it."""
@@ -225,8 +322,16 @@ class Question:
             rewards: dict[str, Any] = {"conversions": True} if conversions else {"sd": self.sd}
         else:
             rewards = {"rate": self.level} if conversions else {"sd": self.sd, "mean": self.level}
+        if self.correlation:
+            rewards["correlation"] = self.correlation
+        if self.delay:
+            rewards["delay"] = self.delay
+        stopping = {"stop": self.stop, "looks": self.looks, "spending": self.spending}
         return {
             "error": self.error,
+            "clear": False if self.clear is None else self.clear,
+            **({} if self.control is None else {"control": self.control}),
+            **({} if self.stop is None else stopping),
             "traffic_per_day": self.traffic_per_day,
             "most_days": self.most_days,
             "policies": [candidate.to_dict() for candidate in self.candidates],
@@ -242,10 +347,22 @@ class Question:
         if self.effects.means is not None:
             rate = "conversions"
         noise = rate if isinstance(self.noise, BernoulliReward) else f"noise of sd {self.sd:g}"
+        control = "" if self.control is None else f", {self.control} is the control"
+        more = []
+        if self.correlation:
+            more.append(f"Covariate: correlation {self.correlation:g} with rewards.")
+        if self.delay:
+            more.append(
+                f"Rewards: known after {self.delay:g} {'day' if self.delay == 1 else 'days'}."
+            )
+        if self.stop is not None:
+            usual = "weekly" if self.rhythm.weekly else USUAL_LOOKS
+            often = usual if self.looks is None else self.looks
+            more.append(f"Stops when sure: looks {often}, spending {self.spending}.")
         return (
-            f"{self.arms.size} arms, {self.effects.describe()}; {noise}; "
+            f"{self.arms.size} arms{control}, {self.effects.describe()}; {noise}; "
             f"{self.traffic_per_day:,} visits a day.\nRhythm: {self.rhythm.describe()}."
-        )
+        ) + "".join(f"\n{line}" for line in more)
 
     def _possible(self, rhythm: Rhythm, budget: int) -> tuple[float, float]:
         """Least and largest effects for which every rate is between 0 and 1."""
@@ -256,6 +373,24 @@ class Question:
         ]
         low, high = np.minimum(*ends), np.maximum(*ends)
         return float(low.max(initial=-1.0)), float(high.min(initial=1.0))
+
+
+def check_correlation(value: Any) -> float:
+    """Refuse what is no correlation of rewards with a covariate."""
+    given = finite_number(value, "rewards.correlation")
+    if not -1 < given < 1:
+        raise InvalidInputError.of(
+            "rewards.correlation", value, "above -1 and below 1; 0 without a covariate"
+        )
+    return given
+
+
+def _clear(value: Any) -> float | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        raise InvalidInputError.of("clear", value, "a chance such as 0.8, or false")
+    return finite_number(value, "clear")
 
 
 def _check_keys(settings: Any) -> None:
@@ -308,8 +443,8 @@ def _rewards(
         if more := [key for key in ("means", "smallest_gap", "spread", "range") if key in effects]:
             raise InvalidInputError(f"effects has log and {more[0]}; leave one of them out.")
         effects = effects | {"means": [log.means[log.names.index(name)] for name in arms.names]}
-        if not rewards:
-            rewards = {"conversions": True} if log.conversions else {"sd": log.sd}
+        if not {"rate", "sd", "conversions"} & rewards.keys():
+            rewards = rewards | ({"conversions": True} if log.conversions else {"sd": log.sd})
     known = "means" in effects
     ways = [way for way in ("rate", "sd", "conversions") if way in rewards]
     allowed = ("sd", "conversions") if known else ("rate", "sd")

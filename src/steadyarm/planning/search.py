@@ -9,17 +9,20 @@ best among noisy measurements does not flatter the answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from steadyarm.planning.answer import Need, Point
+from steadyarm.compiled import compiling
+from steadyarm.planning.answer import Answers, Need, Point
 from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.question import Question
-from steadyarm.planning.worlds import Rhythm
-from steadyarm.simulation import CHUNK, clopper_pearson, run_chunk
+from steadyarm.planning.runs import UNDECIDED, Run, decided, run
+from steadyarm.planning.worlds import CALM, BatchWorld, Rhythm
+from steadyarm.simulation import CHUNK, clopper_pearson
 
 STEPS = 9  # measurements of a search, about: what a progress bar counts
 MOST_STEPS = 16  # of bracketing
@@ -40,28 +43,86 @@ def measure(
     seed: int,
     stream: int = SEARCHING,
 ) -> Point:
-    """Simulate tests with one budget and count the wrong verdicts: a pure function."""
+    """Simulate tests with one budget and count the wrong picks: a pure function."""
+    errors = 0
+    for world, done in _runs(question, candidate, rhythm, budget, trials, seed, stream, False):
+        errors += int((~_right(question, world, done.found.arm)).sum())
+    return Point(budget, errors, trials)
+
+
+def measure_answers(
+    question: Question,
+    candidate: Candidate,
+    rhythm: Rhythm,
+    budget: int,
+    trials: int,
+    seed: int,
+    stream: int = SEARCHING,
+) -> Answers:
+    """Simulate tests with one budget and count those with a clear answer: a pure function.
+
+    An answer is clear if the test decides, and for the best variant. Of tests that may stop it
+    also counts the visits.
+    """
+    control = None if question.control is None else question.arms.names.index(question.control)
+    policy, arms = candidate.policy, candidate.arms(question.arms)
+    looks = None
+    if question.stop is not None and policy.unbiased:
+        looks = question.planned_looks(budget, rhythm)
+    lag, right, clear, visits = question.lag(budget, rhythm), 0, 0, 0
+    for world, done in _runs(question, candidate, rhythm, budget, trials, seed, stream, True):
+        found = decided(policy, arms, budget, done, control, looks)
+        right += int(_right(question, world, found.picked).sum())
+        named = found.decided != UNDECIDED
+        clear += int((named & _right(question, world, found.decided)).sum())
+        visits += int(np.minimum(found.rounds + lag, budget).sum())
+    mean = None if looks is None else visits / trials
+    return Answers(budget, clear, trials - right, trials, mean)
+
+
+def _runs(
+    question: Question,
+    candidate: Candidate,
+    rhythm: Rhythm,
+    budget: int,
+    trials: int,
+    seed: int,
+    stream: int,
+    squares: bool,
+) -> Iterator[tuple[BatchWorld, Run]]:
+    """Batches of simulated tests with random streams of their own."""
     key = np.random.SeedSequence(seed, spawn_key=(stream, budget))
     own = int(key.generate_state(1, np.uint64)[0])
-    errors = 0
+    lag, arms = question.lag(budget, rhythm), candidate.arms(question.arms)
     for chunk, first in enumerate(range(0, trials, CHUNK)):
         n = min(CHUNK, trials - first)
         rng = np.random.default_rng(np.random.SeedSequence(own, spawn_key=(chunk, 1)))
         world = question.world(budget, rhythm, rng, n)
-        seen = replace(world, arms=candidate.arms(question.arms))
-        arms = run_chunk(candidate.policy, seen, own, chunk, n)
-        named = world.effects[np.arange(n), arms]
-        behind = world.effects.max(axis=1) - named
-        slack = 1e-9 * np.abs(world.effects).max(axis=1)
-        errors += int((behind > question.effects.indifference + slack).sum())
-    return Point(budget, errors, trials)
+        rng = np.random.default_rng(np.random.SeedSequence(own, spawn_key=(chunk,)))
+        with compiling():
+            yield world, run(candidate.policy, replace(world, arms=arms), n, rng, lag, squares)
+
+
+def _right(question: Question, world: BatchWorld, arms: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(n,) whether these arms are the best, or as good as that."""
+    behind = world.effects.max(axis=1) - world.effects[np.arange(len(arms)), arms]
+    slack = 1e-9 * np.abs(world.effects).max(axis=1)
+    return np.asarray(behind <= question.effects.indifference + slack)
+
+
+def waits_of(question: Question, candidate: Candidate, budget: int) -> int:
+    """How often a policy waits for rewards before it goes on, in a test with delayed rewards."""
+    if not question.delay or not candidate.policy.waits:
+        return 0
+    _, done = next(_runs(question, candidate, CALM, budget, 1, 0, SEARCHING, False))
+    return done.segments - 1
 
 
 def first_guess(question: Question) -> int:
     """Budget of an equal split over as many arms as there are dimensions, by Bonferroni."""
     arms = question.arms
     z = ndtri(1 - question.error / max(arms.size - 1, 1) / (1 + (question.error > 0.4)))
-    rounds = 2 * arms.rank * (max(z, 0.5) * question.sd / question.effects.reference_gap) ** 2
+    rounds = 2 * arms.rank * (max(z, 0.5) * question.scatter / question.effects.reference_gap) ** 2
     return round(min(max(float(rounds), least_budget(question)), question.most_rounds))
 
 
@@ -72,16 +133,23 @@ def least_budget(question: Question) -> int:
 
 @dataclass
 class Search:
-    """The smallest budget with which one policy is wrong as rarely as wanted, in one kind of world.
+    """The smallest budget with which one policy fails as rarely as wanted, in one kind of world.
 
-    What `run` returns is a pure function of all but `step`, which is called after each measurement.
+    To fail is to pick a wrong variant, or to give no clear answer. What `run` returns is a pure
+    function of all but `step`, which is called after each measurement.
+
+    Attributes
+    ----------
+    wanted : the share of tests that may fail
+    count : simulates tests with a budget, so many, from a random stream, and counts the failures
     """
 
     question: Question
     candidate: Candidate
     rhythm: Rhythm
+    wanted: float
+    count: Callable[[int, int, int], Point]
     trials: int
-    seed: int
     step: Callable[[], object]
     points: dict[int, Point] = field(default_factory=dict)
 
@@ -100,7 +168,7 @@ class Search:
         Errors jump where a test becomes a week longer; then the smallest budget that is enough is
         found by halving, since no budget has just the wanted error.
         """
-        wanted, most = self.question.error, self.question.most_rounds
+        wanted, most = self.wanted, self.question.most_rounds
         least = least_budget(self.question)
         low, high, best = least / CLOSE, float(most) * CLOSE, None
         for _ in range(CHECKS):
@@ -135,9 +203,9 @@ class Search:
         for _ in range(MOST_STEPS):
             point = self._measure(budget, trials)
             low, high = clopper_pearson(point.errors, point.trials, 0.99)
-            if budget == most and low > self.question.error:
+            if budget == most and low > self.wanted:
                 return False
-            if budget == least and high < self.question.error:
+            if budget == least and high < self.wanted:
                 return True
             above, below = self._sides()
             if above and below:
@@ -151,13 +219,13 @@ class Search:
 
     def _sides(self) -> tuple[list[int], list[int]]:
         """Budgets with errors above the wanted one, and below."""
-        above = [p.budget for p in self.points.values() if p.rate > self.question.error]
+        above = [p.budget for p in self.points.values() if p.rate > self.wanted]
         return above, [b for b in self.points if b not in above]
 
     def _factor(self, point: Point) -> float:
         """By how much the budget is off if errors fall like Φ(-c √T); at least one."""
         rate = (point.errors + 0.5) / (point.trials + 1)
-        wanted, seen = ndtri(self.question.error / 2), ndtri(min(rate, 0.98) / 2)
+        wanted, seen = ndtri(self.wanted / 2), ndtri(min(rate, 0.98) / 2)
         ratio = (wanted / seen) ** 2
         return 1.2 * float(max(ratio, 1 / ratio))
 
@@ -189,7 +257,7 @@ class Search:
         X = np.column_stack([np.ones(len(points)), np.sqrt([p.budget for p in points]) - x0])
         away = (np.log([p.budget / centre for p in points]) / WIDTH) ** 2
         near = np.exp((away.min() - away) / 2)  # the nearest counts in full, however far
-        wanted = float(ndtri(self.question.error))
+        wanted = float(ndtri(self.wanted))
         slope = self._usual_slope() / x0
         beta = np.array([wanted, slope])
         prior = np.diag([0.0, (SLOPE * slope) ** -2])
@@ -213,7 +281,7 @@ class Search:
     def _usual_slope(self) -> float:
         """√T dy/d√T at the wanted error for error (K - 1) Φ(-c √T), y = Φ⁻¹(error)."""
         rivals = self.question.arms.rank - 1 or 1
-        error = min(self.question.error, 0.3)
+        error = min(self.wanted, 0.3)
         z, y = ndtri(error / rivals), ndtri(error)
         return float(rivals * z * math.exp((y**2 - z**2) / 2))
 
@@ -223,8 +291,8 @@ class Search:
         if line is not None:
             root, error = math.sqrt(budget), 1.96 * line[1]
             low, high = math.floor(max(root - error, 1.0) ** 2), math.ceil((root + error) ** 2)
-        days = self.rhythm.days(budget, self.question.traffic_per_day)
-        return Need(budget, low, high, days, check)
+        waits = waits_of(self.question, self.candidate, budget)
+        return Need(budget, low, high, self.question.days(budget, self.rhythm, waits), check)
 
     def _measure(self, budget: int, trials: int) -> Point:
         known = self.points.get(budget)
@@ -238,8 +306,7 @@ class Search:
         return self._simulate(budget, self.trials, CHECKING)
 
     def _simulate(self, budget: int, trials: int, stream: int) -> Point:
-        world = self.question, self.candidate, self.rhythm
-        point = measure(*world, budget, trials, self.seed, stream)
+        point = self.count(budget, trials, stream)
         self.step()
         return point
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import kernel, standard_normal
+from steadyarm.compiled import kernel, log, standard_normal
 from steadyarm.environments import BernoulliReward, GaussianNoise
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
@@ -116,9 +116,14 @@ class Rhythm:
         """Whether anything changes during a test."""
         return self.kind != "none"
 
+    @property
+    def weekly(self) -> bool:
+        """Whether it takes whole weeks."""
+        return self.kind in ("weekend", "promotion")
+
     def days(self, budget: int, traffic: int) -> int:
         """How many days a test takes: as few as the traffic allows, in whole cycles."""
-        cycle = {"weekend": 7, "promotion": 7, "curve": len(self.curve)}.get(self.kind, 1)
+        cycle = 7 if self.weekly else max(len(self.curve), 1)
         least = 7 * self.week if self.kind == "promotion" else cycle
         return max(cycle * ceil(budget / (traffic * cycle)), least)
 
@@ -188,9 +193,11 @@ def play_pieces(
     block: int,
     start: Integers,
     sd: float,
+    left: float,
     rng: np.random.Generator,
     counts: Integers,
     sums: Floats,
+    squares: Floats,
 ) -> None:
     """Play every trial's segment; an arm's mean in piece p is level[p] + swing[p] * its effect.
 
@@ -198,9 +205,10 @@ def play_pieces(
     swing, level : (P,)
     weights, planned, block, start : as in `environments.kernels.play_table`
     sd : of Gaussian noise; negative for Bernoulli rewards
-    counts, sums : (n, K), zero on entry
+    left : share of the standard deviation of Bernoulli rewards that a covariate leaves
+    counts, sums, squares : (n, K), zero on entry; squares may be empty
     """
-    K = effects.shape[1]
+    K, with_squares = effects.shape[1], squares.size > 0
     here = np.zeros(K, dtype=np.int64)
     deck = np.zeros(K, dtype=np.int64)
     for i in range(effects.shape[0]):
@@ -231,18 +239,49 @@ def play_pieces(
                     for k in range(K):
                         if here[k] > 0:
                             mean = level[piece] + swing[piece] * effects[i, k]
+                            total, squared = _rewards(here[k], mean, sd, left, with_squares, rng)
                             counts[i, k] += here[k]
-                            sums[i, k] += _rewards(here[k], mean, sd, rng)
+                            sums[i, k] += total
+                            if with_squares:
+                                squares[i, k] += squared
                             here[k] = 0
                     piece += 1
 
 
 @kernel
-def _rewards(plays: int, mean: float, sd: float, rng: np.random.Generator) -> float:
-    """The sum of `plays` rewards."""
+def _rewards(
+    plays: int, mean: float, sd: float, left: float, with_squares: bool, rng: np.random.Generator
+) -> tuple[float, float]:
+    """The sum of `plays` rewards and, if asked for, the sum of their squares."""
     if sd >= 0.0:
-        return plays * mean + sd * math.sqrt(plays) * standard_normal(rng)
-    return float(rng.binomial(plays, min(max(mean, 0.0), 1.0)))
+        total = plays * mean + sd * math.sqrt(plays) * standard_normal(rng)
+        spread = sd * sd * chi_square(plays - 1, rng) if with_squares else 0.0
+        return total, total * total / plays + spread
+    rate = min(max(mean, 0.0), 1.0)
+    hits = float(rng.binomial(plays, rate))
+    if left == 1.0:
+        return hits, hits
+    total = plays * rate + left * (hits - plays * rate)
+    return total, total * total / plays + left * left * hits * (1.0 - hits / plays)
+
+
+@kernel
+def chi_square(freedom: int, rng: np.random.Generator) -> float:
+    """A chi-squared number: twice a gamma number by Marsaglia and Tsang (2000)."""
+    if freedom <= 0:
+        return 0.0
+    if freedom == 1:
+        z = standard_normal(rng)
+        return z * z
+    d = 0.5 * freedom - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = standard_normal(rng)
+        v = 1.0 + c * x
+        if v > 0.0:
+            v = v * v * v
+            if log(1.0 - rng.random()) < 0.5 * x * x + d - d * v + d * log(v):
+                return 2.0 * d * v
 
 
 @kernel
@@ -340,6 +379,8 @@ class BatchWorld:
     level : average reward of an arm without effect
     pieces : how effects and level move
     noise : Gaussian or Bernoulli
+    correlation : of rewards with a covariate, for which they are adjusted as with its true slope:
+        the part of the noise that the covariate explains is gone
     """
 
     arms: ArmSet
@@ -348,6 +389,7 @@ class BatchWorld:
     level: float
     pieces: Pieces = field(repr=False)
     noise: GaussianNoise | BernoulliReward
+    correlation: float = 0.0
     direction: Direction = "maximize"
 
     @property
@@ -364,12 +406,10 @@ class BatchWorld:
     ) -> SegmentStats:
         """Play each trial's segment from its round `start` (n,) on."""
         segment.check_within(start, self.budget)
-        if squares:
-            raise InvalidInputError(
-                "a BatchWorld draws sums and has no squares of rewards; play it without squares."
-            )
         shape = segment.weights.shape
         counts, sums = np.zeros(shape, dtype=np.int64), np.zeros(shape)
+        squared = np.zeros(shape if squares else (0, 0))
+        left = math.sqrt(1.0 - self.correlation**2)
         play_pieces(
             self.effects,
             self.pieces.ends,
@@ -379,9 +419,11 @@ class BatchWorld:
             segment.planned,
             segment.block_code,
             start,
-            self.noise.sd if isinstance(self.noise, GaussianNoise) else -1.0,
+            left * self.noise.sd if isinstance(self.noise, GaussianNoise) else -1.0,
+            left,
             rng,
             counts,
             sums,
+            squared,
         )
-        return SegmentStats(counts, sums)
+        return SegmentStats(counts, sums, squared if squares else None)

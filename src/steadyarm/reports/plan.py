@@ -7,7 +7,8 @@ from typing import Any
 
 from steadyarm import __version__
 from steadyarm.files import toml_of
-from steadyarm.planning.answer import Plan, error_cell, need_cells
+from steadyarm.planning.answer import Plan
+from steadyarm.planning.text import both_cells, both_header, error_cell, need_cells
 from steadyarm.plot import charts
 from steadyarm.reports.document import (
     Block,
@@ -34,6 +35,7 @@ def plan_report(plan: Plan, command: str = "") -> Document:
         Heading("The question"),
         Paragraph(plan.summary),
         Heading("What each policy needs"),
+        *_both(plan),
         _needs(plan, moving=False),
     ]
     if plan.moving:
@@ -41,9 +43,12 @@ def plan_report(plan: Plan, command: str = "") -> Document:
     if plan.remarks:
         blocks.append(Items(plan.remarks))
     blocks += [
-        Heading("Wrong verdicts by budget"),
+        Heading(
+            "Wrong picks and clear answers by budget" if plan.clear else "Wrong picks by budget"
+        ),
         Picture(charts.plan(plan)),
-        *_errors(plan),
+        *_by_budget(plan, clear=False),
+        *(_by_budget(plan, clear=True) if plan.clear else ()),
         Heading("What this rests on"),
         Items(_assumptions(plan)),
         Heading("The question as a file", 3),
@@ -63,20 +68,38 @@ def _needs(plan: Plan, moving: bool) -> Table:
         (line.name, *need_cells(plan, line.asked if moving else line.calm)) for line in plan.lines
     )
     where = "With this rhythm" if moving else "If nothing moves"
-    caption = f"{where}: visits and days for {percent(plan.error)} wrong verdicts or fewer"
+    caption = f"{where}: visits and days for {percent(plan.error)} wrong picks or fewer"
     header = ("policy", "visits", "95 % interval", "days", "wrong", "95 % interval of wrong")
     note = "* trusts that nothing moves." if not all(line.robust for line in plan.lines) else ""
     return Table(caption, header, "lrrrrr", rows, note)
 
 
-def _errors(plan: Plan) -> Iterator[Block]:
+def _both(plan: Plan) -> Iterator[Block]:
+    if plan.clear is None:
+        return
+    where = "With this rhythm" if plan.moving else "If nothing moves"
+    caption = (
+        f"{where}: visits for {percent(plan.error)} wrong picks and for {percent(plan.clear)} "
+        "clear answers"
+    )
+    header, rows = both_header(plan), [(line.name, *both_cells(plan, line)) for line in plan.lines]
+    kept = len(header) if plan.stops else len(header) - 1
+    cut = tuple(row[:kept] for row in rows)
+    yield Table(caption, header[:kept], "l" + "r" * (kept - 1), cut)
+
+
+def _by_budget(plan: Plan, clear: bool) -> Iterator[Block]:
     """Budgets below each other, policies beside each other, in as many tables as needed."""
     where = "with this rhythm" if plan.moving else "if nothing moves"
-    caption = f"Wrong verdicts in % by budget, {where} (95 % interval)"
+    what = "Clear answers" if clear else "Wrong picks"
+    caption = f"{what} in % by budget, {where} (95 % interval)"
     for first in range(0, len(plan.lines), ACROSS):
         lines = plan.lines[first : first + ACROSS]
+        points = [
+            line.clear.points if clear and line.clear else line.asked.points for line in lines
+        ]
         rows = tuple(
-            (f"{budget:,}", *(error_cell(line.asked.points[i]) for line in lines))
+            (f"{budget:,}", *(error_cell(one[i]) for one in points))
             for i, budget in enumerate(plan.budgets)
         )
         header = ("visits", *(line.name for line in lines))
@@ -97,7 +120,12 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         world,
         f"Errors are counted in {simulated} simulated tests for each policy and budget; intervals "
         "are exact (Clopper and Pearson) and hold for each number by itself.",
-        "A verdict is wrong if it names a variant that is not the best on average over the test.",
+        "A pick is wrong if it names a variant that is not the best on average over the test.",
+        *(
+            ["Answers are judged as the verdict of a live test is, at its end."]
+            if plan.clear
+            else []
+        ),
         f"Seed {plan.seed}; budgets up to {plan.most_rounds:,} visits in "
         f"{counted(plan.most_days, 'day')} were tried.",
     )

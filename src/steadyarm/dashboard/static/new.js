@@ -63,6 +63,10 @@
       );
       part.hidden = chosen !== null && !part.dataset.values.split(" ").includes(chosen.value);
     }
+    for (const part of document.querySelectorAll("[data-filled]")) {
+      const field = form.elements[part.dataset.filled];
+      part.hidden = field === undefined || field.value.trim() === "";
+    }
   };
 
   // Parts of a factorial test
@@ -226,16 +230,33 @@
     body.replaceChildren(...table.rows.map((cells) => line(cells, "th", "td")));
   };
 
+  // What the form can take over: visitors for a right pick or a clear answer, and when to stop.
+  const showUses = (result) => {
+    const uses = [];
+    const offer = (budget, why, stop) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = `Use ${budget.toLocaleString("en")} visitors${why}`;
+      button.addEventListener("click", () => usePlan(budget, stop));
+      uses.push(button);
+    };
+    if (result.budget !== null) offer(result.budget, ", to pick the best", "");
+    if (result.clear_budget !== null) {
+      offer(result.clear_budget, ", for a clear answer", "");
+      if (result.expected !== null) {
+        offer(result.clear_budget, ", and stop when sure", result.looks);
+      }
+    }
+    byId("plan-uses").replaceChildren(...uses);
+  };
+
   const showPlan = async (result) => {
     plan = result;
     byId("plan-sentence").textContent = result.sentence;
     byId("plan-caption").textContent = result.summary;
     byId("plan-note").textContent = result.note;
-    const use = byId("use-budget");
-    use.hidden = result.budget === null;
-    if (result.budget !== null) {
-      use.textContent = `Use ${result.budget.toLocaleString("en")} visitors`;
-    }
+    list(byId("plan-answers"), result.answers, "p");
+    showUses(result);
     fillTable(result.table);
     byId("plan-answer").hidden = false;
     byId("plan-answer").focus();
@@ -279,12 +300,23 @@
     }
   };
 
-  const useBudget = () => {
-    const budget = byId("f-budget");
-    budget.value = String(plan.budget);
-    touched.add("budget");
+  const choose = (name, value) => {
+    const field = form.elements[name];
+    if (field === undefined) return;
+    if (field.tagName === "SELECT" && ![...field.options].some((one) => one.value === value)) return;
+    field.value = value;
+    touched.add(name);
+  };
+
+  const usePlan = (budget, looks) => {
+    choose("budget", String(budget));
+    if (looks) {
+      choose("stop", "sure");
+      choose("looks", looks);
+    }
+    showWhatMatters();
     changed();
-    budget.focus();
+    byId("f-budget").focus();
   };
 
   // Begin
@@ -295,6 +327,7 @@
   showWhatMatters();
   form.addEventListener("input", (event) => {
     edited.add(keyOf(event.target));
+    showWhatMatters();
     changed();
   });
   form.addEventListener("change", (event) => {
@@ -310,7 +343,6 @@
   byId("add-part").addEventListener("click", addPart);
   byId("remove-part").addEventListener("click", removePart);
   byId("copy").addEventListener("click", copy);
-  byId("use-budget").addEventListener("click", useBudget);
   dark.addEventListener("change", () => draw().catch(() => {}));
   const errors = byId("errors");
   if (errors !== null) errors.focus();

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.scorecard import Effect, Effects, Interaction
-from steadyarm.planning.answer import Curve, Plan, Point
+from steadyarm.planning.answer import Answers, Clear, Curve, Plan, Point
 from steadyarm.planning.question import Question
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series, Table
 from steadyarm.plot.charts.common import MOST, difference_axis, shown, split
@@ -243,15 +243,25 @@ def _interactions_table(effects: Effects) -> Table:
 def plan(plan: Plan) -> Chart:
     """Error against budget for each policy, if nothing moves and with the rhythm, if there is one.
 
-    The lead of the best variant over the days of the test shows what the rhythm does.
+    Below, how often the answer is clear, in the world that was asked about. The lead of the best
+    variant over the days of the test shows what the rhythm does.
     """
     panels = [_plan_panel(plan, "If nothing moves", moving=False)]
     if plan.moving:
-        panels += [_plan_panel(plan, "With this rhythm", moving=True), _lead_panel(plan)]
+        panels.append(_plan_panel(plan, "With this rhythm", moving=True))
+    if plan.clear is not None:
+        panels.append(_clear_panel(plan, plan.clear))
+    if plan.moving:
+        panels.append(_lead_panel(plan))
     trusting = any(not line.robust for line in plan.lines)
     star = "* trusts that nothing moves. " if trusting else ""
-    strip = any(s.y.size and (s.y == 0).any() for panel in panels[:2] for s in panel.series)
-    zero = " The grey strip at the bottom stands for no wrong verdict at all." if strip else ""
+    strip = any(
+        s.y.size and (s.y == 0).any()
+        for panel in panels
+        if panel.y.kind == "log"
+        for s in panel.series
+    )
+    zero = " The grey strip at the bottom stands for no wrong pick at all." if strip else ""
     return Chart(
         "plan",
         _plan_title(plan),
@@ -268,7 +278,7 @@ def _plan_title(plan: Plan) -> str:
         return f"No robust policy errs in only {percent(plan.error)} within {most}"
     return (
         f"{plan.choice.label}: {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
-        f"about {percent(plan.error)} wrong verdicts"
+        f"about {percent(plan.error)} wrong picks"
     )
 
 
@@ -290,8 +300,35 @@ def _plan_panel(plan: Plan, title: str, moving: bool) -> Panel:
         need = (plan.choice.asked if moving else plan.choice.calm).need
         if need.budget is not None:
             marks = (Mark(float(need.budget), f"{plan.choice.label}: {need.budget:,}"),)
-    visits, wrong = Axis("visits", "log"), Axis("wrong verdicts", "log", percent=True)
+    visits, wrong = Axis("visits", "log"), Axis("wrong picks", "log", percent=True)
     return Panel(visits, wrong, tuple(series), title, marks, level=plan.error, height=1.2)
+
+
+def _clear_panel(plan: Plan, wanted: float) -> Panel:
+    """How often the answer is clear, against the budget."""
+    series = []
+    for i, line in enumerate(plan.lines):
+        if line.clear is not None:
+            points = _answers(line.clear)
+            low, high = np.array([point.interval() for point in points]).T
+            rates = np.array([point.rate for point in points])
+            budgets = tuple(float(point.budget) for point in points)
+            series.append(Series(line.name, budgets, rates, low, high, kind="points", color=i))
+    marks: tuple[Mark, ...] = ()
+    if plan.choice is not None and plan.clear_budget is not None:
+        text = f"{plan.choice.label}: {plan.clear_budget:,}"
+        marks = (Mark(float(plan.clear_budget), text),)
+    title = "Clear answers" + (", with this rhythm" if plan.moving else "")
+    clear = Axis("clear answers", percent=True)
+    visits = Axis("visits", "log")
+    return Panel(visits, clear, tuple(series), title, marks, level=wanted, y_range=(0.0, 1.0))
+
+
+def _answers(found: Clear) -> list[Answers]:
+    """By rising budget, each budget once, from as many tests as there were."""
+    points = {point.budget: point for point in found.points}
+    points |= {one.budget: one for one in (found.picked, found.check) if one is not None}
+    return sorted(points.values(), key=lambda point: point.budget)
 
 
 def _lead_panel(plan: Plan) -> Panel:
@@ -325,25 +362,44 @@ def _plan_summary(plan: Plan) -> str:
     low, high = check.interval()
     return (
         f"{plan.choice.label} needs {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
-        f"about {percent(plan.error)} wrong verdicts; in simulated tests {percent(check.rate)} "
+        f"about {percent(plan.error)} wrong picks; in simulated tests {percent(check.rate)} "
         f"were wrong (95 % interval {percent(low)} to {percent(high)})."
-    )
+    ) + _clear_summary(plan)
+
+
+def _clear_summary(plan: Plan) -> str:
+    if plan.clear is None or plan.clear_budget is None:
+        return ""
+    days = counted(plan.clear_days or 0, "day")
+    wanted = percent(plan.clear)
+    return f" {wanted} clear answers take {plan.clear_budget:,} visits in {days}."
 
 
 def _plan_table(plan: Plan) -> Table:
     header = (
         "world", "policy", "stays unbiased", "visits", "wrong", "simulated tests", "share wrong",
-        "low", "high", "enough",
+        "low", "high", "enough", "clear", "tests judged", "share clear", "mean visits",
     )  # fmt: skip  # a table reads better so
     rows = []
     for world, moving in (("nothing moves", False), ("with this rhythm", True)):
         for line in plan.lines:
             if (curve := line.moving if moving else line.calm) is None:
                 continue
-            for point in _points(curve):
-                counts = point.budget, point.errors, point.trials, point.rate, *point.interval()
-                enough = curve.need.budget is not None and point.budget >= curve.need.budget
-                rows.append((world, line.label, line.robust, *counts, enough))
+            points = {point.budget: point for point in _points(curve)}
+            answers = {}
+            if line.clear is not None and moving == plan.moving:
+                answers = {one.budget: one for one in _answers(line.clear)}
+            for budget in sorted(points.keys() | answers.keys()):
+                point, one = points.get(budget), answers.get(budget)
+                if point is None and one is not None:
+                    point = Point(budget, one.errors, one.trials)
+                assert point is not None
+                counts = budget, point.errors, point.trials, point.rate, *point.interval()
+                enough = curve.need.budget is not None and budget >= curve.need.budget
+                clear = (
+                    (None,) * 4 if one is None else (one.clear, one.trials, one.rate, one.visits)
+                )
+                rows.append((world, line.label, line.robust, *counts, enough, *clear))
     return Table(header, tuple(rows))
 
 
@@ -370,10 +426,10 @@ def results(found: Sequence[Results], title: str = "") -> Chart:
     low, high = np.array([one.interval() for one in found]).T
     names = tuple(f"{one.policy}: {percent(one.error_rate)}" for one in found)
     rates = np.array([one.error_rate for one in found])
-    series = Series("wrong verdicts", names, rates, low, high, kind="points")
+    series = Series("wrong picks", names, rates, low, high, kind="points")
     trials = sorted({one.trials for one in found})
     often = f"{trials[0]:,}" if len(trials) == 1 else f"{trials[0]:,} to {trials[-1]:,}"
-    wrong, ends = Axis("wrong verdicts", percent=True), (-0.02 * high.max(), 1.04 * high.max())
+    wrong, ends = Axis("wrong picks", percent=True), (-0.02 * high.max(), 1.04 * high.max())
     table = {
         "policy": [one.policy for one in found],
         "wrong": [one.errors for one in found],
