@@ -84,6 +84,7 @@ def _simulate(*policies: str) -> None:
             world = sa.Environment.from_means(arms, [0.5] * arms.size, noise, budget=BUDGET)
             for name in policies:
                 sa.simulate(POLICIES[name](), world, trials=2)
+            sa.simulate(sa.Steady(), world.with_covariate(0.5), trials=2)
 
 
 # The parts of a stage have little to compile in common; the last one needs what the others made.

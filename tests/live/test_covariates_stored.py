@@ -75,7 +75,8 @@ def moments_of(live: sa.Experiment, rows: Iterable[LogRow], index: int, zero: bo
     """The sums of a segment, computed row by row."""
     names = live.settings.covariates
     mine = [row for row in rows if place_of(row.number)[0] == index and row.excluded is None]
-    events = [{event.metric: event.value for event in row.events} for row in mine]
+    kept = (*names, KNOWN)
+    events = [{e.metric: e.value for e in row.events if e.metric in kept} for row in mine]
     z = [[float(bool(each)), *(each.get(name, 0.0) for name in names)] for each in events]
     rewards = [(0.0 if zero else np.nan) if row.reward is None else row.reward for row in mine]
     table = np.array(z).reshape(len(mine), 1 + len(names))
@@ -153,6 +154,28 @@ def test_rewards_that_may_still_come_are_not_counted_as_zeros() -> None:
     waiting = [piece for piece in pieces if piece.waiting]
     assert waiting
     assert all(piece.moments is None for piece in waiting)
+
+
+def test_rewards_made_of_events_are_adjusted_when_they_are_final() -> None:
+    now, world = [1.7e9], World()
+    revenue = {"name": "revenue", "role": "primary", "several": "sum", "window": "1h", "grace": 0}
+    settings: dict[str, Any] = {"missing": None, "metrics": [revenue | {"missing": "zero"}]}
+    live = created(budget=160, clock=lambda: now[0], **settings)
+    for t in range(160):
+        known = world.visitor()
+        shown = live.ask(f"u{t}", covariates=known)
+        whole = world.reward(shown.arm, known)
+        for order in range(t % 3):
+            live.tell(shown, whole / 2, event=f"order {order}")
+        now[0] += 60.0 if t % 20 else 7200.0
+    now[0] += 7200.0
+    live.refresh()
+    rows = live.storage.log(live.key)
+    for piece in live.results().pieces:
+        assert piece.moments is not None
+        same(piece.moments, moments_of(live, rows, piece.index, zero=True))
+    assert live.recommend().raw is not None
+    assert live.replay().agrees
 
 
 def test_series_are_few() -> None:
@@ -271,6 +294,17 @@ def test_an_imported_experiment_goes_on_to_the_bit(suffix: str, tmp_path: Path) 
     assert stored[0] == stored[1]
     assert copy.replay().agrees
     copy.close()
+
+
+def test_an_export_is_analyzed_with_its_covariates(tmp_path: Path) -> None:
+    live = created(budget=200, missing="fail")
+    play(live, range(200), World())
+    path = live.export(tmp_path / "log.csv")
+    found, verdict = sa.analyze(path, covariates=list(NAMES)), live.recommend()
+    assert found.raw is not None
+    assert found.variance_kept == pytest.approx(verdict.variance_kept, rel=0.01)
+    # References of the policy came from what it had seen, those of the log from the whole log.
+    np.testing.assert_allclose(found.estimates, verdict.estimates, rtol=0.01)
 
 
 def test_settings_are_described_and_loaded(tmp_path: Path) -> None:

@@ -21,7 +21,14 @@ from steadyarm.storages import open_storage, storage_faults, upgrade_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change, Corrected
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import LogRow, Measured, Outcome, SeriesSums
+from steadyarm.storages.records import (
+    Decision,
+    LogRow,
+    Measured,
+    Outcome,
+    SeriesSums,
+    Snapshot,
+)
 from steadyarm.storages.series import Metrics, Rule
 from steadyarm.storages.sql import rewards as rewards_module
 from steadyarm.storages.sql.base import SERIES
@@ -142,8 +149,32 @@ class StillCounting(MemoryStorage):
         return done
 
 
+class DecidesOnOldCovariates(MemoryStorage):
+    def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
+        new = self.snapshot(key, everything=True).series
+        return super().decide(key, version, replace(decision, series=new), now)
+
+
+class NoCovariatesInSnapshots(MemoryStorage):
+    def snapshot(self, key: int, everything: bool = False) -> Snapshot:
+        return replace(super().snapshot(key, everything), series=())
+
+
+class CovariatesNeverSteer(MemoryStorage):
+    def create(self, record: Any, **more: Any) -> Any:
+        made = super().create(record, **more)
+        tables = self._tables[made.key]
+        further = {n: replace(r, steers=False) for n, r in tables.metrics.further.items()}
+        tables.metrics = tables.series.metrics = replace(tables.metrics, further=further)
+        return made
+
+
 @pytest.mark.parametrize(
-    "broken", [EveryEventIsNew, NoCap, AllMetricsAlike, NeverLate, ForgetsEvents, StillCounting]
+    "broken",
+    [
+        *(EveryEventIsNew, NoCap, AllMetricsAlike, NeverLate, ForgetsEvents, StillCounting),
+        *(DecidesOnOldCovariates, NoCovariatesInSnapshots, CovariatesNeverSteer),
+    ],
 )
 def test_checks_notice(broken: type[MemoryStorage]) -> None:
     def check_all() -> None:

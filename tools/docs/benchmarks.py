@@ -37,6 +37,7 @@ PLACES = {
     "how_honest_are_the_lifts": Place(RIGHT, ("inference.md",)),
     "how_honest_are_the_metrics": Place(RIGHT, ("inference.md",)),
     "how_honest_is_stopping": Place(RIGHT, ("inference.md",)),
+    "how_much_do_covariates_bring": Place(RIGHT, ("inference.md",)),
     "how_true_at_the_desk": Place(RIGHT, ("inference.md", "live.md")),
     "how_alert_is_srm": Place(RIGHT, ("health.md",)),
     "how_alert_is_drift": Place(RIGHT, ("health.md",)),

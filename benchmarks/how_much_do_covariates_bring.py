@@ -1,4 +1,4 @@
-"""What do covariates bring, and what do useless ones cost?
+"""How much do covariates bring, and what do useless ones cost?
 
 First the variance of a reward that is left after adjusting, on average over a test with slopes
 fitted on the way, in parts of the rewards' own variance; 1 - ρ² could be left at best. Then how
@@ -111,7 +111,7 @@ def worlds(budget: int) -> dict[str, sa.Environment]:
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", type=int, default=2000)
+    parser.add_argument("--tests", type=int, default=2000, help="simulated tests of each kind")
     tests = parser.parse_args().tests
     print("variance left" + " " * 31 + "".join(f"  rho {rho:<3}" for rho in RHOS))
     print(f"{'at best':<44}" + "".join(f"  {1 - rho**2:<7.3f}" for rho in RHOS))
