@@ -1,6 +1,11 @@
 """How does Steady do against all other policies, also in worlds on which it was not chosen?
 
-Ten worlds that were looked at while Steady's rules were chosen and eight that were not, apart. For
+First, 45 drifting worlds against the balanced design that does not adapt, `GBAI(order="blocks")`:
+25 on which rules were tuned and 20 written when they were chosen, apart. Steady without adaptation
+(`fixed`), without blocks (`iid`) and P1-RAGE in blocks stand beside it. A mark says where Steady's
+error is significantly above 1.2 times the balanced design's.
+
+Then ten worlds that were looked at while the first rules were chosen and eight that were not. For
 each: error rates of all policies in the same run, and whether Steady is significantly worse
 (two-sided Fisher, p < 0.001) than the better of G-BAI and P1-RAGE with independent draws (WORSE),
 or than the better of both in blocks (worse). `fixed` is Steady with robustness=1: its balanced
@@ -12,10 +17,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import fisher_exact
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import fisher_exact, norm
 
 import steadyarm as sa
 from steadyarm.environments import (
@@ -27,6 +35,7 @@ from steadyarm.environments import (
     weekday_weekend,
 )
 
+Floats = NDArray[np.float64]
 T = 6000
 POLICIES: dict[str, sa.Policy[Any]] = {
     "Steady": sa.Steady(),
@@ -205,14 +214,254 @@ UNSEEN: tuple[Callable[[], sa.Environment], ...] = (
 )
 
 
+# Drifting worlds against the balanced design that does not adapt
+#
+# Each is an arm set, its average parameter, and a move around it whose average over the test is
+# zero, so that the right answer is known. The noise is set by the balanced design alone: a union
+# bound on its error is 5 %. Directions are drawn with fixed seeds.
+
+Moves = Callable[["Field"], Floats]
+BALANCED: dict[str, sa.Policy[Any]] = {
+    "balanced": sa.GBAI(order="blocks"),
+    "Steady": sa.Steady(),
+    "fixed": sa.Steady(robustness=1.0),
+    "iid": sa.Steady(order="iid"),
+    "RAGE blk": sa.P1RAGE(order="blocks"),
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """Arms with an average parameter, and directions in which it may move."""
+
+    arms: sa.ArmSet
+    theta: Floats
+    seed: int
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """The arms from best to worst."""
+        return np.argsort(-self.arms.features @ self.theta, kind="stable")
+
+    def all_arms(self, size: float, more: int = 0) -> Floats:
+        """Every arm moves in its own way, with a standard deviation of `size`."""
+        move = np.random.default_rng((self.seed, more)).normal(size=self.theta.size)
+        return move * size / float(np.std(self.arms.features @ move))
+
+    def best(self, size: float, count: int = 2, start: int = 0) -> Floats:
+        """`count` arms from the `start`-th best move by `size`, others as they resemble them."""
+        move = self.arms.features[self.order[start : start + count]].sum(axis=0)
+        return move * size / float(np.abs(self.arms.features @ move).max())
+
+    def world(self, path: Floats) -> sa.Environment:
+        """The path (T, d) around its own mean, added to the parameter."""
+        X = self.arms.features
+        values = X @ self.theta
+        design = sa.g_optimal(self.arms)
+        inverse = np.linalg.pinv(X.T @ (design.weights[:, None] * X))
+        Y = X[self.order[0]] - np.delete(X, self.order[0], axis=0)
+        gaps = values.max() - np.delete(values, self.order[0])
+        errors = np.sqrt(np.einsum("ka,ab,kb->k", Y, inverse, Y) / len(path))
+        noise = brentq(lambda s: float(norm.sf(gaps / (s * errors)).sum()) - 0.05, 1e-3, 1e3)
+        moved = self.theta + path - path.mean(axis=0)
+        return sa.Environment.from_parameters(self.arms, moved, sa.GaussianNoise(noise))
+
+
+def plain(K: int) -> Field:
+    """The best leads by 0.12, the others lie evenly over 0.36."""
+    arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
+    return Field(arms, np.r_[0.12, np.linspace(0, -0.36, K - 1)], K)
+
+
+def close(K: int) -> Field:
+    """The best leads by 0.1, all the others are alike."""
+    arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
+    return Field(arms, np.r_[0.1, np.zeros(K - 1)], 50 + K)
+
+
+def linear(arms: sa.ArmSet, seed: int) -> Field:
+    """A random parameter with a lead of 0.12 that is a tenth to a quarter of the range."""
+    for more in range(1000):
+        theta = np.random.default_rng((seed, more)).normal(size=arms.dimension)
+        values = np.sort(arms.features @ theta)
+        lead = values[-1] - values[-2]
+        if 0.1 < lead / (values[-1] - values[0]) < 0.25:
+            return Field(arms, theta * 0.12 / lead, seed)
+    raise AssertionError("no parameter with such a lead")
+
+
+def sphere(K: int, d: int, seed: int) -> Field:
+    """Random unit vectors."""
+    X = np.random.default_rng(seed).normal(size=(K, d))
+    return linear(sa.ArmSet.from_features(X / np.linalg.norm(X, axis=1, keepdims=True)), seed)
+
+
+CLOCK = (np.arange(T) + 0.5) / T
+
+
+def along(profile: NDArray[Any], move: Floats) -> Floats:
+    """(T, d) the move, as strong as the profile (T,) says."""
+    return np.outer(profile.astype(np.float64), move)
+
+
+def cosine(periods: float) -> Floats:
+    return np.asarray(np.cos(2 * np.pi * periods * CLOCK))
+
+
+def walking(field: Field, size: float, steps: int) -> Floats:
+    """A random walk of some steps whose end is `size` away, in every direction."""
+    moves = np.stack([field.all_arms(size / np.sqrt(steps), 10 + j) for j in range(steps)])
+    return np.repeat(np.cumsum(moves, axis=0), -(-T // steps), axis=0)[:T]
+
+
+TUNED_FIELDS = {
+    "5 arms": lambda: plain(5),
+    "10 arms": lambda: plain(10),
+    "30 arms": lambda: plain(30),
+    "16 layouts": lambda: linear(sa.environments.layouts(4), 3),
+    "30 random": lambda: sphere(30, 6, 7),
+}
+TUNED_MOVES: dict[str, Moves] = {
+    "best two rise": lambda f: along(2 * CLOCK - 1, f.best(0.6)),
+    "best two bad for half": lambda f: along(CLOCK > 0.5, f.best(2.0)),
+    "best two bad for 3/4": lambda f: along(CLOCK > 0.75, f.best(2.4)),
+    "own trends": lambda f: along(2 * CLOCK - 1, f.all_arms(0.4)),
+    "two weeks": lambda f: along(cosine(14), f.all_arms(0.4)),
+}
+TUNED = {
+    f"{arms}, {name}": (field, move)
+    for arms, field in TUNED_FIELDS.items()
+    for name, move in TUNED_MOVES.items()
+}
+HELD_OUT: dict[str, tuple[Callable[[], Field], Moves]] = {
+    "3 arms, best one rises": (
+        lambda: plain(3),
+        lambda f: along(2 * CLOCK - 1, f.best(0.5, count=1)),
+    ),
+    "3 alike, week": (lambda: close(3), lambda f: along(cosine(7), f.all_arms(0.5))),
+    "4 arms, best one bad for a third": (
+        lambda: plain(4),
+        lambda f: along(CLOCK > 1 / 3, f.best(0.9, count=1)),
+    ),
+    "6 alike, own walks": (lambda: close(6), lambda f: walking(f, 0.6, 25)),
+    "6 arms, rival fades": (
+        lambda: plain(6),
+        lambda f: along(-CLOCK, f.best(0.8, count=1, start=1)),
+    ),
+    "8 arms, places change at 0.6": (
+        lambda: plain(8),
+        lambda f: along(CLOCK > 0.6, f.all_arms(0.7)),
+    ),
+    "8 alike, novelty": (
+        lambda: close(8),
+        lambda f: along(np.exp(-CLOCK / 0.08), -f.best(0.8, count=1)),
+    ),
+    "12 arms, three steps": (
+        lambda: plain(12),
+        lambda f: (
+            along(CLOCK > 0.2, f.all_arms(0.4))
+            + along(CLOCK > 0.5, f.all_arms(0.4, 1))
+            + along(CLOCK > 0.8, f.all_arms(0.4, 2))
+        ),
+    ),
+    "12 arms, best three bad in the middle": (
+        lambda: plain(12),
+        lambda f: along((CLOCK < 0.3) | (CLOCK > 0.7), f.best(1.0, count=3)),
+    ),
+    "15 alike, slow wave": (lambda: close(15), lambda f: along(cosine(1.5), f.all_arms(0.3))),
+    "20 arms, campaign for losers": (
+        lambda: plain(20),
+        lambda f: along((CLOCK > 0.4) & (CLOCK < 0.55), f.best(1.5, count=10, start=10)),
+    ),
+    "20 arms, best two rise from the middle": (
+        lambda: plain(20),
+        lambda f: along(np.maximum(CLOCK - 0.5, 0), f.best(2.5)),
+    ),
+    "40 arms, own trends and week": (
+        lambda: plain(40),
+        lambda f: along(CLOCK, f.all_arms(0.4)) + along(cosine(7), f.all_arms(0.2, 1)),
+    ),
+    "12 layouts, own walks": (
+        lambda: linear(
+            sa.ArmSet.factorial({"a": list("123"), "b": list("12"), "c": list("12")}), 11
+        ),
+        lambda f: walking(f, 0.6, 40),
+    ),
+    "27 layouts, shock": (
+        lambda: linear(
+            sa.ArmSet.factorial({"a": list("123"), "b": list("123"), "c": list("123")}), 12
+        ),
+        lambda f: along((CLOCK > 0.1) & (CLOCK < 0.25), f.all_arms(1.0)),
+    ),
+    "32 layouts, best two bad for 0.4": (
+        lambda: linear(sa.environments.layouts(5), 13),
+        lambda f: along(CLOCK > 0.4, f.best(1.5)),
+    ),
+    "20 random of 4, wave": (
+        lambda: sphere(20, 4, 14),
+        lambda f: along(cosine(1), f.all_arms(0.5)),
+    ),
+    "50 random of 8, switch at 0.3": (
+        lambda: sphere(50, 8, 15),
+        lambda f: along(CLOCK > 0.3, f.all_arms(0.6)),
+    ),
+    "40 random of 10, trends": (
+        lambda: sphere(40, 10, 16),
+        lambda f: along(CLOCK, f.all_arms(0.8)),
+    ),
+    "bundles, late campaign": (
+        lambda: linear(sa.ArmSet.bundles([f"p{j}" for j in range(6)], size=2), 17),
+        lambda f: along(CLOCK > 0.85, f.all_arms(1.2)),
+    ),
+}
+
+
+def against_balanced(
+    worlds: dict[str, tuple[Callable[[], Field], Moves]], trials: int
+) -> list[float]:
+    """One line per world: error rates, and Steady's as a multiple of the balanced design's."""
+    print(f"{'world':<40}{''.join(f'{name:>10}' for name in BALANCED)}{'ratio':>7}")
+    ratios = []
+    for title, (field, move) in worlds.items():
+        here = field()
+        world = here.world(move(here))
+        assert world.best_arm == here.order[0]
+        found = {
+            name: sa.simulate(policy, world, trials=trials, seed=11)
+            for name, policy in BALANCED.items()
+        }
+        steady, balanced = max(found["Steady"].errors, 0.5), max(found["balanced"].errors, 0.5)
+        ratios.append(steady / balanced)
+        # Variances of two counts of rare errors are about the counts themselves.
+        excess = (steady - 1.2 * balanced) / np.sqrt(steady + 1.44 * balanced)
+        mark = "  above 1.2, p < 0.001" if excess > norm.isf(1e-3) else ""
+        rates = "".join(f"{result.error_rate:10.4f}" for result in found.values())
+        print(f"{title:<40}{rates}{ratios[-1]:7.2f}{mark}", flush=True)
+    _sum_up(ratios)
+    return ratios
+
+
+def _sum_up(ratios: list[float]) -> None:
+    mean = float(np.exp(np.mean(np.log(ratios))))
+    print(f"{len(ratios)} worlds: geometric mean {mean:.2f}, largest {max(ratios):.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000, help="of each policy in each world")
-    trials: int = parser.parse_args().trials
-    print(f"Error rates, {trials} trials, budget {T}.")
-    for title, families in (("seen while choosing", SEEN), ("never seen", UNSEEN)):
-        print(f"\nWorlds {title}:\n")
-        compare(families, trials)
+    parser.add_argument("--part", choices=["balanced", "rivals", "both"], default="both")
+    args = parser.parse_args()
+    print(f"Error rates, {args.trials} trials, budget {T}.")
+    if args.part != "rivals":
+        ratios = []
+        for title, worlds in (("tuned on", TUNED), ("written after the choice", HELD_OUT)):
+            print(f"\nDrifting worlds {title}, against the balanced design:\n")
+            ratios += against_balanced(worlds, args.trials)
+        _sum_up(ratios)
+    if args.part != "balanced":
+        for title, families in (("seen while choosing", SEEN), ("never seen", UNSEEN)):
+            print(f"\nWorlds {title}, against all policies:\n")
+            compare(families, args.trials)
 
 
 def compare(families: tuple[Callable[[], sa.Environment], ...], trials: int) -> None:

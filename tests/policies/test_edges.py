@@ -203,7 +203,7 @@ def test_published_configurations_are_those_of_the_notes() -> None:
     expected: dict[str, dict[str, Any]] = {
         "Uniform": plain,
         "P1": plain,
-        "Steady": plain | {"order": "blocks", "robustness": 0.5, "updates": 20},
+        "Steady": plain | {"order": "blocks", "robustness": 0.6, "updates": 20},
         "G-BAI": common,
         "P1-RAGE": common
         | {"max_phases": 15, "first_cut": 0.5, "updates": "epochs", "epoch_length": "published"},

@@ -41,9 +41,9 @@ def noise_elimination(
     """Average design λ̄ over cuts from half the largest gap down to the noise.
 
     Phase 0 has all arms; phase i keeps those within 2^-i of the largest estimated gap. Cuts end
-    where they fall below half the smallest standard error of a gap: the arms then left cannot
-    be told apart yet. Phase i counts i + 1 times. The scale of the rewards does not matter, and
-    arms that stay together over many halvings count as often, so that a lone close rival gets
+    where they fall below a quarter of the smallest standard error of a gap: the arms then left
+    cannot be told apart yet. Phase i counts i + 1 times. The scale of the rewards does not matter,
+    and arms that stay together over many halvings count as often, so that a lone close rival gets
     most of the rounds.
 
     Parameters
@@ -52,7 +52,7 @@ def noise_elimination(
     """
     gaps = estimates.max(axis=1, keepdims=True) - estimates
     rivals = np.where(gaps > 0, errors, np.inf)
-    noise = rivals.min(axis=1, keepdims=True) / 2
+    noise = rivals.min(axis=1, keepdims=True) / 4
     cuts = np.ldexp(gaps.max(axis=1, keepdims=True), -np.arange(1, MOST_CUTS + 1))
     used = cuts >= noise
     used[:, 0] = True

@@ -247,9 +247,13 @@ class IPSPolicy(Policy[IPSStateT]):
 
     def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
         """(n, K) estimated time-averaged value of every arm."""
+        return self.values(state, state.theta)
+
+    def values(self, state: IPSStateT, theta: Floats) -> Floats:
+        """(n, K) value of every arm under the parameters theta (n, r)."""
         if state.support is not None:
-            return state.arms.values(state.theta[0])[None]
-        return arm_values(self.features(state.arms), state.theta)
+            return state.arms.values(theta[0])[None]
+        return arm_values(self.features(state.arms), theta)
 
     def recommend(self, state: IPSStateT) -> Recommendations:
         """The arm with the highest estimate."""

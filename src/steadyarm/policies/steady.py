@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import DenseRows
-from steadyarm.compiled import kernel
+from steadyarm.compiled import exponentials, kernel
 from steadyarm.designs.exact_design import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
@@ -23,20 +23,32 @@ from steadyarm.validation import finite_number, whole_number
 Floats = NDArray[np.float64]
 
 SEGMENTS = 48  # in a test, about: their differences measure the noise
+MEMORY = 0.05  # of the budget, after which a score counts by a factor of e less as recent
+CLEAR = 1.5  # standard errors from which on a recent change is taken to be more than noise
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
 class SteadyState(IPSState):
-    """How much the scores of past segments differ.
+    """How noisy the scores of past segments are, and what the latest of them say.
 
     Attributes
     ----------
-    spread : (n, r, r) sum over segments of score score' / rounds, score the sum in the segment
+    noise : (n, r, r) sum over neighbouring segments of the squared difference of their mean
+        scores, scaled to estimate the variance of the score of one round; slow drift adds little
     pieces : (n,) number of segments
+    last : (n, r) mean score of the last segment
+    last_rounds : (n,) its rounds
+    recent : (n, r) sum of scores, each weighted by its age
+    recent_weights : (n, 2) sum of these weights over all rounds, and sum of their squares
     """
 
-    spread: NDArray[np.float64]
+    noise: NDArray[np.float64]
     pieces: NDArray[np.int64]
+    last: NDArray[np.float64]
+    last_rounds: NDArray[np.int64]
+    recent: NDArray[np.float64]
+    recent_weights: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -46,14 +58,17 @@ class Steady(IPSPolicy[SteadyState]):
     Every round still has the allocation's probabilities, so estimates stay unbiased however the
     world moves, as long as it does not react to the assignments (else take order="iid"). Blocks
     are all alike while an allocation is in force, so that drift slower than a block adds nothing
-    to the error. One share of the allocation, `robustness`, is always G-optimal; the other is
-    what virtual elimination would sample, with cuts that start at the largest estimated gap and
-    end where noise hides the gaps. Rewards are compared with the estimate so far, which matters
-    only where a block is cut short or rewards are missing. docs/steady.md has the argument.
+    to the error. One share of the allocation is always G-optimal; the other is what virtual
+    elimination would sample, with cuts that start at the largest estimated gap and end where noise
+    hides the gaps. The G-optimal share falls during the test, from nine tenths to three twentieths,
+    because an arm that gets few rounds early may come back, and late it hardly can. Where an arm's
+    latest rewards differ clearly from earlier ones, the allocation expects them to last. Rewards
+    are compared with the estimate so far, which matters only where a block is cut short or rewards
+    are missing. docs/steady.md has the argument.
 
     Parameters
     ----------
-    robustness : share of the G-optimal design, above 0 and at most 1
+    robustness : mean share of the G-optimal design over the test, above 0 and at most 1
     updates : how often the allocation is chosen anew, at equal distances
 
     Examples
@@ -70,7 +85,7 @@ class Steady(IPSPolicy[SteadyState]):
     state_type: ClassVar[type[State]] = SteadyState
 
     order: Literal["iid", "blocks"] = "blocks"
-    robustness: float = 0.5
+    robustness: float = 0.6
     updates: int = 20
 
     def __post_init__(self) -> None:
@@ -84,14 +99,36 @@ class Steady(IPSPolicy[SteadyState]):
     def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
         """Nothing seen yet."""
         r = self.parameters(arms)
-        return {"spread": np.zeros((trials, r, r)), "pieces": np.zeros(trials, dtype=np.int64)}
+        return {
+            "noise": np.zeros((trials, r, r)),
+            "pieces": np.zeros(trials, dtype=np.int64),
+            "last": np.zeros((trials, r)),
+            "last_rounds": np.zeros(trials, dtype=np.int64),
+            "recent": np.zeros((trials, r)),
+            "recent_weights": np.zeros((trials, 2)),
+        }
 
     def advance(self, before: SteadyState, after: SteadyState) -> SteadyState:
-        """Note by how much the segment's scores differ from others."""
-        rounds = np.maximum(after.played - before.played, 1)
-        spread = before.spread.copy()
-        _add_squares(after.scores - before.scores, 1.0 / rounds, spread)
-        return replace(after, spread=spread, pieces=before.pieces + (after.played > before.played))
+        """Note by how much the segment's scores differ from the last ones; forget older ones."""
+        rounds = after.played - before.played
+        played = rounds > 0
+        score = after.scores - before.scores
+        mean = score / np.maximum(rounds, 1)[:, None]
+        noise = before.noise.copy()
+        last = before.last_rounds
+        weight = rounds * last / np.maximum(rounds + last, 1)  # 1 over the variance of a difference
+        _add_squares(mean - before.last, weight, noise)
+        keep = exponentials(-rounds / (MEMORY * before.budget))
+        older = before.recent_weights * np.column_stack([keep, keep * keep])
+        return replace(
+            after,
+            noise=noise,
+            pieces=before.pieces + played,
+            last=np.where(played[:, None], mean, before.last),
+            last_rounds=np.where(played, rounds, last),
+            recent=before.recent * keep[:, None] + score,
+            recent_weights=older + rounds[:, None],
+        )
 
     def allocation(self, state: SteadyState) -> Allocation:
         """λ* at first, then mixed with what virtual elimination would sample; in whole blocks."""
@@ -99,15 +136,42 @@ class Steady(IPSPolicy[SteadyState]):
         chosen = Allocation(np.tile(g.weights, (state.trials, 1)), g.arms)
         known = state.pieces >= 2
         if self.robustness < 1 and known.any():
-            estimates = self.estimates(state)
-            errors = gap_errors(state.arms, estimates, self._covariance(state))
-            virtual = noise_elimination(state.arms, estimates, errors, self.solver)
-            share = np.where(known, self.robustness, 1.0)[:, None]
+            covariance = self._covariance(state)
+            expected = self._expected(state, covariance)
+            errors = gap_errors(state.arms, expected, covariance)
+            virtual = noise_elimination(state.arms, expected, errors, self.solver)
+            share = np.where(known, self._share(state), 1.0)[:, None]
             chosen = mixed([(share, g), (1 - share, virtual)])
         if self.order == "iid":
             return chosen
         block = self.block_length(state.arms, state.budget)
         return exact_allocation(state.arms.coordinates_of(chosen.arms), chosen, block)
+
+    def _share(self, state: SteadyState) -> Floats:
+        """(n,) of the G-optimal design: falls during the test, with mean `robustness`."""
+        part = state.played / state.budget
+        adaptive = (1.0 - self.robustness) * (0.25 + 1.875 * part * np.sqrt(part))
+        return np.maximum(1.0 - adaptive, self.robustness / 4)
+
+    def _expected(self, state: SteadyState, covariance: Floats) -> Floats:
+        """(n, K) values that arms will have at the end, if what was clearly seen of late lasts.
+
+        Arms are compared with the leader of the whole test so far: by how much an arm has gained on
+        it of late beyond what it had before counts for the rounds that are left, shrunk to nothing
+        where noise explains it.
+        """
+        estimates = self.estimates(state)
+        weights = np.maximum(state.recent_weights, 1.0)
+        gained = self.values(state, state.recent / weights[:, :1]) - estimates
+        leader = estimates.argmax(axis=1)[:, None]
+        gained -= np.take_along_axis(gained, leader, axis=1)
+        # Recent scores are among all: the variance of the difference is one of variances.
+        excess = state.played * weights[:, 1] / (weights[:, 0] * weights[:, 0]) - 1.0
+        errors = gap_errors(state.arms, estimates, covariance)
+        explained = CLEAR * CLEAR * np.maximum(excess, 0.0)[:, None] * (errors * errors)
+        squared = np.maximum(gained * gained, TINY)
+        left = (1.0 - state.played / state.budget)[:, None]
+        return estimates + left * gained * np.maximum(1.0 - explained / squared, 0.0)
 
     def segment_end(self, state: SteadyState) -> NDArray[np.int64]:
         """The next of `updates` equal parts of the budget, rounded to whole blocks."""
@@ -127,13 +191,9 @@ class Steady(IPSPolicy[SteadyState]):
         return state.theta if fitted is None else fitted
 
     def _covariance(self, state: SteadyState) -> NDArray[np.float64]:
-        """(n, r, r) of the estimated parameter, from the spread of segments."""
-        T = np.maximum(state.played, 1)[:, None, None]
-        mean = state.theta[:, :, None]
-        covariance: NDArray[np.float64] = T * mean * mean.swapaxes(1, 2)
-        np.subtract(state.spread, covariance, out=covariance)  # in place: large arrays cost time
-        covariance /= np.maximum(state.pieces - 1, 1)[:, None, None]
-        covariance /= T
+        """(n, r, r) of the estimated parameter, from differences of neighbouring segments."""
+        pairs = np.maximum(state.pieces - 1, 1)
+        covariance: Floats = state.noise / (pairs * np.maximum(state.played, 1))[:, None, None]
         return covariance
 
 
