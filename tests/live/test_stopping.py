@@ -371,6 +371,7 @@ def test_a_test_stopped_by_hand_is_judged_at_its_last_look() -> None:
     shop = Shop(BETTER, stop="recommend")
     shop.play(1000)
     shop.test.stop(by="somebody")
+    shop.now += 3 * 86400  # all windows are over
     verdict = shop.verdict()
     assert verdict.stopping is not None
     assert not verdict.stopping.stopped
