@@ -292,3 +292,64 @@ def test_a_log_must_have_the_arms_that_are_named(tmp_path: Path) -> None:
     settings = {"traffic_per_day": 5, "effects": {"log": "log.csv", "spread": 1.0}}
     with pytest.raises(sa.InvalidInputError, match="effects has log and spread; leave one"):
         sa.Question.from_settings(settings, tmp_path)
+
+
+def test_what_is_asked_of_answers_survives_its_settings() -> None:
+    asked = {
+        "traffic_per_day": 100,
+        "arms": {"one_hot": ["A", "B"]},
+        "effects": {"smallest_gap": 0.1},
+        "rewards": {"rate": 0.3, "correlation": -0.4, "delay": 1.5},
+        "clear": 0.9,
+        "control": "B",
+        "stop": "recommend",
+        "looks": "daily",
+        "spending": "pocock",
+        "policies": ["top-two-thompson"],
+    }
+    question = sa.Question.from_settings(asked)
+    again = sa.Question.from_settings(question.to_dict())
+    assert again.to_dict() == question.to_dict()
+    assert (again.clear, again.control, again.looks) == (0.9, "B", "daily")
+    assert question.scatter == pytest.approx(question.sd * 0.84**0.5)
+    policy = question.candidates[0].policy
+    assert isinstance(policy, sa.TopTwoThompson)
+    assert policy.noise_sd == pytest.approx(question.scatter)  # it knows what the covariate leaves
+    assert question.days(250) == 3 + 2
+    assert question.lag(300, question.rhythm) == 150
+    assert question.most_rounds == (question.most_days - 2) * 100
+    assert sa.Question.from_settings(asked | {"clear": 0.8}).clear == 0.8
+    silent = {
+        key: value for key, value in asked.items() if key not in ("stop", "looks", "spending")
+    }
+    assert sa.Question.from_settings(silent | {"clear": False}).to_dict()["clear"] is False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"clear": 0}, "clear"),
+        ({"clear": True}, "clear"),
+        ({"clear": "often"}, "clear"),
+        ({"control": "C"}, "control"),
+        ({"stop": "now"}, "stop"),
+        ({"stop": "when sure", "clear": False}, "stop"),
+        ({"stop": "when sure", "looks": 0}, "looks"),
+        ({"stop": "when sure", "looks": "hourly"}, "looks"),
+        ({"looks": 5}, "looks"),
+        ({"spending": "pocock"}, "spending"),
+        ({"stop": "when sure", "spending": "all"}, "spending"),
+        ({"rewards": {"sd": 1.0, "correlation": 1.0}}, "rewards.correlation"),
+        ({"rewards": {"sd": 1.0, "delay": -1}}, "rewards.delay"),
+    ],
+)
+def test_answers_that_cannot_be_given_are_refused(wrong: dict[str, Any], field: str) -> None:
+    asked = {
+        "traffic_per_day": 100,
+        "arms": {"one_hot": ["A", "B"]},
+        "effects": {"smallest_gap": 0.1},
+        "rewards": {"sd": 1.0},
+    }
+    with pytest.raises(sa.InvalidInputError) as refused:
+        sa.Question.from_settings(asked | wrong)
+    assert refused.value.field == field

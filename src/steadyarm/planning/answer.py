@@ -44,7 +44,7 @@ class Answers:
     budget : of every test
     clear : tests that decide for the best variant: all others are ruled out or, with a control, it
         is shown to beat the control, which is kept if it is the best
-    errors : tests that pick a wrong variant, whether sure or not
+    errors : tests that pick a wrong variant at the end of the budget, whether sure or not
     trials : simulated tests
     visits : mean number of visits of tests that stop when sure; None for those that do not
     """

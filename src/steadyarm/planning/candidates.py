@@ -110,7 +110,12 @@ class Candidate:
         return 0.25 + 0.0012 * K**2 if steady else 0.05 + 0.0002 * K**2
 
     def judged(self, arms: ArmSet, trials: int) -> int:
-        """Of so many simulated tests, in how many it is looked whether the answer is clear."""
+        """Of so many simulated tests, in how many it is looked whether the answer is clear.
+
+        Of policies that trust the world, which are there to compare with, in few.
+        """
+        if not self.robust:
+            return min(trials, FEWEST)
         return min(trials, max(FEWEST, min(JUDGED, round(JUDGED * (ROOMY / arms.rank) ** 2))))
 
     def judging(self, arms: ArmSet) -> float:

@@ -168,6 +168,9 @@ def plan(
     budgets = _grid(question, [need.budget for need in found if need.budget is not None])
     points = work.points(needs, budgets)
     answers = work.answers(needs, budgets) if question.clear is not None else {}
+    for label, (_, found_answers) in answers.items():
+        key = label, question.rhythm.moves
+        points |= {(key, a.budget): Point(a.budget, a.errors, a.trials) for a in found_answers}
     return Plan(
         question=question.to_dict(),
         summary=question.describe(),
@@ -249,7 +252,7 @@ class _Work:
         searches = len(self.candidates) * len(self.rhythms)
         self.total = searches * (STEPS + GRID) + len(self.candidates) * (len(self.rhythms) - 1)
         if question.clear is not None:
-            self.total += len(self.candidates) * (STEPS + GRID + 1)
+            self.total += len(self.candidates) * (STEPS + 1)
         self.done, self.progress, self.lock = 0, progress, threading.Lock()
 
     def trials_of(self, candidate: Candidate) -> int:
@@ -331,7 +334,8 @@ class _Work:
             enough = needs[candidate.label, rhythm.moves].budget
             if enough is not None:
                 calls.append((candidate, enough, most, True))
-            calls += [(candidate, b, max(most // 4, LEAST_TRIALS), False) for b in budgets]
+            few = min(max(self.trials_of(candidate) // 4, LEAST_TRIALS), most)
+            calls += [(candidate, b, few, False) for b in budgets]
 
         def run(candidate: Candidate, budget: int, trials: int, picked: bool) -> Answers:
             doing = f"comparing answers of {candidate.label}"
@@ -352,11 +356,15 @@ class _Work:
     def points(
         self, needs: Mapping[Key, Need], budgets: tuple[int, ...]
     ) -> dict[tuple[Key, int], Point]:
-        """Errors at the common budgets, and of the calm world's budgets in the moving one."""
+        """Errors at the common budgets, and of the calm world's budgets in the moving one.
+
+        Where clear answers are asked for, `answers` has the errors of the world they are about.
+        """
         calls = []
         for candidate in self.candidates:
             few, more = (max(self.trials_of(candidate) // n, LEAST_TRIALS) for n in (4, 2))
-            calls += [(candidate, rhythm, b, few) for rhythm in self.rhythms for b in budgets]
+            others = self.rhythms[:-1] if self.question.clear is not None else self.rhythms
+            calls += [(candidate, rhythm, b, few) for rhythm in others for b in budgets]
             calm = needs[candidate.label, False].budget
             if self.question.rhythm.moves and calm is not None:
                 calls.append((candidate, self.question.rhythm, calm, more))

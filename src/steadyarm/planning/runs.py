@@ -140,12 +140,10 @@ class Decided:
 
     Attributes
     ----------
-    picked : (n,) the arm that is recommended at the end, or was decided for
     decided : (n,) the arm that the test decides for; -1 without a clear answer
     rounds : (n,) rounds after which the decision was made, or the budget
     """
 
-    picked: Integers
     decided: Integers
     rounds: Integers
 
@@ -168,7 +166,7 @@ def decided(
     picked = done.found.arm
     out, rounds = np.empty(len(picked), dtype=np.int64), np.full(len(picked), budget)
     if not policy.unbiased and not isinstance(policy, ShuffledPlan):
-        return Decided(picked, _by_own_errors(done.found, control), rounds)
+        return Decided(_by_own_errors(done.found, control), rounds)
     level = 1 - (1 - ON_THE_WAY) * (1 - LEVEL) if policy.unbiased else LEVEL
     for rows, evidence in evidence_of(features_of(policy, arms), done.played):
         if looks is None:
@@ -176,7 +174,7 @@ def decided(
             continue
         stopped = stopping_of(evidence, budget, looks, LEVEL, control)
         out[rows], rounds[rows] = stopped.variant, stopped.rounds
-    return Decided(np.where(out == UNDECIDED, picked, out), out, rounds)
+    return Decided(out, rounds)
 
 
 def evidence_of(arms: ArmSet, played: list[Played]) -> Iterator[tuple[slice, Evidence]]:

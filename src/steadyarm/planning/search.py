@@ -61,8 +61,8 @@ def measure_answers(
 ) -> Answers:
     """Simulate tests with one budget and count those with a clear answer: a pure function.
 
-    An answer is clear if the test decides, and for the best variant. Of tests that may stop it
-    also counts the visits.
+    An answer is clear if the test decides, and for the best variant. Wrong picks are those at the
+    end of the budget. Of tests that may stop it also counts the visits.
     """
     control = None if question.control is None else question.arms.names.index(question.control)
     policy, arms = candidate.policy, candidate.arms(question.arms)
@@ -72,7 +72,7 @@ def measure_answers(
     lag, right, clear, visits = question.lag(budget, rhythm), 0, 0, 0
     for world, done in _runs(question, candidate, rhythm, budget, trials, seed, stream, True):
         found = decided(policy, arms, budget, done, control, looks)
-        right += int(_right(question, world, found.picked).sum())
+        right += int(_right(question, world, done.found.arm).sum())
         named = found.decided != UNDECIDED
         clear += int((named & _right(question, world, found.decided)).sum())
         visits += int(np.minimum(found.rounds + lag, budget).sum())

@@ -152,3 +152,25 @@ def test_a_service_that_goes_away_is_told(visitor: Visitor, shop: Site) -> None:
     expect(page.get_by_text("may be old")).to_be_visible()
     page.context.set_offline(False)
     expect(page.get_by_text("may be old")).to_have_count(0)
+
+
+def test_the_form_takes_over_what_the_planner_says(visitor: Visitor, empty: Site) -> None:
+    """Fields of the planner follow the form; its buttons fill in visitors and when to stop."""
+    page, _ = visitor(empty)
+    page.goto("/new")
+    page.get_by_label("Variants", exact=True).fill("now\nshort")
+    expect(page.get_by_label("Usual rate")).to_be_visible()
+    page.get_by_label("Any number, such as euros").check()
+    expect(page.get_by_label("Usual rate")).to_be_hidden()
+    page.get_by_label("Yes or no, such as a click or a purchase: 1 or 0").check()
+    page.get_by_label("Usual rate").fill("20")
+    page.get_by_label("Smallest difference worth finding").first.fill("10")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    uses = page.locator("#plan-uses button")
+    expect(uses).to_have_count(3)
+    expect(page.locator("#plan-answers")).to_contain_text("clear answers in 80 % of the tests")
+    with page.expect_response("**/new/preview"):
+        uses.last.click()
+    assert re.sub(r"\D", "", uses.last.inner_text()) == page.locator("#f-budget").input_value()
+    expect(page.locator("input[name=stop][value=sure]")).to_be_checked()
+    expect(page.locator("#f-looks")).to_have_value("8")
