@@ -1,11 +1,13 @@
-"""What Steady adds: blocks of whole numbers take slow drift out of the estimate altogether."""
+"""What Steady adds: blocks take slow drift out of the estimate, and adapting has a capped price."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
+from steadyarm.environments import switching
 from steadyarm.policies.steady import Steady, SteadyState
 
 LAYOUTS = sa.ArmSet.factorial({"a": ["-", "+"], "b": ["-", "+"], "c": ["-", "+"]})
@@ -96,3 +98,82 @@ def test_a_common_level_does_not_disturb_a_test_cut_short() -> None:
             budget=1001,
         )
         assert sa.simulate(sa.Steady(), world, trials=200, seed=1).errors <= 2
+
+
+def test_the_balanced_share_falls_during_the_test_and_has_the_mean_that_was_asked_for() -> None:
+    for robustness in (0.6, 0.8, 1.0):
+        policy = sa.Steady(robustness=robustness)
+        state = policy.start(LAYOUTS, 1000, trials=1000)
+        shares = policy._share(replace(state, played=np.arange(1000)))
+        assert (np.diff(shares) <= 0).all()
+        assert shares.mean() == pytest.approx(robustness, abs=1e-3)
+        assert shares.min() >= robustness / 4
+
+
+def expected_values(recent: float, seed: int = 4) -> tuple[np.ndarray[Any, Any], float]:
+    """What three arms are expected to be worth in the end, at half of a test, and B's estimate.
+
+    B starts at -1 and has just gained `recent`; A and C stay at 0. The noise is 0.5.
+    """
+    means = np.zeros((1000, 3))
+    means[:, 1] = np.where(np.arange(1000) < 400, -1.0, -1.0 + recent)
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    world = sa.Environment.from_means(arms, means, sa.GaussianNoise(0.5))
+    policy, rng = sa.Steady(), np.random.default_rng(seed)
+    state = policy.start(arms, 1000, 200, seed=3)
+    while state.played[0] < 500:
+        segment = policy.next_segment(state)
+        assert segment is not None
+        state = policy.observe(state, segment, world.play(segment, state.played, rng))
+    expected, _ = policy._expected(state)
+    leader = expected - expected[:, [0]]  # against A
+    return leader.mean(axis=0), float((state.theta[:, 1] - state.theta[:, 0]).mean())
+
+
+def test_what_an_arm_has_clearly_gained_counts_for_the_rounds_that_are_left() -> None:
+    values, estimate = expected_values(recent=3.0)
+    assert estimate < -0.3  # B is behind on average so far
+    assert values[1] > 0.4  # 0.5 * -0.4 + 0.5 * 2 if all of the gain were believed
+
+
+def test_noise_is_not_taken_for_a_gain() -> None:
+    values, estimate = expected_values(recent=0.0)
+    assert values[1] == pytest.approx(estimate, abs=0.05)
+
+
+def test_adapting_costs_little_where_the_best_look_bad_for_half_of_the_test() -> None:
+    """The old rule made 2.9 times the errors of the balanced design here."""
+    others = np.linspace(0.0, -0.36, 3)
+    halves = [np.r_[-0.88, -1.0, others], np.r_[1.12, 1.0, others]]
+    arms = sa.ArmSet.one_hot(list("ABCDE"))
+    world = switching(arms, halves, budget=5000, noise=sa.GaussianNoise(1.13))
+    adaptive = sa.simulate(sa.Steady(), world, trials=2000, seed=1).errors
+    balanced = sa.simulate(sa.GBAI(order="blocks"), world, trials=2000, seed=1).errors
+    # About 20 errors are expected of the balanced design; three standard errors of both.
+    assert adaptive <= 1.2 * balanced + 3 * np.sqrt(adaptive + 1.44 * balanced)
+
+
+def test_a_state_from_before_goes_on() -> None:
+    """It had the squared scores of all segments, of which the part beyond the mean is noise."""
+    policy = sa.Steady()
+    world = sa.Environment.from_means(LAYOUTS, np.linspace(0, 1, LAYOUTS.size), budget=1000)
+    rng = np.random.default_rng(2)
+    state = policy.start(LAYOUTS, 1000, 3, seed=1)
+    for _ in range(6):
+        segment = policy.next_segment(state)
+        assert segment is not None
+        state = policy.observe(state, segment, world.play(segment, state.played, rng))
+    data = state.to_dict()
+    mean = state.theta[:, :, None]
+    spread = state.noise + state.played[:, None, None] * mean * mean.swapaxes(1, 2)
+    for name in ("noise", "last", "last_rounds", "recent", "recent_weights"):
+        del data[name]
+    data["spread"] = replace(state, noise=spread).to_dict()["noise"]
+    read = SteadyState.from_dict(data, LAYOUTS)
+    np.testing.assert_allclose(read.noise, state.noise, atol=1e-9)
+    assert state.resembles(read)
+    estimates = policy.estimates(state)
+    np.testing.assert_array_equal(policy._expected(read)[0], estimates)
+    while (segment := policy.next_segment(read)) is not None:
+        read = policy.observe(read, segment, world.play(segment, read.played, rng))
+    assert (read.played == 1000).all()

@@ -95,7 +95,7 @@ class State:
         values |= {"arms": arms, "budget": data["budget"]}
         for name, entry in data.items():
             if name != "budget":
-                values[name] = _read(entry)
+                values[name] = read_array(entry)
         return cls(**values)
 
     def resembles(self, other: State) -> bool:
@@ -353,7 +353,7 @@ def _written(array: NDArray[Any]) -> dict[str, Any]:
     return {"dtype": array.dtype.name, "shape": list(array.shape), "base64": text}
 
 
-def _read(entry: Mapping[str, Any]) -> NDArray[Any]:
+def read_array(entry: Mapping[str, Any]) -> NDArray[Any]:
     dtype = np.dtype(entry["dtype"])
     if "values" in entry:
         return np.array(entry["values"], dtype=dtype)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from steadyarm.compiled import exponentials, kernel
 from steadyarm.designs.exact_design import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
-from steadyarm.policies.base import State
+from steadyarm.policies.base import State, read_array
 from steadyarm.policies.elimination import noise_elimination
 from steadyarm.policies.ips import BLOCKS_PER_FIT, IPSPolicy, IPSState
 from steadyarm.validation import finite_number, whole_number
@@ -49,6 +50,30 @@ class SteadyState(IPSState):
     last_rounds: NDArray[np.int64]
     recent: NDArray[np.float64]
     recent_weights: NDArray[np.float64]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], arms: ArmSet) -> Self:
+        """The state that `to_dict` wrote, also before it had `noise` and what is recent.
+
+        Such a state has the `spread` of all segments, whose part beyond the mean is noise as
+        well. What is recent begins anew.
+        """
+        if "spread" not in data:
+            return super().from_dict(data, arms)
+        known = IPSState.from_dict(
+            {name: entry for name, entry in data.items() if name not in ("spread", "pieces")}, arms
+        )
+        (n, r), theta = known.scores.shape, known.theta[:, :, None]
+        rounds = np.maximum(known.played, 1)[:, None, None]
+        new = {
+            "noise": read_array(data["spread"]) - rounds * theta * theta.swapaxes(1, 2),
+            "pieces": read_array(data["pieces"]),
+            "last": known.theta,
+            "last_rounds": np.zeros(n, dtype=np.int64),
+            "recent": np.zeros((n, r)),
+            "recent_weights": np.zeros((n, 2)),
+        }
+        return cls(**{f.name: getattr(known, f.name) for f in fields(known)}, **new)
 
 
 @dataclass(frozen=True)
@@ -136,9 +161,7 @@ class Steady(IPSPolicy[SteadyState]):
         chosen = Allocation(np.tile(g.weights, (state.trials, 1)), g.arms)
         known = state.pieces >= 2
         if self.robustness < 1 and known.any():
-            covariance = self._covariance(state)
-            expected = self._expected(state, covariance)
-            errors = gap_errors(state.arms, expected, covariance)
+            expected, errors = self._expected(state)
             virtual = noise_elimination(state.arms, expected, errors, self.solver)
             share = np.where(known, self._share(state), 1.0)[:, None]
             chosen = mixed([(share, g), (1 - share, virtual)])
@@ -153,8 +176,8 @@ class Steady(IPSPolicy[SteadyState]):
         adaptive = (1.0 - self.robustness) * (0.25 + 1.875 * part * np.sqrt(part))
         return np.maximum(1.0 - adaptive, self.robustness / 4)
 
-    def _expected(self, state: SteadyState, covariance: Floats) -> Floats:
-        """(n, K) values that arms will have at the end, if what was clearly seen of late lasts.
+    def _expected(self, state: SteadyState) -> tuple[Floats, Floats]:
+        """(n, K) values of arms at the end if recent changes last, and errors of gaps to the best.
 
         Arms are compared with the leader of the whole test so far: by how much an arm has gained on
         it of late beyond what it had before counts for the rounds that are left, shrunk to nothing
@@ -167,11 +190,16 @@ class Steady(IPSPolicy[SteadyState]):
         gained -= np.take_along_axis(gained, leader, axis=1)
         # Recent scores are among all: the variance of the difference is one of variances.
         excess = state.played * weights[:, 1] / (weights[:, 0] * weights[:, 0]) - 1.0
+        covariance = self._covariance(state)
         errors = gap_errors(state.arms, estimates, covariance)
         explained = CLEAR * CLEAR * np.maximum(excess, 0.0)[:, None] * (errors * errors)
         squared = np.maximum(gained * gained, TINY)
         left = (1.0 - state.played / state.budget)[:, None]
-        return estimates + left * gained * np.maximum(1.0 - explained / squared, 0.0)
+        expected = estimates + left * gained * np.maximum(1.0 - explained / squared, 0.0)
+        other = expected.argmax(axis=1) != leader[:, 0]
+        if other.any():  # errors depend on who leads
+            errors[other] = gap_errors(state.arms, expected[other], covariance[other])
+        return expected, errors
 
     def segment_end(self, state: SteadyState) -> NDArray[np.int64]:
         """The next of `updates` equal parts of the budget, rounded to whole blocks."""
