@@ -387,7 +387,7 @@ def test_pages_reports_and_answers_show_the_looks() -> None:
     assert again.stopping == verdict.stopping
     assert str(again) == str(verdict)
     card = scorecard_of(shop.test)
-    assert "Stopped on" in card.headline
+    assert "came after that look" in card.headline
     text = str(experiment_report(shop.test, card, replay=False, fingerprint=False).blocks)
     assert "Looks at the test" in text
     assert "Repeated confidence intervals" in text

@@ -396,10 +396,11 @@ def headline(card: Scorecard) -> str:
     stop = "Stop the test when no more rewards will come: then all are judged."
     if card.verdict is None:
         return f"{_progress(card)}: {card.obstacle}{f' {stop}' if card.needs_stop else ''}"
+    looks = card.verdict.stopping
     sentences = [
         f"{_progress(card)}, {_standing(card, card.verdict)}",
         _guarded(card.verdict),
-        "" if card.verdict.stopping is None else card.verdict.stopping.text,
+        "" if looks is None or looks.stopped else looks.text,  # the looks say why it stopped
         card.verdict.reach,
     ]
     if card.ended and card.rewards_until is not None:

@@ -363,6 +363,9 @@ class Verdict:
         if not self.waiting:
             return ""
         upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
+        if self.stopping is not None and self.stopping.stopped:
+            later = counted(self.waiting, "visit")
+            return f"Based on the first {self.judged:,} visits{upto}; {later} came after that look."
         newer = counted(self.waiting, "newer one is", "newer ones are")
         wait = f", and {self.pending:,} of them still wait for rewards" if self.pending else ""
         return f"Based on the first {self.judged:,} visits{upto}; {newer} not included yet{wait}."
