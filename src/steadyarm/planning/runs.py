@@ -160,8 +160,8 @@ def decided(
 
     Without a control a test decides for a declared winner, that is, if all others are ruled out;
     with one, for the recommended arm if it is shown to beat the control, and for the control if
-    no arm is shown to be better. Limits hold with probability 0.95, of which a live test spends a
-    fifth before its end; with looks, as these spend it.
+    every other arm is shown not to be better. Limits hold with probability 0.95, of whose error a
+    live test spends a fifth before its end; with looks, as these spend it.
     """
     picked = done.found.arm
     out, rounds = np.empty(len(picked), dtype=np.int64), np.full(len(picked), budget)
