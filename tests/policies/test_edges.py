@@ -246,7 +246,7 @@ def test_rage_elimination_by_hand() -> None:
 
 
 def test_noise_elimination_by_hand() -> None:
-    """Largest gap 3: cuts at 1.5, 0.75, 0.375 and so on, down to a quarter of the smallest error."""
+    """Largest gap 3: cuts at 1.5, 0.75, 0.375, …, down to a quarter of the smallest error."""
     arms = sa.ArmSet.one_hot(list("ABCD"))
     estimates = np.array([[3.0, 2.7, 2.2, 0.0]])
     designs = [
