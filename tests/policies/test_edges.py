@@ -246,7 +246,7 @@ def test_rage_elimination_by_hand() -> None:
 
 
 def test_noise_elimination_by_hand() -> None:
-    """Largest gap 3: cuts at 1.5, 0.75, 0.375 and so on, down to half the smallest error."""
+    """Largest gap 3: cuts at 1.5, 0.75, 0.375, …, down to a quarter of the smallest error."""
     arms = sa.ArmSet.one_hot(list("ABCD"))
     estimates = np.array([[3.0, 2.7, 2.2, 0.0]])
     designs = [
@@ -254,7 +254,7 @@ def test_noise_elimination_by_hand() -> None:
     ]
     # gaps 0.3, 0.8, 3. At 1.5 three arms, at 0.75 and 0.375 two, at 0.1875 one; the noise decides
     # how far down the cuts go.
-    for error, phases in ((0.1, [0, 1, 2, 2]), (1.0, [0, 1, 2]), (2.0, [0, 1]), (9.0, [0, 1])):
+    for error, phases in ((0.2, [0, 1, 2, 2]), (2.0, [0, 1, 2]), (4.0, [0, 1]), (9.0, [0, 1])):
         errors = np.array([[0.0, error, error, error]])
         counts = np.arange(1, len(phases) + 1)  # each phase once more than the one before
         expected = np.average([designs[i] for i in phases], axis=0, weights=counts)
