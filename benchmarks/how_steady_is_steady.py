@@ -246,12 +246,12 @@ class Field:
     def all_arms(self, size: float, more: int = 0) -> Floats:
         """Every arm moves in its own way, with a standard deviation of `size`."""
         move = np.random.default_rng((self.seed, more)).normal(size=self.theta.size)
-        return move * size / float(np.std(self.arms.features @ move))
+        return np.asarray(move * size / float(np.std(self.arms.features @ move)))
 
     def best(self, size: float, count: int = 2, start: int = 0) -> Floats:
         """`count` arms from the `start`-th best move by `size`, others as they resemble them."""
         move = self.arms.features[self.order[start : start + count]].sum(axis=0)
-        return move * size / float(np.abs(self.arms.features @ move).max())
+        return np.asarray(move * size / float(np.abs(self.arms.features @ move).max()))
 
     def world(self, path: Floats) -> sa.Environment:
         """The path (T, d) around its own mean, added to the parameter."""

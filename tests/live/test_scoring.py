@@ -170,7 +170,7 @@ def test_a_draft_has_nothing_but_a_headline() -> None:
 
 
 def test_stopping_makes_nothing_surer() -> None:
-    test = played(budget=4000, visits=1200, days=3)
+    test = played(budget=4000, visits=1000, days=3)
     before = scorecard_of(test)
     test.stop()
     card = scorecard_of(test)

@@ -245,7 +245,7 @@ def test_dropped_variants_are_neither_open_nor_ruled_out() -> None:
 
 
 def test_a_finished_test_is_not_open_any_more() -> None:
-    document = experiment_report(visited(60, budget=60, reward_range=None))
+    document = experiment_report(visited(50, budget=50, reward_range=None))
     assert "Who may be as good" in headings(document)
     standings = [row[4] for row in table(document, "Variants from").rows]
     assert standings[0] == "best estimate"

@@ -65,7 +65,7 @@ class SteadyState(IPSState):
         )
         (n, r), theta = known.scores.shape, known.theta[:, :, None]
         rounds = np.maximum(known.played, 1)[:, None, None]
-        new = {
+        new: dict[str, Any] = {
             "noise": read_array(data["spread"]) - rounds * theta * theta.swapaxes(1, 2),
             "pieces": read_array(data["pieces"]),
             "last": known.theta,
