@@ -28,7 +28,11 @@ _EARLY = "while rewards are missing, a new allocation rests on those that have c
 _STEADY = "Steady chooses its allocations by another rule"
 OUTCOMES_MAY_DIFFER: dict[str, str] = {
     **{f"/sessions/steady/{part}": _STEADY for part in ("next", "verdict")},
-    **{f"/databases/database.db/leased/{part}": _STEADY for part in ("next", "in the end")},
+    **{
+        f"/databases/database.db/{name}/{part}": _STEADY
+        for name in ("leased", "factorial")
+        for part in ("next", "in the end")
+    },
     **{
         f"/{place}/{when}/replay agrees": _STEADY
         for place in (
@@ -105,8 +109,8 @@ OPENAPI_MAY_DIFFER: dict[str, str] = {
         f"{_SCHEMA}/{place}": _STOPPING
         for place in (
             *("LookAnswer", "StoppingAnswer", "Recommendation/properties/stopping"),
-            "Recommendation/required/21",
-            *(f"SettingsAnswer/required/{place}" for place in range(15, 19)),
+            "Recommendation/required/22",
+            *(f"SettingsAnswer/required/{place}" for place in range(16, 20)),
             *(
                 f"{schema}/properties/{name}"
                 for schema in ("NewExperiment", "SettingsAnswer")

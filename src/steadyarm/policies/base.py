@@ -42,6 +42,7 @@ __all__ = [
     "best_of_many",
     "empty_tally",
     "rank_arms",
+    "read_array",
     "start_values",
 ]
 
@@ -354,6 +355,7 @@ def _written(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def read_array(entry: Mapping[str, Any]) -> NDArray[Any]:
+    """An array as `State.to_dict` has written it."""
     dtype = np.dtype(entry["dtype"])
     if "values" in entry:
         return np.array(entry["values"], dtype=dtype)
