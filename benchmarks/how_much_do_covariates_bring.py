@@ -10,6 +10,7 @@ of gap intervals, in parts of the width without a covariate on the same rewards.
 from __future__ import annotations
 
 import argparse
+from math import e
 
 import numpy as np
 from scipy.stats import binomtest
@@ -35,10 +36,10 @@ def variance_left(budget: int, covariates: int, rho: float, tests: int, kind: st
     rng = np.random.default_rng([budget, covariates, int(100 * rho)])
     length = max(10, budget // 60)
     parts, slopes, total = budget // length, Slopes.none(tests, covariates + 1), 0.0
-    sd = np.sqrt((np.e - 1) * np.e) if kind == "skewed" else 1.0
+    sd = np.sqrt((e - 1) * e) if kind == "skewed" else 1.0
     for part in range(parts):
         z = rng.normal(size=(tests, length, covariates))
-        z = np.exp(z) - np.sqrt(np.e) if kind == "skewed" else z
+        z = np.exp(z) - np.sqrt(e) if kind == "skewed" else z
         rewards = rho * z[..., 0] / sd + np.sqrt(1 - rho**2) * rng.normal(size=(tests, length))
         wild = kind == "outlier" and part == parts // 2
         if wild:
