@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import exp, kernel, log_upper_tail, standard_normal
 from steadyarm.covariates import Moments
-from steadyarm.environments.environment import KERNELS, BernoulliReward, Environment, GaussianNoise
+from steadyarm.environments.environment import KERNELS, Environment, noise_scale
 from steadyarm.environments.kernels import BERNOULLI, BOUNDED, draw_arms, scratch_for
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
@@ -119,7 +119,7 @@ class CovariateEnvironment:
         _play_kernel(
             means,
             KERNELS[type(noise)],
-            _scale(noise),
+            noise_scale(noise),
             self.correlation,
             segment.weights,
             segment.planned,
@@ -139,12 +139,6 @@ class CovariateEnvironment:
         products = np.stack([sums, zr], axis=-1)
         moments = Moments(counts, totals, totals, pairs, products, pairs)
         return SegmentStats(counts, sums, squares), moments
-
-
-def _scale(noise: object) -> float:
-    if isinstance(noise, BernoulliReward):
-        return 1.0
-    return float(noise.sd if isinstance(noise, GaussianNoise) else noise.bound)  # type: ignore[attr-defined]
 
 
 @kernel

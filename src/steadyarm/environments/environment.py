@@ -63,6 +63,11 @@ KERNELS = {
 }
 
 
+def noise_scale(noise: object) -> float:
+    """Standard deviation or bound of a noise, as kernels take it; 1 for clicks, which need none."""
+    return float(getattr(noise, "sd", getattr(noise, "bound", 1.0)))
+
+
 def check_noise(noise: Noise) -> None:
     """Refuse what is none of the three."""
     if not isinstance(noise, Noise):
@@ -307,7 +312,7 @@ class Environment(World):
         exact = isinstance(noise, GaussianNoise) and not squares
         still = self.is_stationary and segment.order != "blocks"
         if squares or isinstance(noise, BoundedNoise) or not still:
-            kind, scale = KERNELS[type(noise)], getattr(noise, "sd", getattr(noise, "bound", 1.0))
+            kind, scale = KERNELS[type(noise)], noise_scale(noise)
             table = means, kernels.EXACT if exact else kind, scale
             stats = played_by(kernels.play_table, segment, start, rng, squares, *table)
         else:
