@@ -4,17 +4,16 @@ Equal variants (2 to 10; clicks and normal rewards; a world that stands still, a
 rhythm, a shock): every decision is false, and at most 5 % of tests may make one. With trends of
 their own, or one better variant, intervals must hold at the stop or the end in at least 94 % of
 tests; also the share of the budget that is used, and by how much estimates of what was shipped
-early are too large. Sessions are live tests whose rewards come late, large ones last. MISS where
-the exact 99 % interval lies wholly on the wrong side.
+early are too large. MISS where the exact 99 % interval lies wholly on the wrong side. Live tests,
+with rewards that come late, are in how_honest_are_live_stops.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
@@ -29,13 +28,12 @@ from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.inference.stopping import Stopping, stopping_of
 
 LEVEL, WRONG, LEAST = 0.95, 0.05, 0.94
-PIECES, DAYS, CHUNK = 60, 28, 250
+DAYS, CHUNK = 28, 250
 VISITS = {"clicks": 8000, "normal": 4000}
 RATE = 0.1  # of clicks
 COURSES = ("still", "trend", "week", "shock")
 SIZES = (2, 3, 5, 10)
 GAPS = (0.7, 1.0, 1.5, 2.0)  # in units of what a test of two variants shows with power 80 %
-LATE_VISITS, LATE_LOOKS = 1200, 6
 Floats = NDArray[np.float64]
 
 
@@ -64,9 +62,7 @@ def evidence_of(world: sa.Environment, trials: int, seed: int) -> Evidence:
     rng, pieces, policy = np.random.default_rng(seed), [], sa.Steady()
     state = policy.start(world.arms, world.budget, trials, seed=seed)
     while (segment := policy.next_segment(state)) is not None:
-        unit = segment.block if segment.order == "blocks" else 1
-        most = max(1, world.budget // PIECES // unit) * unit
-        segment = replace(segment, rounds=np.minimum(segment.rounds, most))
+        segment = next(segment.parts(world.budget))
         stats = world.play(segment, state.played, rng, squares=True)
         pieces.append((segment, stats))
         state = policy.observe(state, segment, stats)
@@ -197,83 +193,10 @@ def _excess(
     return np.where(shipped & (true > 1e-9), share, np.nan)
 
 
-@dataclass(frozen=True)
-class Late:
-    """A row of live sessions whose rewards come late."""
-
-    kind: str
-    variants: int
-    control: bool
-    better: float = 0.0
-
-    @property
-    def equal(self) -> bool:
-        """Whether all variants are alike at all times, so that every decision is false."""
-        return not self.better
-
-    @property
-    def name(self) -> str:
-        """The first columns of the row."""
-        more = f"late, {self.better:g} x" if self.better else "late"
-        control = "control" if self.control else "none"
-        return f"{self.kind:<8}{more:<19}{self.variants:>3}  {control:<9}{LATE_LOOKS:<10}"
-
-
-def late_session(cell: Late, seed: int) -> tuple[float, ...]:
-    """One live session in a weekly rhythm; gives the numbers of `measured`."""
-    rng, K = np.random.default_rng([11, seed]), cell.variants
-    names = [str(k) for k in range(K)]
-    means = np.tile(course_of("week", LATE_VISITS)[:, None], (1, K))
-    unit = 2.8 * (2.0 if cell.kind == "clicks" else 1.0) * 2 / np.sqrt(LATE_VISITS)
-    means[:, -1] += cell.better * unit * np.sqrt(K / 2)
-    scale = 0.2 if cell.kind == "clicks" else 1.0
-    session = sa.Session(
-        sa.Steady(),
-        sa.ArmSet.one_hot(names),
-        LATE_VISITS,
-        seed=seed,
-        control="0" if cell.control else None,
-        stop="when sure",
-        looks=LATE_LOOKS,
-    )
-    waiting: list[tuple[int, int, float]] = []
-    for t in range(LATE_VISITS):
-        if session.stopped is not None:
-            break
-        shown = session.ask()
-        mean = scale * means[t, shown.arm]
-        reward = float(rng.random() < mean if cell.kind == "clicks" else rng.normal(mean))
-        delay = rng.exponential(LATE_VISITS / 40) * (2 if reward > 0 else 1)
-        heapq.heappush(waiting, (t + int(delay), shown.number, reward))
-        while waiting and waiting[0][0] <= t:
-            _, number, value = heapq.heappop(waiting)
-            session.tell(number, value)
-    for _, number, value in waiting:
-        session.tell(number, value)
-    verdict = session.recommend(LEVEL)
-    truth = scale * means[: verdict.judged].mean(axis=0)
-    inside = (verdict.intervals[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= verdict.intervals[:, 1])
-    gap_low, gap_high = verdict.gap_intervals.T
-    apart = truth[verdict.arm] - truth
-    decided = verdict.decision.word in ("ship", "keep")
-    false = decided
-    if not cell.equal:
-        false = decided and truth[names.index(str(verdict.decision.variant))] < truth.max() - 1e-12
-    right = ((gap_low <= apart + 1e-9) & (apart - 1e-9 <= gap_high)).all()
-    used = session.asked / LATE_VISITS
-    return float(false), float(inside.all()), float(right), float(decided), used, np.nan
-
-
 KEYS = ("false", "values", "gaps", "decided", "used", "excess")
 
 
-def late_batch(cell: Late, seed: int) -> dict[str, Floats]:
-    """Some live sessions, as `measured` gives a batch."""
-    runs = [late_session(cell, CHUNK * seed + i) for i in range(CHUNK)]
-    return dict(zip(KEYS, np.array(runs).T, strict=True))
-
-
-def cells(sizes: list[int], kinds: list[str]) -> Iterator[Cell | Late]:
+def cells(sizes: list[int], kinds: list[str]) -> Iterator[Cell]:
     """The rows of the table."""
     for kind in kinds:
         for K in sizes:
@@ -286,9 +209,6 @@ def cells(sizes: list[int], kinds: list[str]) -> Iterator[Cell | Late]:
             for better in GAPS:
                 yield Cell(kind, "week", K, False, better)
                 yield Cell(kind, "week", K, True, better)
-        for K in (2, 3):
-            for better in (0.0, 1.5):
-                yield Late(kind, K, True, better)
 
 
 def main() -> None:
@@ -300,39 +220,37 @@ def main() -> None:
     parser.add_argument(
         "--kinds", nargs="*", choices=list(VISITS), default=list(VISITS), help="default: all"
     )
-    parser.add_argument("--sessions", type=int, default=500, help="live sessions a cell")
     parser.add_argument("--processes", type=int, default=2, help="that play tests side by side")
     options = parser.parse_args()
-    if options.trials % CHUNK or options.sessions % CHUNK:
-        parser.error(f"--trials and --sessions must be multiples of {CHUNK}, or 0 for none")
+    if options.trials % CHUNK:
+        parser.error(f"--trials must be a multiple of {CHUNK}")
     begin, missed = perf_counter(), 0
-    print(f"{options.trials} tests a cell, {options.sessions} sessions, in %; level {LEVEL:.0%}.\n")
+    print(f"{options.trials} tests a cell, in %; level {LEVEL:.0%}.\n")
     print(
         f"{'rewards':<8}{'world':<19}{'K':>3}  {'against':<9}{'looks':<10}{'false':>8}"
         f"{'values':>10}{'gaps':>10}{'decided':>9}{'budget':>8}{'excess':>8}"
     )
     with ProcessPoolExecutor(options.processes) as pool:
         for cell in cells(options.variants, options.kinds):
-            play: Callable[[int], dict[str, Floats]]
-            if isinstance(cell, Cell):
-                play, tests = partial(measured, cell), options.trials
-            else:
-                play, tests = partial(late_batch, cell), options.sessions
-            if not tests:
-                continue
-            runs = list(pool.map(play, range(tests // CHUNK)))
-            found = {key: np.concatenate([run[key] for run in runs]) for key in KEYS}
-            text, miss = row(found)
+            runs = pool.map(partial(measured, cell), range(options.trials // CHUNK))
+            text, miss = row(together(runs))
             missed += miss
             print(f"{cell.name}{text}", flush=True)
     result = "PASS" if not missed else f"MISS in {missed} places"
     print(f"\n{result}, {perf_counter() - begin:.0f} s")
 
 
+def together(runs: Iterable[dict[str, Floats]]) -> dict[str, Floats]:
+    """The numbers of several batches."""
+    parts = list(runs)
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
 def row(found: dict[str, Floats]) -> tuple[str, int]:
     """What is printed of a cell, and how often it misses what was promised."""
-    n = len(found["false"])
-    ends = [binomtest(int(found[key].sum()), n).proportion_ci(0.99) for key in KEYS[:3]]
+    ends = [
+        binomtest(int(found[key].sum()), len(found[key])).proportion_ci(0.99) for key in KEYS[:3]
+    ]
     misses = ends[0].low > WRONG, ends[1].high < LEAST, ends[2].high < LEAST
     shares = [
         f"{100 * found[key].mean():.2f}{'!' if miss else ' '}"

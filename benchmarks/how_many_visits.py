@@ -27,6 +27,7 @@ from steadyarm.compiled import compiling
 from steadyarm.covariates import Slopes, adjusted
 from steadyarm.designs.exact_design import Allocation, exact_allocation
 from steadyarm.designs.optimal import transductive
+from steadyarm.engines import LocalEngine
 from steadyarm.inference import Looks
 from steadyarm.planning import Point
 from steadyarm.planning.candidates import Candidate
@@ -35,7 +36,7 @@ from steadyarm.planning.search import CHECKING, Search, tidy
 from steadyarm.planning.worlds import CALM, Pieces, Rhythm
 from steadyarm.policies.steady import SteadyState
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.simulation import CHUNK, LocalEngine
+from steadyarm.simulation import CHUNK
 
 Floats = NDArray[np.float64]
 
@@ -44,8 +45,11 @@ DAYS = 28  # of a test under a weekly rhythm
 
 
 def plain(K: int, gap: float) -> tuple[sa.ArmSet, Floats]:
-    """The best, one that is `gap` behind, others up to two and a half times as far."""
-    behind = np.minimum(np.sqrt(np.arange(K)), 2.5)
+    """The best, one that is `gap` behind, others up to two and a half times as far.
+
+    In a random order: where rounds do not divide, the first arms get more of them.
+    """
+    behind = np.random.default_rng(K).permutation(np.minimum(np.sqrt(np.arange(K)), 2.5))
     return sa.ArmSet.one_hot([str(k) for k in range(K)]), -gap * behind
 
 

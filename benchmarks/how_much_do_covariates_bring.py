@@ -21,7 +21,6 @@ from steadyarm.covariates import Moments, Slopes, adjusted, level_variance
 from steadyarm.environments import CovariateEnvironment
 from steadyarm.inference import Evidence, fixed_budget
 from steadyarm.segments import SegmentStats
-from steadyarm.simulation import live_parts
 
 LEVEL, LEAST = 0.95, 0.94
 RHOS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -78,8 +77,10 @@ def evidence_of(
     pieces, raw, levels = [], [], []
     while (segment := policy.next_segment(state)) is not None:
         total = None
-        for part, begin in live_parts(segment, state.played, world.budget):
+        begin = state.played
+        for part in segment.parts(world.budget):
             stats, moments = world.play_with_covariates(part, begin, rng)
+            begin = begin + part.rounds
             beta = slopes.fitted(moments)
             seen = adjusted(stats, moments, beta)
             slopes = slopes.after(stats, moments)

@@ -23,7 +23,7 @@ from scipy.stats import beta, binomtest
 
 import steadyarm as sa
 from steadyarm.estimators import rewards_so_far
-from steadyarm.live.decisions import FEWEST, block_and_part, early_segment, part_of
+from steadyarm.live.decisions import FEWEST, early_segment
 from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.segments import Segment, SegmentStats
 
@@ -182,14 +182,15 @@ def _next(
     """The segment that opens, and whether it is cut short because others end meanwhile."""
     planned = policy.next_segment(state)
     assert planned is not None
-    planned = part_of(planned, T)
+    planned = next(planned.parts(T))
     if not waiting or (mode == "waiting" and waiting[-1].superseded):
         return planned, False
-    block, length = block_and_part(planned, T)
+    length = planned.part_length(T)
     last = waiting[-1].segment
     if mode == "waiting":
         first = waiting[0].end + window - now  # when the next one is over
         if first < length:
+            block = planned.block if planned.order == "blocks" else 1
             return last.lasting(-(-max(first, 1) // block) * block), True
         return last.lasting(length), False
     scratch, rewards = state, np.zeros(state.trials)

@@ -4,7 +4,8 @@
 rule was chosen, with ablations; then 18 worlds against all policies, eight of them never seen. A
 mark says where Steady is significantly worse: than 1.2 times the balanced design, than the better
 of G-BAI and P1-RAGE with independent draws (WORSE) or in blocks (worse; Fisher, p < 0.001). `fixed`
-is Steady without adaptation. Last: geometric means, and how much of the gain needs no adaptation.
+is Steady without adaptation, `iid` without blocks. Last: geometric means, and how much of the gain
+needs no adaptation, or no blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,7 @@ T = 6000
 POLICIES: dict[str, sa.Policy[Any]] = {
     "Steady": sa.Steady(),
     "fixed": sa.Steady(robustness=1.0),
+    "iid": sa.Steady(order="iid"),
     "G-BAI blk": sa.GBAI(order="blocks"),
     "RAGE blk": sa.P1RAGE(order="blocks"),
     "G-BAI": sa.GBAI(),
@@ -240,6 +243,8 @@ class Field:
     def all_arms(self, size: float, more: int = 0) -> Floats:
         """Every arm moves in its own way, with a standard deviation of `size`."""
         move = np.random.default_rng((self.seed, more)).normal(size=self.theta.size)
+        if move.size == self.arms.size:  # drawn from the best to the worst, wherever they stand
+            move[self.order] = move.copy()
         return np.asarray(move * size / float(np.std(self.arms.features @ move)))
 
     def best(self, size: float, count: int = 2, start: int = 0) -> Floats:
@@ -261,16 +266,20 @@ class Field:
         return sa.Environment.from_parameters(self.arms, moved, sa.GaussianNoise(noise))
 
 
+def unordered(values: Floats, seed: int) -> Field:
+    """Arms without features in a random order: where rounds do not divide, the first get more."""
+    arms = sa.ArmSet.one_hot([str(k) for k in range(values.size)])
+    return Field(arms, np.random.default_rng(seed).permutation(values), seed)
+
+
 def plain(K: int) -> Field:
     """The best leads by 0.12, the others lie evenly over 0.36."""
-    arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
-    return Field(arms, np.r_[0.12, np.linspace(0, -0.36, K - 1)], K)
+    return unordered(np.r_[0.12, np.linspace(0, -0.36, K - 1)], K)
 
 
 def close(K: int) -> Field:
     """The best leads by 0.1, all the others are alike."""
-    arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
-    return Field(arms, np.r_[0.1, np.zeros(K - 1)], 50 + K)
+    return unordered(np.r_[0.1, np.zeros(K - 1)], 50 + K)
 
 
 def linear(arms: sa.ArmSet, seed: int) -> Field:
@@ -412,32 +421,41 @@ HELD_OUT: dict[str, tuple[Callable[[], Field], Moves]] = {
 
 def against_balanced(
     worlds: dict[str, tuple[Callable[[], Field], Moves]], trials: int
-) -> list[float]:
-    """One line per world: error rates, and Steady's as a multiple of the balanced design's."""
+) -> list[tuple[float, float]]:
+    """One line per world: error rates, and Steady's as a multiple of the balanced design's.
+
+    Returns, for each world, the numbers of errors of Steady and of the balanced design.
+    """
     print(f"{'world':<40}{''.join(f'{name:>10}' for name in BALANCED)}{'ratio':>7}")
-    ratios = []
+    counts = []
     for title, (field, move) in worlds.items():
         here = field()
         world = here.world(move(here))
         assert world.best_arm == here.order[0]
         found = {
-            name: sa.simulate(policy, world, trials=trials, seed=11)
+            name: sa.simulate(policy, world, trials=trials, seed=crc32(title.encode()))
             for name, policy in BALANCED.items()
         }
         steady, balanced = max(found["Steady"].errors, 0.5), max(found["balanced"].errors, 0.5)
-        ratios.append(steady / balanced)
+        counts.append((steady, balanced))
         # Variances of two counts of rare errors are about the counts themselves.
         excess = (steady - 1.2 * balanced) / np.sqrt(steady + 1.44 * balanced)
         mark = "  above 1.2, p < 0.001" if excess > norm.isf(1e-3) else ""
         rates = "".join(f"{result.error_rate:10.4f}" for result in found.values())
-        print(f"{title:<40}{rates}{ratios[-1]:7.2f}{mark}", flush=True)
-    _sum_up(ratios)
-    return ratios
+        print(f"{title:<40}{rates}{steady / balanced:7.2f}{mark}", flush=True)
+    _sum_up(counts)
+    return counts
 
 
-def _sum_up(ratios: list[float]) -> None:
-    mean = float(np.exp(np.mean(np.log(ratios))))
-    print(f"{len(ratios)} worlds: geometric mean {mean:.2f}, largest {max(ratios):.2f}")
+def _sum_up(counts: list[tuple[float, float]]) -> None:
+    errors = np.array(counts)
+    ratios = errors[:, 0] / errors[:, 1]
+    mean = float(np.exp(np.log(ratios).mean()))
+    off = mean * float(np.sqrt((1 / errors).sum())) / len(ratios)
+    print(
+        f"{len(ratios)} worlds: geometric mean {mean:.3f} (standard error {off:.3f}), "
+        f"largest {ratios.max():.2f}, above 1.5: {(ratios > 1.5).sum()}"
+    )
 
 
 def main() -> None:
@@ -448,11 +466,12 @@ def main() -> None:
     args = parser.parse_args()
     print(f"Error rates, {args.trials} trials, budget {T}.")
     if args.part != "rivals":
-        ratios = []
+        counts = []
         for title, worlds in (("tuned on", TUNED), ("written after the choice", HELD_OUT)):
             print(f"\nDrifting worlds {title}, against the balanced design:\n")
-            ratios += against_balanced(worlds, args.trials)
-        _sum_up(ratios)
+            counts += against_balanced(worlds, args.trials)
+        print()
+        _sum_up(counts)
     if args.part != "balanced":
         for title, families in (("seen while choosing", SEEN), ("never seen", UNSEEN)):
             print(f"\nWorlds {title}, against all policies:\n")
@@ -483,7 +502,7 @@ def compare(families: tuple[Callable[[], sa.Environment], ...], trials: int) -> 
     line = "".join(f"{mean:10.3f}" for mean in means.values())
     print(f"{'ratio':<15}{line}  (geometric mean of Steady's errors to each)")
     gain = np.log(means["P1-RAGE"])
-    for name in ("G-BAI blk", "fixed", "RAGE blk"):
+    for name in ("G-BAI blk", "fixed", "iid", "RAGE blk"):
         share = 1 - np.log(means[name]) / gain
         print(f"{name} alone reaches {share:.0%} of Steady's gain over P1-RAGE, in logarithms.")
 

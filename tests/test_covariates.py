@@ -330,7 +330,6 @@ def test_damaged_json_is_refused() -> None:
         ([1], "expected a list of names"),
         (["a", "b", "c", "d", "e", "f"], "there are 6 covariates; expected at most 5"),
         (["a", "a"], "the covariate 'a' is declared twice"),
-        ([""], "expected a name of 1 to 64"),
     ],
 )
 def test_declarations_that_cannot_be_kept(given: Any, message: str) -> None:

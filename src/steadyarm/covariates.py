@@ -58,17 +58,24 @@ def checked_covariates(given: Any) -> tuple[str, ...]:
             field="covariates",
         )
     for name in names:
-        if not 0 < len(name) <= 64 or name != name.strip() or not name.isprintable():
-            raise InvalidInputError(
-                f"a covariate is called {name!r}; expected a name of 1 to 64 printable characters "
-                "without space at its ends.",
-                field="covariates",
-            )
         if names.count(name) > 1:
             raise InvalidInputError(
                 f"the covariate {name!r} is declared twice; declare each once.", field="covariates"
             )
     return names
+
+
+def with_expected(covariates: Any, expected: Any) -> Any:
+    """Covariates of a unit with the one that is called "expected", if it is given by itself."""
+    if expected is None or not isinstance(covariates, Mapping | None):
+        return covariates  # what is no mapping is refused by `covariate_row`
+    if covariates and EXPECTED in covariates:
+        raise InvalidInputError(
+            "the covariate 'expected' is given twice, among covariates and as expected; give it "
+            "once.",
+            field=EXPECTED,
+        )
+    return {**(covariates or {}), EXPECTED: expected}
 
 
 def covariate_row(names: tuple[str, ...], given: Any = None, expected: Any = None) -> Floats:
@@ -86,17 +93,8 @@ def covariate_row(names: tuple[str, ...], given: Any = None, expected: Any = Non
     if given is not None and not isinstance(given, Mapping):
         wanted = 'the numbers of a unit by covariate, such as {"spend": 41.0}'
         raise InvalidInputError.of("covariates", given, wanted)
-    values = dict(given or {})
-    if expected is not None:
-        if EXPECTED in values:
-            raise InvalidInputError(
-                "the covariate 'expected' is given twice, among covariates and as expected; give "
-                "it once.",
-                field=EXPECTED,
-            )
-        values[EXPECTED] = expected
     row = np.zeros(1 + len(names))
-    for name, value in values.items():
+    for name, value in (with_expected(given, expected) or {}).items():
         if name not in names:
             declared = f"declared are {', '.join(names)}" if names else "none were declared"
             raise InvalidInputError(

@@ -223,19 +223,6 @@ def _square_roots(V: Floats) -> bool:
     return True
 
 
-def times_each(X: Floats, B: Floats) -> Floats:
-    """X (K, r) times each of B (n, r, s): (n, K, s).
-
-    Examples
-    --------
-    >>> times_each(np.array([[1.0, 2.0]]), np.array([[[1.0], [1.0]], [[1.0], [0.0]]])).tolist()
-    [[[3.0]], [[1.0]]]
-    """
-    n, r, s = B.shape
-    flat = matmul(X, B.transpose(1, 0, 2).reshape(r, n * s))
-    return np.ascontiguousarray(flat.reshape(len(X), n, s).transpose(1, 0, 2))
-
-
 def qr(X: Floats) -> tuple[Floats, Floats]:
     """Orthonormal Q (m, r) and upper triangular R (r, r) with X = QR, for X (m, r), m ≥ r.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from steadyarm.compiled import kernel
 from steadyarm.decompositions import symmetric_eigen
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import cholesky, cholesky_solve, information
+from steadyarm.linalg import cholesky, cholesky_solve, information, quadratic_forms
 from steadyarm.segments import Segment, SegmentStats
 
 Floats = NDArray[np.float64]
@@ -340,8 +340,7 @@ def arm_values(X: Floats, theta: Floats) -> Floats:
 def standard_errors(X: Floats, covariance: Floats) -> Floats:
     """(n, K) standard errors of x'θ from the covariance (n, r, r) of θ."""
     with np.errstate(invalid="ignore", over="ignore"):  # unknown variances may be infinite
-        variances = np.empty((len(covariance), len(X)))
-        _forms_kernel(X, covariance, variances)
+        variances = quadratic_forms(X, covariance)
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
@@ -509,20 +508,6 @@ def _known_kernel(X: Floats, gram: Floats, inverse: Floats, most: float, out: Fl
                     t += gram[i, a, b] * y[b]
                 if abs(X[k, a] - t) > most:
                     total = np.nan
-            out[i, k] = total
-
-
-@kernel
-def _forms_kernel(X: Floats, M: Floats, out: Floats) -> None:
-    """Values x'Mx of arms X (K, r) for each of M (n, r, r), into out (n, K)."""
-    for i in range(out.shape[0]):
-        for k in range(X.shape[0]):
-            total = 0.0
-            for a in range(X.shape[1]):
-                t = 0.0
-                for b in range(X.shape[1]):
-                    t += M[i, a, b] * X[k, b]
-                total += X[k, a] * t
             out[i, k] = total
 
 

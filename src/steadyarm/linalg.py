@@ -100,6 +100,33 @@ def times_vector_into(A: Numbers, v: Numbers, out: Numbers) -> None:
         out[i] = a
 
 
+def times_each(A: Floats, B: Floats) -> Floats:
+    """Each of A (n, m, r), or the same (m, r), times each of B (n, r, s): (n, m, s).
+
+    Examples
+    --------
+    >>> times_each(np.array([[1.0, 2.0]]), np.array([[[1.0], [1.0]], [[1.0], [0.0]]])).tolist()
+    [[[3.0]], [[1.0]]]
+    """
+    left = np.ascontiguousarray(A if A.ndim == 3 else A[None])
+    out = np.zeros((len(B), left.shape[1], B.shape[2]))
+    _add_each(left, np.ascontiguousarray(B), out)
+    return out
+
+
+@kernel
+def _add_each(A: Floats, B: Floats, out: Floats) -> None:
+    n, m, s = out.shape
+    each = A.shape[0] > 1
+    for i in range(n):
+        at = i if each else 0
+        for j in range(m):
+            for k in range(B.shape[1]):
+                x = A[at, j, k]
+                for h in range(s):
+                    out[i, j, h] += x * B[i, k, h]
+
+
 def row_dots(A: Numbers, B: Numbers) -> Any:
     """Products of each row of A (m, r) with the same row of B, in double precision: (m,).
 
@@ -188,6 +215,46 @@ def information(X: Floats, lam: Floats, A: Floats) -> None:
                 t = lam[i] * X[i, k]
                 for m in range(k + 1):
                     A[k, m] += t * X[i, m]
+
+
+def quadratic_forms(D: Floats, M: Floats) -> Floats:
+    """D'Md for directions D (n, K, r), or the same (K, r) for all, and M (n, ..., r, r).
+
+    Returns
+    -------
+    (n, ..., K)
+
+    Examples
+    --------
+    >>> quadratic_forms(np.array([[1.0, -1.0], [0.0, 2.0]]), np.array([np.eye(2)])).tolist()
+    [[2.0, 4.0]]
+    """
+    directions = np.ascontiguousarray(D if D.ndim == 3 else D[None])
+    n, *between, r, _ = M.shape
+    matrices = np.ascontiguousarray(M).reshape(n, -1, r, r)
+    out = np.empty((n, matrices.shape[1], directions.shape[1]))
+    _quadratic_forms(directions, matrices, out)
+    return out.reshape(n, *between, -1)
+
+
+@kernel
+def _quadratic_forms(D: Floats, M: Floats, out: Floats) -> None:
+    """Into out (n, G, K) for D (n, K, r) or (1, K, r) and M (n, G, r, r)."""
+    n, G, K = out.shape
+    r = D.shape[2]
+    each = D.shape[0] > 1
+    for i in range(n):
+        at = i if each else 0
+        for g in range(G):
+            for k in range(K):
+                total = 0.0
+                for a in range(r):
+                    if D[at, k, a] != 0.0:  # arms that share nothing have one coordinate
+                        t = 0.0
+                        for b in range(r):
+                            t += M[i, g, a, b] * D[at, k, b]
+                        total += D[at, k, a] * t
+                out[i, g, k] = total
 
 
 def sparse_times(data: Floats, columns: NDArray[Any], ends: NDArray[Any], M: Floats) -> Floats:

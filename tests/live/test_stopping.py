@@ -14,10 +14,10 @@ import pytest
 import steadyarm as sa
 from steadyarm.inference import stopping_of
 from steadyarm.live.lifecycle import create_from_description, description_of
+from steadyarm.live.looks import DAY, ITSELF, WEEK, Stopped, looks_taken
 from steadyarm.live.metrics import Metric
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import DAY, ITSELF, WEEK, Stopped, looks_taken
 from steadyarm.live.verdict import Verdict
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.wire.responses import SettingsAnswer
@@ -257,9 +257,8 @@ class Shop:
         """Visits until the budget is spent or the test stops; how many there were."""
         for i in range(visits):
             self.now += self.step
-            try:
-                shown = self.test.ask(f"visitor {self.now}")
-            except sa.WrongStateError:
+            shown = self.test.ask(f"visitor {self.now}")
+            if not shown.in_test:
                 return i
             click = float(self.rng.random() < self.rates[shown.name])
             if tell is not None:
@@ -304,9 +303,8 @@ def test_two_processes_stop_a_test_once(tmp_path: Path) -> None:
     tests = [mine, other]
     for i in range(3000):
         shop.now += shop.step
-        try:
-            shown = tests[i % 2].ask(f"visitor {i}")
-        except sa.WrongStateError:
+        shown = tests[i % 2].ask(f"visitor {i}")
+        if not shown.in_test:
             break
         if shop.rng.random() < BETTER[shown.name]:
             tests[(i // 2) % 2].tell(shown.id, 1.0)

@@ -10,10 +10,11 @@ import pytest
 import steadyarm as sa
 from steadyarm.inference import Looks, fixed_budget, lifts
 from steadyarm.inference.lift import settled_lifts
+from steadyarm.inference.stopping import UNDECIDED
 from steadyarm.live.lifecycle import settings_from_description
 from steadyarm.live.verdict import _by_policy
 from steadyarm.planning.candidates import EqualSplit
-from steadyarm.planning.runs import UNDECIDED, Run, _by_own_errors, decided, evidence_of, run
+from steadyarm.planning.runs import Run, _by_own_errors, decided, evidence_of, run
 from steadyarm.planning.search import measure, measure_answers
 from steadyarm.planning.worlds import CALM, BatchWorld
 from steadyarm.simulation import run_chunk
@@ -47,7 +48,7 @@ def test_without_intervals_it_is_the_simulator(label: str) -> None:
     world = question.world(500, CALM, np.random.default_rng(3), 50)
     rng = np.random.default_rng(np.random.SeedSequence(7, spawn_key=(0,)))
     mine = run(policy, world, 50, rng).found.arm
-    np.testing.assert_array_equal(mine, run_chunk(policy, world, 7, 0, 50))
+    np.testing.assert_array_equal(mine, run_chunk(policy, world, 7, 0, 50).recommended)
 
 
 @pytest.mark.parametrize("control", [None, 0])

@@ -15,11 +15,11 @@ from math import inf, sqrt
 from typing import Literal
 
 import numpy as np
-import scipy.special
 from numpy.typing import NDArray
 
 from steadyarm.compiled import LOG_ROOT_2PI, exp, kernel, log, log1p, log_upper_tail
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference.quantiles import normal_quantile, normal_quantiles
 from steadyarm.validation import check_choice, finite_number
 
 Floats = NDArray[np.float64]
@@ -45,6 +45,10 @@ def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> floa
     kind : "obrien-fleming", 2 - 2Φ(z/√share) with Φ(z) = 1 - alpha/2, which spends hardly anything
         early; or "pocock", alpha log(1 + (e - 1) share), which spends nearly evenly
 
+    Returns
+    -------
+    float : between 0 and `alpha`
+
     Examples
     --------
     >>> round(spent(0.5, 0.025), 5), round(spent(0.5, 0.025, "pocock"), 5), spent(1.0, 0.025)
@@ -57,7 +61,7 @@ def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> floa
         return alpha
     if kind == "pocock":
         return float(alpha * log1p(1.718281828459045 * share))
-    reach = -float(scipy.special.ndtri(alpha / 2)) / sqrt(share)
+    reach = normal_quantile(alpha / 2) / sqrt(share)
     return float(min(2 * exp(log_upper_tail(reach)), alpha))
 
 
@@ -104,7 +108,7 @@ def _boundaries(shares: tuple[float, ...], alpha: float, kind: Spending) -> tupl
         return ()
     total = np.array([spent(share, alpha, kind) for share in shares])
     found = np.full(len(shares), inf)
-    _cross(np.array(shares), total, -scipy.special.ndtri(np.maximum(total, LEAST)), found)
+    _cross(np.array(shares), total, normal_quantiles(np.maximum(total, LEAST)), found)
     return tuple(found.tolist())
 
 
@@ -190,6 +194,11 @@ class Looks:
         before a twentieth of the budget
     kind : how the error probability is spent
     over : whether the test has ended as planned, so that its end is a look that spends the rest
+
+    Examples
+    --------
+    >>> Looks.equally(2, "pocock")
+    Looks(shares=(0.5, 1.0), kind='pocock', over=False)
     """
 
     shares: tuple[float, ...]
@@ -199,6 +208,16 @@ class Looks:
     @classmethod
     def equally(cls, count: int, kind: Spending = "obrien-fleming", over: bool = False) -> Looks:
         """So many looks at equal distances, the last at the end.
+
+        Parameters
+        ----------
+        count : how many looks
+        kind : how the error probability is spent
+        over : whether the test is over
+
+        Returns
+        -------
+        Looks
 
         Examples
         --------
@@ -210,8 +229,11 @@ class Looks:
     def taken(self, rounds: Indices, budget: int) -> tuple[Indices, list[tuple[float, ...]]]:
         """Which look each piece ends with, (n, J), -1 for none; the shares of each test's looks.
 
+        Parameters
+        ----------
         rounds : (n, J) up to the end of each piece; a piece that adds none stands where the one
             before it stood
+        budget : planned rounds of the whole test
         """
         n, pieces = rounds.shape
         played = rounds / budget
@@ -235,7 +257,11 @@ class Looks:
     def factors(self, which: Indices, shares: list[tuple[float, ...]], alpha: float) -> Floats:
         """(n,) boundaries of one piece, infinite where it ends with no look.
 
-        which : (n,) look of each test; shares : as `taken` gives them
+        Parameters
+        ----------
+        which : (n,) look of each test
+        shares : as `taken` gives them
+        alpha : one-sided error probability of the whole test
         """
         return np.array(
             [

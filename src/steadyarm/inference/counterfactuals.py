@@ -8,7 +8,6 @@ from math import ceil, log2
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.errors import InvalidInputError
@@ -16,6 +15,7 @@ from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.limits import best_of_all
 from steadyarm.inference.periods import group_pieces
+from steadyarm.inference.tails import t_reach
 from steadyarm.validation import check_fraction
 from steadyarm.wording import counted, strung
 
@@ -76,6 +76,16 @@ class Counterfactuals:
     dropped : the arms that halving at equal distances would have dropped, and when
     winner : the arm that elimination would have left
     rounds : of the whole test
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=200, seed=3)
+    >>> for _ in range(200):
+    ...     a = session.ask()
+    ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+    >>> print(str(session.counterfactuals()).splitlines()[1])
+    Raw means agree: B.
     """
 
     names: tuple[str, ...]
@@ -148,10 +158,15 @@ def counterfactuals_of(
 
     Parameters
     ----------
+    evidence : scores of the pieces of a single test
     counts, sums : (J, K) or (K,) plays and rewards of each arm, for raw means
     among : the arms that the K columns of counts and sums are, if not all were played
     shares : of the rounds, after which to say who led
     level : of the interval for the arm that raw means put first
+
+    Returns
+    -------
+    Counterfactuals : ``print`` says it in sentences
 
     Notes
     -----
@@ -245,7 +260,7 @@ def _raw(evidence: Evidence, means: Floats, best: int, leader: int, level: float
     behind = float(contrast @ evidence.theta[0])
     error = standard_errors(contrast[None, :], whole.covariance[:, 0])[0, 0]
     freedom = max(int(whole.units[0, 0]) - 1, 1)
-    reach = float(scipy.stats.t.isf((1 - level) / 2, freedom) * error)
+    reach = float(t_reach((1 - level) / 2, freedom) * error)
     name = evidence.arms.names[leader]
     return RawMeans(tuple(means.tolist()), name, behind, (behind - reach, behind + reach))
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
@@ -16,6 +15,7 @@ from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.limits import best_of_all, spread_of
 from steadyarm.inference.periods import Periods, allocations_of, by_pieces, group_pieces, variation
+from steadyarm.inference.tails import t_reach
 from steadyarm.validation import check_fraction, whole_number
 from steadyarm.wording import listed, strung
 
@@ -59,6 +59,16 @@ class DriftReport:
     averages : (P,) estimated average over all arms
     others : arms of a large set that are not among the K
     looks : shares of the planned rounds at which drift was tested; None for one test, at the end
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=200, seed=3)
+    >>> for _ in range(200):
+    ...     a = session.ask()
+    ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+    >>> session.drift(periods=2).leaders
+    ('B', 'B')
     """
 
     names: tuple[str, ...]
@@ -210,6 +220,10 @@ def drift_report(
     budget : planned rounds of a live test; the same at every look
     ended : no piece will follow, so the last milestone is reached even if rounds are missing
 
+    Returns
+    -------
+    DriftReport : ``print`` shows the table and says what moves
+
     Examples
     --------
     >>> import steadyarm as sa
@@ -241,7 +255,7 @@ def drift_report(
     best = int(evidence.best[0])
     tail = (1 - level) / (2 * len(estimates) * evidence.family)
     known = units > 1
-    reach = scipy.stats.t.isf(tail, np.maximum(units - 1, 1))[:, None] * errors
+    reach = t_reach(tail, np.maximum(units - 1, 1))[:, None] * errors
     reach = np.where(known[:, None], reach, np.inf)
     return DriftReport(
         names=tuple(names),
@@ -275,6 +289,15 @@ def drift_p_values(
 
     Parameters as in `drift_report`. If nothing moves, the smaller of the two is below α in a share
     of at most α of tests (in large samples), with a budget at any number of looks together.
+
+    Parameters
+    ----------
+    evidence : scores of the pieces of a test, or of a batch of tests
+    periods, budget, ended : as for `drift_report`
+
+    Returns
+    -------
+    two arrays (n,)
 
     Examples
     --------

@@ -141,6 +141,19 @@ class Evidence:
     whole : the set that `arms` were chosen from, over which statements still hold; None if all
     shown : (m,) which arms of the whole `arms` are, in rising order
     binary : (n,) whether every reward was 0 or 1, and not all were 0; None if not known
+    freedom : (n, J) degrees of freedom of the variance up to the end of each piece, where scores
+        are sums over few units or clusters; None if there are as good as infinitely many
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[300.0, 400.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [(half, stats)])
+    >>> evidence.rounds.tolist(), evidence.scores.tolist()
+    ([[2000]], [[[600.0, 800.0]]])
     """
 
     arms: ArmSet
@@ -156,6 +169,7 @@ class Evidence:
     whole: ArmSet | None = None
     shown: Indices | None = None
     binary: NDArray[np.bool_] | None = None
+    freedom: Floats | None = None
 
     @classmethod
     def from_segments(

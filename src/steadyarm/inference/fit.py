@@ -44,6 +44,18 @@ class LackOfFit:
     observed, fitted : its mean reward in these plays, and what the model says of the same plays
     error : standard error of their difference
     parameters, combinations : of the model
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
+    >>> world = sa.Environment.from_means(
+    ...     arms, [0.2, 0.3, 0.3, 0.7], sa.BernoulliReward(), budget=800
+    ... )
+    >>> piece = Segment(np.full((1, 4), 0.25), np.array([800]), "blocks", 8)
+    >>> stats = world.play(piece, np.array([0]), np.random.default_rng(1), squares=True)
+    >>> lack_of_fit(arms, [(piece, stats)]).finding.status
+    'fail'
     """
 
     p_value: float
@@ -162,7 +174,29 @@ def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) 
 
 
 def lack_of_fit_p_values(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) -> Floats:
-    """(n,) p-values of `lack_of_fit` for a batch of n tests; 1 where there is nothing to test."""
+    """(n,) p-values of `lack_of_fit` for a batch of n tests; 1 where there is nothing to test.
+
+    Parameters
+    ----------
+    arms : the variants
+    segments : what was played, and its sums with squares
+
+    Returns
+    -------
+    (n,) p-values
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
+    >>> world = sa.Environment.from_means(
+    ...     arms, [0.2, 0.3, 0.3, 0.7], sa.BernoulliReward(), budget=800
+    ... )
+    >>> piece = Segment(np.full((2, 4), 0.25), np.full(2, 800), "blocks", 8)
+    >>> stats = world.play(piece, np.zeros(2, np.int64), np.random.default_rng(1), squares=True)
+    >>> bool((lack_of_fit_p_values(arms, [(piece, stats)]) < 0.05).all())
+    True
+    """
     found = _compared(arms, list(segments))
     tested = (found.rank > 0) & (found.freedom[:, 1] >= LEAST_FREEDOM)
     return np.where(tested, found.p_value, 1.0)

@@ -28,6 +28,12 @@ class Finding:
     p_value : of the test behind it; None if there is none
     explanation : what was found, in one sentence
     advice : what to do; empty if nothing
+
+    Examples
+    --------
+    >>> found = reward_findings(rows=500, conflicting=3)[0]
+    >>> found.status
+    'fail'
     """
 
     name: str
@@ -40,6 +46,10 @@ class Finding:
 @dataclass(frozen=True)
 class HealthReport:
     """All findings of a test.
+
+    Parameters
+    ----------
+    findings : what was found, one for each check
 
     Examples
     --------
@@ -87,7 +97,16 @@ def health_report(
 ) -> HealthReport:
     """Assignments, lost rows, missing rewards, and what `reward_findings` found.
 
+    Parameters
+    ----------
+    names : of the arms
+    pieces : segments with the rows of every arm
+    rewards : further findings, from `reward_findings`
     mature : the pieces whose missing rewards will not come any more; all of them by default
+
+    Returns
+    -------
+    HealthReport : ``print`` shows every finding
 
     Examples
     --------
@@ -152,7 +171,14 @@ def missing_finding(found: CountTest, alike: str, unlike: str, missing: int, row
 def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Finding:
     """Whether rewards were refused because they came too late, and more of some arms than others.
 
+    Parameters
+    ----------
+    names : of the arms
     pieces : with `rewarded` counting the rows whose reward was not refused
+
+    Returns
+    -------
+    Finding
 
     Examples
     --------
@@ -208,6 +234,16 @@ def reward_findings(
     agreeing : rewards that came again with the same value
     conflicting : rewards that came again with another value
     out_of_range : rewards outside of `reward_range`
+    reward_range : (least, largest) reward that can occur
+
+    Returns
+    -------
+    findings on what was counted
+
+    Examples
+    --------
+    >>> [found.status for found in reward_findings(rows=500, agreeing=2, conflicting=0)]
+    ['ok']
     """
     whole_number(rows, "rows")
     findings = []

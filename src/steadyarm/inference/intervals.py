@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm import decompositions
+from steadyarm import decompositions, linalg
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import kernel
 from steadyarm.errors import InvalidInputError
@@ -26,6 +27,13 @@ from steadyarm.inference.limits import (
     skewed_limits,
     value_limits,
 )
+from steadyarm.inference.quantiles import (
+    length_quantile,
+    length_table,
+    normal_quantile,
+    normal_quantiles,
+    student_reaches,
+)
 from steadyarm.inference.variance import Scatter, inverse_weights, plain_thirds, score_scatter
 from steadyarm.validation import check_fraction
 
@@ -35,8 +43,8 @@ from steadyarm.validation import check_fraction
 Floats = NDArray[np.float64]
 
 DIRECTIONS = 512
+STORED = 6  # dimensions of which `sobol.npy` has the directions
 MOST_PAIRED = 128  # arms up to which all pairs are compared in every direction
-GRID = 4096
 
 
 def critical_values(
@@ -74,17 +82,16 @@ def critical_values(
     if whole:
         # other roots of the same covariance would meet other directions and give other bits
         roots = decompositions.square_roots(covariance)
-        W = decompositions.times_each(X, roots) if X.ndim == 2 else np.ascontiguousarray(X @ roots)
+        W = linalg.times_each(X, roots)
     for free in np.unique(freedom):
         rows = np.flatnonzero(freedom == free)
-        tail = scipy.stats.norm if np.isinf(free) else scipy.stats.t(free)
-        sure = _scheffe(r, float(free), alpha)
-        one = tail.isf(alpha / (2 * among))
+        sure = length_quantile(r, float(free), alpha)  # Scheffé's
+        tails = 2 * among, max(among * (among - 1), 2), max(among - 1, 1)
+        one, two, other = student_reaches(normal_quantiles(alpha / np.array(tails)), free).tolist()
         values[rows] = one if whole else min(sure, one)
-        pairs[rows] = min(sure, tail.isf(alpha / max(among * (among - 1), 2)))
-        best[rows] = min(sure, tail.isf(alpha / max(among - 1, 1)))
+        pairs[rows], best[rows] = min(sure, two), min(sure, other)
         if whole:
-            grid, step = _length_cdf(r, float(free), alpha)
+            grid, step = length_table(r, float(free), alpha)
             v, p, b = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), K))
             _critical_kernel(W[rows], _directions(r), grid, step, 1 - alpha, paired, v, p, b)
             values[rows] = np.minimum(v, values[rows])
@@ -103,36 +110,27 @@ def pairwise_value(freedom: Floats, alpha: float) -> Floats:
     >>> pairwise_value(np.array([10.0, np.inf]), 0.05).round(3).tolist()
     [2.228, 1.96]
     """
-    return np.asarray(scipy.stats.t.isf(alpha / 2, freedom))
-
-
-def _scheffe(r: int, freedom: float, alpha: float) -> float:
-    """Standard errors that no combination of r parameters exceeds."""
-    if np.isinf(freedom):
-        return float(np.sqrt(scipy.stats.chi2.isf(alpha, r)))
-    return float(np.sqrt(r * scipy.stats.f.isf(alpha, r, freedom)))
+    return student_reaches(normal_quantile(alpha / 2), freedom)
 
 
 @lru_cache(maxsize=64)
 def _directions(r: int) -> Floats:
     """(D, r) unit vectors, evenly spread and always the same."""
-    Z = scipy.stats.norm.ppf(
-        scipy.stats.qmc.Sobol(r, rng=20).random(DIRECTIONS).clip(1e-9, 1 - 1e-9)
-    )
-    U: Floats = Z / np.sqrt((Z**2).sum(axis=1, keepdims=True))
-    return U
+    Z = -normal_quantiles(sobol_points(r).clip(1e-9, 1 - 1e-9))
+    return np.asarray(Z / np.sqrt(np.square(Z).sum(axis=1, keepdims=True)))
 
 
-@lru_cache(maxsize=256)
-def _length_cdf(r: int, freedom: float, alpha: float) -> tuple[Floats, float]:
-    """P(length <= i step) on a grid that ends where hardly anything is left."""
-    if np.isinf(freedom):
-        end = float(np.sqrt(scipy.stats.chi2.isf(alpha * 1e-4, r)))
-        lengths = np.linspace(0.0, end, GRID)
-        return scipy.stats.chi2.cdf(lengths**2, r), lengths[1]
-    end = float(np.sqrt(r * scipy.stats.f.isf(alpha * 1e-4, r, freedom)))
-    lengths = np.linspace(0.0, end, GRID)
-    return scipy.stats.f.cdf(lengths**2 / r, r, freedom), lengths[1]
+def sobol_points(r: int) -> Floats:
+    """(D, r) the first points of a scrambled Sobol sequence: whole numbers over 2^30.
+
+    `sobol.npy` has those of up to six dimensions side by side, as `scipy.stats.qmc` makes them,
+    because importing that takes longer than the whole analysis of a small log.
+    """
+    if r > STORED:
+        return np.asarray(scipy.stats.qmc.Sobol(r, rng=20).random(DIRECTIONS))
+    points = np.load(Path(__file__).with_name("sobol.npy"))
+    first = r * (r - 1) // 2
+    return np.asarray(points[:, first : first + r] / 2.0**30)
 
 
 @kernel(small=2**14)
@@ -262,6 +260,17 @@ class Intervals:
     assumption : what must be true, in one line
     shown : (K,) which arms of a large set `arms` are; None for all
     others : further arms that cannot be ruled out as the best
+
+    Examples
+    --------
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[300.0, 400.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [(half, stats)])
+    >>> found = fixed_budget(evidence)
+    >>> found.estimates.round(2).tolist(), found.plausible_names()
+    ([[0.3, 0.4]], ('B',))
     """
 
     arms: ArmSet
@@ -300,8 +309,13 @@ def fixed_budget(
 
     Parameters
     ----------
+    evidence : scores of the pieces of a test, or of a batch of tests
     level : probability of each of the four statements
     recommended : (n,) arm of each test that gaps are measured from; by default the best estimate
+
+    Returns
+    -------
+    Intervals : of estimates and of gaps
 
     Examples
     --------

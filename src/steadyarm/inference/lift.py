@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.stats
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
@@ -25,8 +24,9 @@ from steadyarm.inference.intervals import (
     critical_values,
     pairwise_value,
 )
-from steadyarm.inference.limits import shortlisted
+from steadyarm.inference.limits import hypotenuse, shortlisted
 from steadyarm.inference.sequences import ConfidenceSequence
+from steadyarm.inference.tails import above_t
 from steadyarm.segments import Direction
 from steadyarm.validation import check_fraction
 
@@ -59,6 +59,18 @@ class Lifts:
     level : probability of each of the two statements
     method, assumption : as in `Intervals`
     shown : (K,) which arms of a large set the rows are; None for all
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[300.0, 400.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [(half, stats)])
+    >>> found = lifts(evidence, control=0)
+    >>> found.differences.round(2).tolist()
+    [[0.0, 0.1]]
     """
 
     control: int
@@ -86,9 +98,14 @@ def lifts(
 
     Parameters
     ----------
+    evidence : scores of the pieces of a test, or of a batch of tests
     control : index of the arm that others are compared with
     level : probability with which absolute intervals hold for all arms, and so do relative ones
     simultaneous : False for intervals each of which holds with that probability by itself
+
+    Returns
+    -------
+    Lifts : absolute and relative differences with intervals
 
     Examples
     --------
@@ -115,7 +132,7 @@ def lifts(
     gaps = analysis.gaps_from(arm)
     errors = gaps.error
     if analysis.events is not None:  # of clicks it is known even if all were the same
-        both = np.hypot(analysis.errors, analysis.errors[:, [row]])
+        both = hypotenuse(analysis.errors, analysis.errors[:, [row]])
         errors = np.where(analysis.events.clicks & np.isinf(errors), both, errors)
     return lifts_between(
         evidence.estimates,
@@ -157,7 +174,7 @@ def lift_p_values(evidence: Evidence, control: int) -> Floats:
         apart = (low > 0) | (high < 0)
         least, most = np.where(apart, z, least), np.where(apart, most, z)
     known = np.arange(evidence.arms.size) != row
-    found = 2 * scipy.stats.t.sf(least, analysis.freedom[:, None])
+    found = 2 * above_t(least, analysis.freedom[:, None])
     return np.where(known & (least > 0), found, 1.0)
 
 
@@ -177,9 +194,26 @@ def lift_sequence(
 
     Parameters
     ----------
+    evidence : scores of the pieces of a test, or of a batch of tests
     budget : planned rounds of the whole test, the same at every analysis
     control : index of the arm that others are compared with
     level, reward_range, looks : as for `confidence_sequence`
+
+    Returns
+    -------
+    Lifts : as of the last piece
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[300.0, 400.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [(half, stats)])
+    >>> found = lift_sequence(evidence, budget=2000, control=0)
+    >>> bool(found.low[0, 1] > 0)
+    True
     """
     return lift_path(evidence, budget, control, level, reward_range, [-1], looks)[0]
 
@@ -195,7 +229,26 @@ def lift_path(
 ) -> list[Lifts]:
     """The lifts of `lift_sequence` as they stood at the end of every piece.
 
+    Parameters
+    ----------
+    evidence : scores of the pieces of a test, or of a batch of tests
+    budget, control, level, reward_range, looks : as for `lift_sequence`
     at : indices of the pieces, if not all are wanted
+
+    Returns
+    -------
+    Lifts, one for each piece
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[300.0, 400.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [(half, stats)])
+    >>> [bool(found.low[0, 1] > 0) for found in lift_path(evidence, budget=2000, control=0)]
+    [True]
     """
     check_fraction(level, "level")
     evidence, row = _compared(evidence, control)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from steadyarm import decompositions, linalg
 from steadyarm.arms import ArmSet
-from steadyarm.arms.generated import forms, walsh_of
-from steadyarm.arms.rows import Rows, row_blocks
+from steadyarm.arms.generated import forms, values_of
+from steadyarm.arms.rows import Rows
 from steadyarm.designs.passes import top
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
@@ -32,8 +32,8 @@ LIKELY = (
 
 
 def quadratic(D: Floats, M: Floats) -> Floats:
-    """(n, K) d'Md for directions (n, K, r) and matrices (n, r, r); rounding below 0 is cut off."""
-    return np.asarray(np.maximum(((D @ M) * D).sum(axis=-1), 0.0))
+    """D'Md as `linalg.quadratic_forms`; rounding below 0 is cut off."""
+    return np.maximum(linalg.quadratic_forms(D, M), 0.0)
 
 
 def error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Floats, Floats]:
@@ -42,8 +42,7 @@ def error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Flo
     seen = quadratic(D, evidence.squares.sum(axis=1))
     enough = (evidence.played >= LEAST_ROUNDS) & (scatter.freedom >= LEAST_FREEDOM)
     known = (variance > TINY * seen) & enough[:, None]
-    sums = scatter.sums @ D.swapaxes(1, 2)
-    parts = np.stack([quadratic(D, part) for part in scatter.variances.swapaxes(0, 1)], axis=1)
+    sums, parts = linalg.times_each(scatter.sums, D.swapaxes(1, 2)), quadratic(D, scatter.variances)
     third = third_moments(sums, parts, scatter.rounds)[:, -1]
     error = np.sqrt(variance)
     skew = np.where(known, third, 0.0) / np.where(known, variance, 1.0)
@@ -82,7 +81,7 @@ class RareEvents:
     @property
     def silent_error(self) -> Floats:
         """(n, K) the standard error of a rate that about one event could be the first of."""
-        return np.asarray(self.unit**0.5 * np.minimum(self.unit, 0.25) ** 0.5)
+        return np.sqrt(self.unit) * np.sqrt(np.minimum(self.unit, 0.25))
 
 
 @HUGE
@@ -127,7 +126,7 @@ def rare_events(
     least = np.where(known, np.maximum(variance / total - total * design, 0.0), 0.0)
     turn = np.where(estimates < 0, -1.0, 1.0)
     counted, root = least > 0, np.sqrt(design)
-    seen = np.where(counted, turn * third / error**3, 0.0).sum(axis=1, keepdims=True)
+    seen = np.where(counted, turn * third / (error * error * error), 0.0).sum(axis=1, keepdims=True)
     arms = np.maximum(counted.sum(axis=1, keepdims=True), 1)
     noise = np.sqrt(2 / (np.maximum(parts - 1, 1)[:, None] * arms))
     skew = seen / np.maximum((counted * root).sum(axis=1, keepdims=True), 1e-300) + noise
@@ -184,6 +183,14 @@ def _root(x: Floats, grow: Floats, sign: float) -> Floats:
     return np.asarray((2 * x + grow + sign * inside) / (2 * (1 + grow)))
 
 
+def hypotenuse(a: Floats, b: Floats) -> Floats:
+    """√(a² + b²), which C's `hypot` rounds by the processor; larger numbers do not overflow."""
+    large = np.maximum(np.maximum(np.abs(a), np.abs(b)), 1e-300)
+    with np.errstate(invalid="ignore"):  # both infinite
+        found = large * np.sqrt(np.square(a / large) + np.square(b / large))
+    return np.where(np.isinf(large), np.inf, found)
+
+
 @HUGE
 def gap_limits(
     events: RareEvents,
@@ -221,8 +228,8 @@ def gap_limits(
     alone = np.maximum(alone, 1e-300)
     shared = np.where(np.isfinite(error), error, 0.0) ** 2 / alone  # 1 if errors are independent
     wider = np.sqrt(np.where(events.clicks, np.maximum(shared, 1.0), shared))
-    less = wider * np.hypot(first[0], other[1])  # the best may be less, the other more
-    more = wider * np.hypot(first[1], other[0])
+    less = wider * hypotenuse(first[0], other[1])  # the best may be less, the other more
+    more = wider * hypotenuse(first[1], other[0])
     less, more = (more, less) if turn else (less, more)
     gaps = (ratio * estimates[rows, best][:, None] - estimates) * (-1.0 if turn else 1.0)
     low = np.where(events.clicks, gaps - less, np.fmin(limits[0], gaps - less))
@@ -245,10 +252,10 @@ def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> B
     if evidence.played[0] < LEAST_ROUNDS or scatter.freedom[0] < LEAST_FREEDOM:
         return out
     rows, total = arms.rows, scatter.total[0]
-    gaps = T * sign * (best @ theta - linear_forms(rows, theta))
+    gaps = T * sign * (linalg.matmul(best, theta) - values_of(rows, theta))
     variance = gap_forms(rows, total, best)
     error = np.sqrt(variance)
-    largest = float(np.linalg.eigvalsh(evidence.squares[0].sum(axis=0))[-1])
+    largest = decompositions.eigh(evidence.squares[0].sum(axis=0))[0][-1]
     known = variance > TINY * largest * gap_forms(rows, np.eye(len(best)), best)
     ahead = np.flatnonzero((gaps > z * error) | ~known)
     out[ahead] = ~(known & (gaps > _widest(error, error, z)))[ahead]
@@ -258,7 +265,7 @@ def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> B
         few = unsure[start : start + SOME]
         D = sign * (best - rows.take(few))
         size = 1 + slack * (D**2).sum(axis=1) / np.where(known[few], variance[few], 1.0)
-        most = np.minimum(np.abs(D @ steps).sum(axis=1) * size, error[few])
+        most = np.minimum(np.abs(linalg.matmul(D, steps)).sum(axis=1) * size, error[few])
         left = ~(known[few] & (gaps[few] > _widest(error[few], most, z)))
         exact, skew = error_and_skew(D[None, left], evidence, scatter)
         low, _ = skewed_limits(gaps[None, few[left]], exact, skew, np.full((1, 1), z))
@@ -275,15 +282,8 @@ def _widest(error: Floats, skew: Floats, z: float) -> Floats:
 
 def gap_forms(rows: Rows, M: Floats, best: Floats) -> Floats:
     """(K,) d'Md for the differences d of the best arm to each of a large set."""
-    moved = M @ best
-    return np.asarray(np.maximum(forms(rows, M, -2 * moved) + best @ moved, 0.0))
-
-
-def linear_forms(rows: Rows, theta: Floats) -> Floats:
-    """(K,) values of all arms of a large set."""
-    if walsh_of(rows) is not None:
-        return forms(rows, np.zeros((theta.size, theta.size)), theta)
-    return np.concatenate([rows.block(*ends) @ theta for ends in row_blocks(*rows.shape)])
+    moved = linalg.matmul(M, best)
+    return np.asarray(np.maximum(forms(rows, M, -2 * moved) + linalg.matmul(best, moved), 0.0))
 
 
 def _most_skew(scatter: Scatter) -> tuple[Floats, float]:
@@ -295,14 +295,15 @@ def _most_skew(scatter: Scatter) -> tuple[Floats, float]:
     total, N = scatter.total[0], np.maximum(scatter.rounds[0], 1).astype(np.float64)
     r = len(total)
     slack = max(1e-10 * float(np.trace(total)) / r, 1e-300)
-    inverse = np.linalg.inv(np.linalg.cholesky(total + slack * np.eye(r)))
+    root = linalg.inverse_root(total + slack * np.eye(r))
     columns, covered = [np.zeros(r)], 0.0
     for g in range(1, len(N)):
         n, m = N[g - 1], N[g]
         if min(n, m) < max(n, m) / 2 or not scatter.rounds[0, g]:
             continue  # not compared
         change = scatter.variances[0, g] / m - scatter.variances[0, g - 1] / n
-        size = np.abs(np.linalg.eigvalsh(inverse @ change @ inverse.T)).max() if change.any() else 0
+        turned = linalg.matmul(linalg.matmul(root.T, change), root)
+        size = np.abs(decompositions.eigh(turned)[0]).max() if change.any() else 0
         columns.append((scatter.sums[0, g] * n - scatter.sums[0, g - 1] * m) * size / 2)
         covered += (n + m) / 2
     factor = float(scatter.rounds[0].sum()) / max(covered, 1.0)

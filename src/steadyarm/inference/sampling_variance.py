@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms.recipes import BETWEEN, BundleNames, FactorialNames
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference.tails import above_binomial, above_chi2, up_to_binomial
 from steadyarm.segments import Segment
 
 Floats = NDArray[np.float64]
@@ -239,8 +239,8 @@ def _least_tail(balance: Balance, among: Booleans) -> Floats:
     """
     off, hits, draws = balance.observed - balance.expected, balance.hits, balance.draws[:, None]
     p, x = np.clip(hits / np.maximum(draws, 1.0), 0.0, 1.0), np.abs(off)
-    above = scipy.stats.binom.sf(np.ceil(hits + x - WHOLE) - 1, draws, p)
-    below = scipy.stats.binom.cdf(np.floor(hits - x + WHOLE), draws, p)
+    above = above_binomial(np.ceil(hits + x - WHOLE) - 1, draws, p)
+    below = up_to_binomial(np.floor(hits - x + WHOLE), draws, p)
     tails = np.where(x < 1 - WHOLE, 1.0, np.minimum(above + below, 1.0))
     return np.asarray(np.where(among, tails, 1.0).min(axis=1) * np.maximum(among.sum(axis=1), 1))
 
@@ -255,7 +255,7 @@ def chi_squared(off: Floats, covariance: Floats) -> tuple[Floats, Floats, Intege
     usable = values >= NORMAL
     statistic = np.where(usable, lengths**2 / np.where(usable, values, 1.0), 0.0).sum(axis=1)
     freedom = usable.sum(axis=1)
-    p_value = np.where(freedom > 0, scipy.stats.chi2.sf(statistic, np.maximum(freedom, 1)), 1.0)
+    p_value = np.where(freedom > 0, above_chi2(statistic, np.maximum(freedom, 1)), 1.0)
     return p_value, statistic, freedom
 
 

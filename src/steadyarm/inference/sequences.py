@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil, log, log2
+from math import ceil
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from steadyarm import decompositions
+from steadyarm.arms.generated import values_of
+from steadyarm.compiled import exp, kernel, log, log1p, log2, logarithms
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import is_one_hot
+from steadyarm.estimators import arm_values, is_one_hot
 from steadyarm.inference.boundaries import FIRST_LOOK, Looks, boundaries
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import (
@@ -27,7 +29,6 @@ from steadyarm.inference.limits import (
     RareEvents,
     gap_forms,
     gap_limits,
-    linear_forms,
     others_than,
     quadratic,
     rare_events,
@@ -35,6 +36,7 @@ from steadyarm.inference.limits import (
     skewed_limits,
     value_limits,
 )
+from steadyarm.inference.quantiles import student_reaches
 from steadyarm.inference.variance import (
     LEAST_FREEDOM,
     LEAST_ROUNDS,
@@ -46,6 +48,7 @@ from steadyarm.inference.variance import (
     running_variance,
     third_moments,
 )
+from steadyarm.linalg import matmul, quadratic_forms
 from steadyarm.validation import check_fraction, whole_number
 
 # How far a martingale may ever stray: time-uniform boundaries.
@@ -83,27 +86,50 @@ def bernstein_reach(
     [110.6]
     """
     count = ceil(log2(budget) / 2) + 4  # so that the least λ suits the smallest variance too
-    bar = log(count / alpha)
-    usable = scale * (variance < np.inf)
-    with np.errstate(all="ignore"):  # impossible λ, and scales of 0, become infinite costs
-        rates = [2.0**-i / first for i in range(1, count + 1)]
-        costs = [_cost(rate * usable, variance / usable**2) for rate in rates]
-        reach = np.min([(cost + bar) / rate for rate, cost in zip(rates, costs, strict=True)], 0)
+    shape = np.broadcast_shapes(variance.shape, scale.shape, first.shape)
+    terms, bounds, start = (
+        np.array(np.broadcast_to(each, shape), dtype=np.float64, order="C").reshape(-1)
+        for each in (variance, scale, first)
+    )
+    out = np.empty(shape)
+    _mix(terms, bounds, start, count, log(count / alpha), out.reshape(-1))
+    return out
+
+
+@kernel
+def _mix(
+    variance: Floats, scale: Floats, first: Floats, count: int, bar: float, out: Floats
+) -> None:
+    """The boundary of the mixture of `bernstein_reach`, with `count` values of λ."""
+    costs = np.empty(count)
+    for i in range(out.size):
+        out[i] = np.inf
+        c, V = scale[i], variance[i]
+        if not c > 0.0 or not np.inf > V:
+            continue
+        reach, rate = np.inf, 1.0 / first[i]
+        for k in range(count):
+            rate *= 0.5
+            share = rate * c
+            costs[k] = np.inf
+            if share < 1.0:
+                costs[k] = (-log1p(-share) - share) * (V / (c * c))
+                reach = min(reach, (costs[k] + bar) / rate)
         for _ in range(STEPS):
-            powers = [rate * reach - cost for rate, cost in zip(rates, costs, strict=True)]
-            top = np.max(powers, axis=0)
-            parts = [np.exp(power - top) for power in powers]
-            total = np.sum(parts, axis=0)
-            slope = np.sum([rate * part for rate, part in zip(rates, parts, strict=True)], axis=0)
-            better = reach - (top + np.log(total) - bar) * total / slope
-            reach = np.where(np.isfinite(better), np.minimum(reach, better), reach)
-    return np.where((scale > 0) & np.isfinite(reach), reach, np.inf)
-
-
-def _cost(share: Floats, variance: Floats) -> Floats:
-    """ψ(λ) times the variance, in units of the scale; infinite where λ is too large."""
-    psi = np.where(share < 1, -np.log1p(-np.minimum(share, 1)) - share, np.inf)
-    return np.asarray(psi * variance + np.where(share < 1, 0.0, np.inf))
+            top, rate = -np.inf, 1.0 / first[i]
+            for k in range(count):
+                rate *= 0.5
+                top = max(top, rate * reach - costs[k])
+            total, slope, rate = 0.0, 0.0, 1.0 / first[i]
+            for k in range(count):
+                rate *= 0.5
+                part = exp(rate * reach - costs[k] - top)
+                total += part
+                slope += rate * part
+            better = reach - (top + log(total) - bar) * total / slope
+            reach = min(reach, better)
+        if reach < np.inf:
+            out[i] = reach
 
 
 def normal_factor(share: Floats, alpha: float) -> Floats:
@@ -119,7 +145,7 @@ def normal_factor(share: Floats, alpha: float) -> Floats:
     """
     double = -2 * log(min(2 * alpha, 0.9))
     q = np.maximum(share, 1e-300) * (double + log(double + 1))
-    return np.asarray(np.sqrt(2 * (1 + 1 / q) * np.log1p(np.sqrt(1 + q) / (2 * alpha))))
+    return np.sqrt(2 * (1 + 1 / q) * logarithms(1 + np.sqrt(1 + q) / (2 * alpha)))
 
 
 FARTHEST = 1e50  # standard errors, which stand for infinitely many
@@ -158,12 +184,17 @@ def confidence_sequence(
 
     Parameters
     ----------
+    evidence : scores of the pieces of a test, or of a batch of tests
     budget : planned rounds of the whole test, the same at every look; where it is tightest
     level : probability that the sequence never fails; each statement of `Intervals` by itself
     reward_range : (least, largest) reward that can occur, if there is one
     recommended : (n,) arm of each test that gaps are measured from; by default the best estimate
     looks : when the test is looked at, for rewards without a range. Nothing is known at the end of
         pieces that end with no look
+
+    Returns
+    -------
+    Intervals : as of the last piece
 
     Examples
     --------
@@ -197,10 +228,27 @@ def confidence_path(
 
     Parameters
     ----------
+    evidence : scores of the pieces of a test, or of a batch of tests
+    budget, level, reward_range : as for `confidence_sequence`
     at : indices of the pieces, if not all are wanted
     count_all : whether `others` are counted at every look at a large set, in a pass for each; else
         the path is that of the short list alone
     looks : as for `confidence_sequence`
+
+    Returns
+    -------
+    Intervals, one for each piece
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
+    >>> clicks = np.array([[300.0, 400.0]])
+    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [(half, stats)])
+    >>> [found.plausible_names() for found in confidence_path(evidence, budget=2000)]
+    [('B',)]
     """
     if evidence.arms.large:
         evidence, _ = shortlisted(evidence)
@@ -254,8 +302,9 @@ class ConfidenceSequence:
         if reward_range is None:
             self.variance, parts, self.freedom, kind = running_variance(evidence)
             X = evidence.arms.coordinates
-            spreads = np.einsum("njrs,kr,ks->njk", parts, X, X, optimize=True)
-            self.third = third_moments(evidence.scores @ X.T, spreads, evidence.rounds)
+            sums = arm_values(X, evidence.scores.reshape(-1, X.shape[1]))
+            sums = sums.reshape(*evidence.rounds.shape, len(X))
+            self.third = third_moments(sums, quadratic_forms(X, parts), evidence.rounds)
             self.inverse = inverse_weights(evidence)
             if self.inverse is not None:
                 self.every, self.pieces = plain_thirds(evidence, upto=True)
@@ -404,7 +453,7 @@ class ConfidenceSequence:
         rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
         sign = evidence.sign
         theta = self.scores[0, j] / max(int(self.rounds[0, j]), 1)
-        gaps = sign * (first @ theta - linear_forms(rows, theta))
+        gaps = sign * (matmul(first, theta) - values_of(rows, theta))
         variance = gap_forms(rows, self.variance[0, j], first)
         if self.far is not None:
             terms = self.far.gaps_until(rows, first, j), self.far.gaps_until(rows, first, 0)
@@ -412,7 +461,7 @@ class ConfidenceSequence:
                 j, variance, (terms[0],) * 2, (terms[1],) * 2, True, alpha, gaps
             )
             return np.asarray((low[0] <= 0) | (gaps <= 0))
-        largest = float(np.linalg.eigvalsh(self.squares[0, j])[-1])
+        largest = decompositions.eigh(self.squares[0, j])[0][-1]
         known = variance > TINY * largest * gap_forms(rows, np.eye(first.size), first)
         low, _ = self._normal_limits(j, variance[None], known[None], np.zeros(1), alpha, gaps)
         out = np.asarray((low[0] <= 0) | (gaps <= 0))
@@ -537,11 +586,10 @@ class ConfidenceSequence:
                 z = normal_factor(self.rounds[:, j][:, None] / self.budget, alpha)
             else:
                 z = self.looks.factors(self._which[:, j], self._shares, alpha)[:, None]
-            tail = scipy.stats.norm.sf(np.minimum(z, 37.0))
             freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
             if clicks is not None:
                 freedom = np.where(clicks, np.inf, freedom)
-            reach = np.where(z < np.inf, scipy.stats.t.isf(tail, freedom), np.inf)
+            reach = np.where(z < np.inf, student_reaches(np.minimum(z, 37.0), freedom), np.inf)
             self._factors[key] = np.minimum(reach, FARTHEST)
         return self._factors[key]
 

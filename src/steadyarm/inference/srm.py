@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
@@ -28,6 +27,7 @@ from steadyarm.inference.sampling_variance import (
     surprise_by_arm,
     total_of,
 )
+from steadyarm.inference.tails import above_normal
 from steadyarm.wording import counted, strung
 
 Floats = NDArray[np.float64]
@@ -55,6 +55,14 @@ class CountTest:
     culprit : the arm that is furthest off, if the p-value is below 0.01
     verdict : one sentence for people
     lost : assigned positions that have no row
+
+    Examples
+    --------
+    >>> from steadyarm.segments import Segment
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([10_000]))
+    >>> found = srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5000, 4800]]))])
+    >>> found.p_value < 0.05
+    True
     """
 
     names: tuple[str, ...]
@@ -83,6 +91,15 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     arm loses do. An arm without a single row counts like any other. In a large set the arms that
     were played are judged; more than 200 of them one by one and in groups that have something in
     common, by Bonferroni.
+
+    Parameters
+    ----------
+    names : of the arms
+    pieces : segments with the rows of every arm
+
+    Returns
+    -------
+    CountTest : the p-value and what it means
 
     Examples
     --------
@@ -123,6 +140,15 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
     Compared within segments only, so the share of missing rewards may move over time together
     with the allocation. Short segments are joined with the next.
 
+    Parameters
+    ----------
+    names : of the arms
+    pieces : segments with the rows of every arm and how many of them have a reward
+
+    Returns
+    -------
+    CountTest : the p-value and what it means
+
     Examples
     --------
     >>> from steadyarm.segments import Segment
@@ -154,8 +180,13 @@ def srm_from_propensities(
 
     Parameters
     ----------
+    names : of the arms
     arms : (T,) the arm of each row, from 0
     propensities : (T,) the probability it was drawn with
+
+    Returns
+    -------
+    CountTest : the p-value and what it means
 
     Examples
     --------
@@ -222,7 +253,7 @@ def srm_from_sums(
     off = np.where(seen, sums - rows, 0.0)
     residuals = standardised(off, variance, 1e-6 * rows)
     normal = variance >= NORMAL * largest**2
-    each = 2 * scipy.stats.norm.sf(np.abs(residuals))
+    each = 2 * above_normal(np.abs(residuals))
     each = np.where(normal, each, _bennett(np.abs(off) / largest, variance / largest**2))
     each = np.where(residuals == 0, 1.0, each)
     p_value = float(min(1.0, each.min() * seen.sum()))

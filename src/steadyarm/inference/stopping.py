@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.special
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.boundaries import Looks, Spending
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.quantiles import normal_quantile
 from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.validation import check_fraction, whole_number
 
@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
+UNDECIDED = -1
 UNLIKELY = 0.1  # conditional power below which a test is futile
 
 
@@ -35,6 +36,17 @@ class Stopping:
     rounds : (n,) rounds that were judged then; of a test that nothing stopped, all
     variant : (n,) the arm that was decided on, to ship it or to keep the control; -1 for none
     futile : (n,) whether it stopped because nothing could be decided any more
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
+    >>> clicks = np.array([[150.0, 90.0]])
+    >>> part = half, SegmentStats(np.array([[500, 500]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [part] * 4)
+    >>> stopping_of(evidence, budget=4000, looks=4).rounds.tolist()
+    [2000]
     """
 
     look: Indices
@@ -68,6 +80,10 @@ def stopping_of(
     kind : how the error probability is spent
     futility : smallest difference that matters, in units of the reward; a test also stops when
         none can be shown any more. None for never
+
+    Returns
+    -------
+    Stopping : when each test stopped, and for which arm
 
     Examples
     --------
@@ -134,17 +150,37 @@ def _decided(
     best = sequence.until(j).best
     winner = sequence.winners(j, level, best)
     if towards is None:
-        return np.where(winner, best, -1)
+        return np.where(winner, best, UNDECIDED)
     row, lifted = towards
-    n, K = len(best), sequence.evidence.arms.size
     alpha = (1 - level) / (2 * max(sequence.evidence.family - 1, 1))
-    low, high = lifted.gap_limits(j, np.full(n, row), alpha, lifted.events(j))
-    better = low > 0 if sequence.evidence.direction == "maximize" else high < 0
-    not_better = high <= 0 if sequence.evidence.direction == "maximize" else low >= 0
-    not_better[:, row], better[:, row] = True, False
-    ship = better[np.arange(n), best] | (winner & (best != row))
-    keep = (winner & (best == row)) | (not_better.all(axis=1) & (K > 1))
-    return np.where(ship, best, np.where(keep, row, -1))
+    low, high = lifted.gap_limits(j, np.full(len(best), row), alpha, lifted.events(j))
+    if sequence.evidence.direction == "minimize":
+        low, high = -high, -low
+    return decided_for(best, winner, low, high, row)
+
+
+def decided_for(
+    picked: Indices, winner: Booleans, low: Floats, high: Floats, control: int
+) -> Indices:
+    """(n,) the arm that tests with a control decide for; -1 for none.
+
+    The recommended arm is shipped if it is shown to be better than the control; the control is
+    kept if every other arm is shown not to be better. A declared winner decides by itself.
+
+    picked, winner : (n,) the recommended arm, and whether it is declared the winner
+    low, high : (n, K) limits of the differences from the control, large ones being good
+
+    Examples
+    --------
+    >>> low, high = np.array([[0.0, 0.1], [0.0, -0.3]]), np.array([[0.0, 0.5], [0.0, -0.1]])
+    >>> decided_for(np.array([1, 0]), np.zeros(2, dtype=bool), low, high, control=0).tolist()
+    [1, 0]
+    """
+    rows, others = np.arange(len(picked)), np.arange(low.shape[1]) != control
+    ship = (picked != control) & (winner | (low[rows, picked] > 0))
+    not_better = np.where(others, high <= 0, True).all(axis=1) & others.any()
+    keep = not_better | ((picked == control) & winner)
+    return np.where(ship, picked, np.where(keep, control, UNDECIDED))
 
 
 def futile_at(
@@ -171,21 +207,23 @@ def futile_at(
     others = np.arange(len(X)) != first[:, None]
     last = sequence.last_boundaries(j, alpha)[:, None]
     share = np.minimum(sequence.rounds[:, j] / sequence.budget, 1.0)[:, None]
-    powers = np.stack([_power(turn * gaps, errors, share, last, futility) for turn in (1.0, -1.0)])
+    weak = np.stack([_is_weak(turn * gaps, errors, share, last, futility) for turn in (1.0, -1.0)])
     known = np.isfinite(errors) & (share > 0)
     if control is None:
         lead, _ = sequence.gap_limits(j, first, (1 - level) / family, events)
         rivals = others & (lead <= 0)
         near = np.where(rivals, high <= futility, True).all(axis=1)
-        hopeless = (others & known & (powers[0] < UNLIKELY)).any(axis=1)
+        hopeless = (others & known & weak[0]).any(axis=1)
         return np.asarray(rivals.any(axis=1) & (near | hopeless))
     near = np.where(others, (low >= -futility) & (high <= futility), True).all(axis=1)
-    hopeless = np.where(others, known & (powers.max(axis=0) < UNLIKELY), True).all(axis=1)
+    hopeless = np.where(others, known & weak.all(axis=0), True).all(axis=1)
     return np.asarray(others.any(axis=1) & (near | hopeless))
 
 
-def _power(gaps: Floats, errors: Floats, share: Floats, last: Floats, futility: float) -> Floats:
-    """(n, K) chance that a gap is shown to be above 0 at the end, given what was seen so far.
+def _is_weak(
+    gaps: Floats, errors: Floats, share: Floats, last: Floats, futility: float
+) -> Booleans:
+    """(n, K) whether a gap is hardly shown to be above 0 at the end, given what was seen so far.
 
     errors : standard errors now; share : of the budget that was played; last : boundary at the end
     """
@@ -193,4 +231,4 @@ def _power(gaps: Floats, errors: Floats, share: Floats, last: Floats, futility: 
         whole = errors * np.sqrt(share)  # the standard error at the end
         expected = share * gaps + (1 - share) * np.maximum(gaps, futility)
         z = (expected - last * whole) / (whole * np.sqrt(1 - share))
-    return np.asarray(scipy.special.ndtr(np.nan_to_num(z, nan=0.0)))
+    return np.asarray(z < -normal_quantile(UNLIKELY))

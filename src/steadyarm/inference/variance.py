@@ -19,7 +19,14 @@ from steadyarm.compiled import kernel
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
-from steadyarm.linalg import cholesky, cholesky_solve, information
+from steadyarm.linalg import (
+    cholesky,
+    cholesky_solve,
+    gram,
+    information,
+    inverse_root,
+    matmul,
+)
 from steadyarm.validation import checked_range
 
 Floats = NDArray[np.float64]
@@ -31,6 +38,7 @@ LEAST_PIECES = 10  # to estimate a variance from their differences
 GROUPS = 20  # in which scores are centred, at most: slow drift stays between them
 DIFFERENCES = 60  # pieces that are compared, at most; shorter ones are joined
 SHOCK = 6  # times the usual size of a step
+COARSE = np.cumprod([1.0] + [1.1] * 72)  # degrees of freedom, up to a thousand
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,8 @@ def score_scatter(evidence: Evidence) -> Scatter:
     total, freedom = parts.sum(axis=1), np.full(len(rounds), np.inf)
     if method == "lists":
         freedom = _coarse(list_freedom(evidence)[:, -1])
+    if evidence.freedom is not None:
+        freedom = _coarse(evidence.freedom[:, -1])
     if method == "rounds" and evidence.block > 1:
         method, parts = "differences", np.zeros_like(parts)
         apart, pieces = _differences(evidence)
@@ -102,7 +112,8 @@ def running_variance(evidence: Evidence) -> tuple[Floats, Floats, Floats, str]:
     sums, rounds = np.cumsum(evidence.scores, axis=1), np.cumsum(evidence.rounds, axis=1)
     upto = _around_mean(np.cumsum(evidence.squares, axis=1), sums, rounds)
     parts = _around_mean(evidence.squares, evidence.scores, evidence.rounds)
-    return upto, parts, np.full((n, J), np.inf), "rounds"
+    freedom = np.full((n, J), np.inf) if evidence.freedom is None else evidence.freedom
+    return upto, parts, freedom, "rounds"
 
 
 def third_moments(
@@ -121,24 +132,46 @@ def third_moments(
         stand for them
     shock : how many times the usual size a step may have; infinite to take all as they are
     """
-    out, covered = np.zeros_like(sums), np.zeros((*rounds.shape, 1))
-    size, pairs = np.zeros_like(sums[:, 0]), np.zeros((len(sums), 1))
-    N = np.maximum(rounds, 1)[:, :, None].astype(np.float64)
-    for g in range(1, sums.shape[1]):
-        n, m = N[:, g - 1], N[:, g]
-        step = (sums[:, g] * n - sums[:, g - 1] * m) * (
-            variances[:, g] / m - variances[:, g - 1] / n
-        )
-        alike = (np.minimum(n, m) >= np.maximum(n, m) / 2) & (rounds[:, g] > 0)[:, None]
-        step *= alike
-        if shock < np.inf:
-            most = np.where(size > 0, shock * size / np.maximum(pairs, 1), np.inf)
-            step = np.clip(step, -most, most)
-        out[:, g] = out[:, g - 1] + step / 2
-        size += np.abs(step)
-        pairs += alike
-        covered[:, g] = covered[:, g - 1] + alike * (n + m) / 2
-    return np.asarray(out * np.cumsum(rounds, axis=1)[:, :, None] / np.maximum(covered, 1.0))
+    out = np.zeros(sums.shape)
+    _third_kernel(
+        np.ascontiguousarray(sums),
+        np.ascontiguousarray(variances),
+        np.ascontiguousarray(rounds, dtype=np.int64),
+        float(shock),
+        out,
+    )
+    return out
+
+
+@kernel
+def _third_kernel(
+    sums: Floats, variances: Floats, rounds: NDArray[np.int64], shock: float, out: Floats
+) -> None:
+    n, G, K = sums.shape
+    size, running = np.empty(K), np.empty(K)
+    for i in range(n):
+        for k in range(K):
+            size[k], running[k] = 0.0, 0.0
+        pairs, covered, played = 0.0, 0.0, float(rounds[i, 0])
+        for g in range(1, G):
+            before, here = float(max(rounds[i, g - 1], 1)), float(max(rounds[i, g], 1))
+            played += rounds[i, g]
+            alike = min(before, here) >= max(before, here) / 2.0 and rounds[i, g] > 0
+            usual = max(pairs, 1.0)
+            if alike:
+                pairs += 1.0
+                covered += (before + here) / 2.0
+            for k in range(K):
+                if alike:
+                    step = (sums[i, g, k] * before - sums[i, g - 1, k] * here) * (
+                        variances[i, g, k] / here - variances[i, g - 1, k] / before
+                    )
+                    if shock < np.inf and size[k] > 0.0:
+                        most = shock * size[k] / usual
+                        step = most if step > most else -most if step < -most else step
+                    running[k] += step / 2.0
+                    size[k] += abs(step)
+                out[i, g, k] = running[k] * played / max(covered, 1.0)
 
 
 def plain_thirds(evidence: Evidence, upto: bool = False) -> tuple[Floats, NDArray[np.int64]]:
@@ -204,8 +237,8 @@ def _groups(evidence: Evidence, most: int, least: int) -> NDArray[np.int64]:
 
 def _coarse(freedom: Floats) -> Floats:
     """Degrees of freedom rounded down to few distinct values; a thousand are as good as many."""
-    steps = np.floor(np.log(np.maximum(freedom, 1)) / np.log(1.1))
-    coarse = np.where(freedom < 20, np.floor(freedom), 1.1**steps)
+    steps = COARSE[np.searchsorted(COARSE, freedom, side="right") - 1]
+    coarse = np.where(freedom < 20, np.floor(freedom), steps)
     return np.where(freedom >= 1000, np.inf, np.maximum(coarse, 2.0))
 
 
@@ -366,10 +399,9 @@ def _far_scales(evidence: Evidence, least: float, most: float) -> FarScales:
             played = np.flatnonzero(weights[j] > 0)
             names = played if evidence.columns is None else evidence.columns[played]
             X = arms.coordinates_of(names)
-            A = (X * weights[j, played][:, None]).T @ X
-            roots.append(np.linalg.inv(np.linalg.cholesky(A)).T)
+            roots.append(inverse_root(gram(X, weights[j, played])))
             norms = _norms(X, roots[-1])
-        values = X @ m[j]
+        values = matmul(X, m[j])
         index[j], last = len(roots) - 1, j
         reach[j] = (norms * np.maximum(np.abs(least - values), np.abs(most - values))).max()
     return FarScales(tuple(roots), index, reach)
@@ -377,8 +409,9 @@ def _far_scales(evidence: Evidence, least: float, most: float) -> FarScales:
 
 def _norms(X: Rows | Floats, root: Floats) -> Floats:
     if isinstance(X, np.ndarray):
-        return np.asarray(np.sqrt(((X @ root) ** 2).sum(axis=1)))
-    return np.asarray(np.sqrt(np.maximum(forms(X, root @ root.T, np.zeros(len(root))), 0.0)))
+        return np.asarray(np.sqrt(np.square(matmul(X, root)).sum(axis=1)))
+    inverse = matmul(root, root.T)
+    return np.asarray(np.sqrt(np.maximum(forms(X, inverse, np.zeros(len(root))), 0.0)))
 
 
 @kernel

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from steadyarm.inference import stopping
 from steadyarm.segments import Direction
 from steadyarm.wording import by_how_much, listed
 
@@ -69,6 +70,7 @@ class Compared:
     Attributes
     ----------
     control : row of the control
+    chosen : row of the variant that is decided on, the control's to keep it; -1 for none
     better, worse : (K,) variants whose lift is shown to be good, or bad; the recommended variant
         is better than the control, too, if it is the declared winner
     lifts : (K,) by how much each is better, negative if it is worse: relative if that is defined
@@ -77,6 +79,7 @@ class Compared:
     """
 
     control: int
+    chosen: int
     better: NDArray[np.bool_]
     worse: NDArray[np.bool_]
     lifts: NDArray[np.float64]
@@ -104,6 +107,10 @@ def compared(verdict: Verdict, direction: Direction) -> Compared | None:
     row = verdict.names.index(verdict.control)
     sign = 1.0 if direction == "maximize" else -1.0
     low, high = ends.T if sign > 0 else -ends[:, ::-1].T
+    picked, sure = np.array([verdict.row]), np.array([verdict.sure])
+    chosen = int(stopping.decided_for(picked, sure, low[None], high[None], row)[0])
+    if chosen == row and verdict.others and not verdict.sure:
+        chosen = stopping.UNDECIDED  # variants that are not on the short list may be better
     better, worse = low > 0, high < 0
     if verdict.sure and verdict.row != row:
         better[verdict.row] = True
@@ -118,7 +125,7 @@ def compared(verdict: Verdict, direction: Direction) -> Compared | None:
         lifts, intervals = turn * shares, between if turn > 0 else -between[:, ::-1]
     else:
         lifts, intervals = sign * absolute, np.column_stack([low, high])
-    return Compared(row, better & others, worse & others, lifts, intervals, bool(share))
+    return Compared(row, chosen, better & others, worse & others, lifts, intervals, bool(share))
 
 
 def decision_of(
@@ -150,16 +157,18 @@ def decision_of(
             lone = verdict.variants == 1
             why = "it is the only variant" if lone else "it is the best, all others are ruled out"
             return _guarded(Decision("ship", f"Ship {name}: {why}.", name), "", None, guardrails)
-        if against is not None and against.better[verdict.row]:
+        if against is not None and against.chosen == verdict.row != against.control:
             better = f"it beats {verdict.control} by {against.amount(verdict.row)}"
             ship = Decision("ship", f"Ship {name}: {better}.", name)
             return _guarded(ship, better, verdict.control, guardrails)
-        if against is not None and _none_better(verdict, against, direction):
+        if against is not None and against.chosen == against.control:
             others = [one for one in verdict.names if one != verdict.control]
             no = f"{others[0]} is not better" if len(others) == 1 else "no other variant beats it"
             return Decision("keep", f"Keep {verdict.control}: {no}.", verdict.control)
     more = _more_visits(verdict, against, budget)
     tell = "" if more is None else f"; about {more:,} more visits would tell"
+    if more is not None and not over and verdict.waiting >= more:
+        more, tell = None, "; visits that are not included yet may tell"
     if over:
         return Decision("unclear", f"No clear winner{tell}.", None, more)
     if spent:
@@ -187,16 +196,6 @@ def _guarded(
         why = f"{said}{listed(unsure)} may have got worse by more than is allowed"
         return Decision("unclear", f"Do not ship {name} yet: {why}.")
     return ship
-
-
-def _none_better(verdict: Verdict, against: Compared, direction: Direction) -> bool:
-    """Whether every other variant is shown not to be better than the control."""
-    assert verdict.lift_intervals is not None
-    if verdict.row == against.control and verdict.sure:
-        return True
-    low, high = verdict.lift_intervals.T
-    shown = high <= 0 if direction == "maximize" else low >= 0
-    return len(shown) > 1 and not verdict.others and bool(shown.all())
 
 
 def _more_visits(verdict: Verdict, against: Compared | None, budget: int) -> int | None:

@@ -31,7 +31,6 @@ from steadyarm.inference import (
     late_finding,
 )
 from steadyarm.inference.intervals import variance_kept
-from steadyarm.inference.limits import shortlisted
 from steadyarm.live.assignments import Status
 from steadyarm.live.conclusion import Decision, decision_of
 from steadyarm.live.decisions import (
@@ -46,18 +45,11 @@ from steadyarm.live.decisions import (
     state_after,
     stored_state,
 )
+from steadyarm.live.looks import Look, Stopped, looks_taken
 from steadyarm.live.metrics import MetricResult
+from steadyarm.live.outside import Outside
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import (
-    Look,
-    Stopped,
-    StopReport,
-    futile_text,
-    is_futile,
-    look_results,
-    looks_taken,
-    schedule_of,
-)
+from steadyarm.live.stopping import verdict_at_look
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
@@ -183,7 +175,7 @@ class LiveResults:
         """
         check_fraction(level, "level")
         if self.settings.stop is not None and anytime is None and reward_range is None:
-            return self._recommend_at_look(level, metrics)
+            return verdict_at_look(self, level, metrics)
         policy = self.settings.policy
         used, watched = self.spending(level, anytime)
         if reward_range is not None and anytime is False:
@@ -194,7 +186,7 @@ class LiveResults:
         if reward_range is not None:
             self._check_range(reward_range)
         if not self.judged():
-            self._explain_emptiness()
+            self.explain_emptiness()
         bounds = reward_range if watched else None
         evidence = self.evidence if policy.unbiased else None
         adjusted = bool(self.settings.covariates) and bounds is None
@@ -202,26 +194,26 @@ class LiveResults:
             evidence = self.raw_evidence  # the range of adjusted rewards is not known
         verdict = verdict_of(
             self.settings,
-            self._state_so_far(),
+            self.state_so_far(),
             evidence,
             used,
             watched,
             bounds,
-            as_policy=self._as_policy(self.mature) and (adjusted or not self.settings.covariates),
+            as_policy=self.as_policy(self.mature) and (adjusted or not self.settings.covariates),
         )
         if adjusted and evidence is not None:
-            verdict = replace(verdict, **self._beside(verdict))
-        verdict = self._with_visits(verdict, self.mature, level, watched)
-        decision = self._decided(verdict, metrics)
+            verdict = replace(verdict, **self.beside(verdict))
+        verdict = self.with_visits(verdict, self.mature, level, watched)
+        decision = self.decided(verdict, metrics)
         return replace(verdict, decision=decision, metrics=metrics)
 
-    def _as_policy(self, judged: Sequence[SegmentLedger]) -> bool:
+    def as_policy(self, judged: Sequence[SegmentLedger]) -> bool:
         """Whether a verdict on these pieces rests on all that the policy observed, and no less."""
         indices = {piece.index for piece in judged}
         missing = any(piece.zeros or piece.missing.any() for piece in judged)
         return not missing and all(p.index in indices for p in self.pieces if p.observed)
 
-    def _with_visits(
+    def with_visits(
         self, verdict: Verdict, judged: Sequence[SegmentLedger], level: float, watched: bool
     ) -> Verdict:
         """The verdict with what it rests on, and with what is wrong about it."""
@@ -242,7 +234,7 @@ class LiveResults:
             caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
         )
 
-    def _decided(self, verdict: Verdict, metrics: Sequence[MetricResult]) -> Decision:
+    def decided(self, verdict: Verdict, metrics: Sequence[MetricResult]) -> Decision:
         """What follows from a verdict, guardrails respected."""
         return decision_of(
             verdict,
@@ -253,7 +245,7 @@ class LiveResults:
             [one for one in metrics if one.metric.role == "guardrail"],
         )
 
-    def _beside(self, verdict: Verdict) -> dict[str, Any]:
+    def beside(self, verdict: Verdict) -> dict[str, Any]:
         """Raw estimates of the variants of a verdict that rests on adjusted ones, and the gain."""
         pair = self.evidence, self.raw_evidence
         if verdict.shown is not None:
@@ -263,72 +255,15 @@ class LiveResults:
     @cached_property
     def looks(self) -> list[Look]:
         """The looks that were taken at a test which may stop early, up to the one it stopped at."""
-        pieces = self._judged_at_looks
+        pieces = self.until_stop
         return looks_taken(self.settings, pieces, self.final and self.stopped is None)
 
     @property
-    def _judged_at_looks(self) -> tuple[SegmentLedger, ...]:
+    def until_stop(self) -> tuple[SegmentLedger, ...]:
+        """The mature pieces; of a test that stopped itself up to the look that it stopped at."""
         if self.stopped is None:
             return self.mature
         return tuple(piece for piece in self.mature if piece.index <= self.stopped.segment)
-
-    def _recommend_at_look(self, level: float, metrics: tuple[MetricResult, ...]) -> Verdict:
-        """The verdict at the last look; before the first one estimates without limits."""
-        if not self.judged():
-            self._explain_emptiness()
-        settings, looks = self.settings, self.looks
-        pieces = self._judged_at_looks[: looks[-1].pieces] if looks else self.mature
-        there = replace(self, pieces=pieces, ended=True)
-        if looks and not there.judged():  # no reward came before the first look
-            there, looks = replace(self, pieces=self.mature, ended=True), []
-        pieces, evidence = there.pieces, there.evidence
-        over = self.final and self.stopped is None
-        schedule = schedule_of(settings, looks, pieces, evidence, over)
-        verdict = verdict_of(
-            settings,
-            self._state_so_far(),
-            evidence,
-            level,
-            anytime=True,
-            as_policy=self._as_policy(pieces),
-            looks=schedule,
-        )
-        if settings.covariates:
-            verdict = replace(verdict, **there._beside(verdict))
-        verdict = self._with_visits(verdict, pieces, level, watched=True)
-        plain, decision = self._decided(verdict, ()), self._decided(verdict, metrics)
-        sure = plain.word in ("ship", "keep") and decision == plain
-        view = evidence
-        if evidence.arms.large:
-            control = [] if settings.control is None else [settings.arms.index(settings.control)]
-            view, _ = shortlisted(evidence, also=control)
-        futile = bool(looks) and not verdict.unhealthy and plain.word not in ("ship", "keep")
-        if futile and is_futile(settings, view, schedule):
-            decision, sure = Decision("unclear", f"No clear winner: {futile_text(settings)}."), True
-        report = StopReport(
-            rule=settings.stop or "",
-            spending=settings.spending or "",
-            planned=settings.looks if isinstance(settings.looks, int) else None,
-            looks=look_results(settings, looks, pieces, view, schedule),
-            recommended=bool(looks) and sure and not over and not verdict.unhealthy,
-            reason=decision.text if sure else "",
-        )
-        if (stopped := self.stopped) is not None:
-            when = None if stopped.when is None else to_datetime(stopped.when)
-            report = replace(
-                report, recommended=False, stopped=True, when=when, reason=stopped.reason
-            )
-        return replace(verdict, decision=decision, metrics=metrics, stopping=report)
-
-    def stop_now(self, metrics: tuple[MetricResult, ...] = ()) -> Stopped | None:
-        """Why the test stops itself now; None if it goes on."""
-        if self.settings.stop != "when sure" or self.stopped is not None or not self.looks:
-            return None
-        report = self.recommend(metrics=metrics).stopping
-        if report is None or not report.recommended:
-            return None
-        last = self.looks[-1]
-        return Stopped(last.number, self.mature[last.pieces - 1].index, report.reason)
 
     def spending(self, level: float, anytime: bool | None) -> tuple[float, bool]:
         """The level of this analysis, and whether its intervals hold at all times.
@@ -359,7 +294,7 @@ class LiveResults:
                 "were recorded; give the range of what can occur."
             )
 
-    def _explain_emptiness(self) -> None:
+    def explain_emptiness(self) -> None:
         """Say why nothing can be judged, as an error.
 
         A policy that ends without a single round recommends all the same.
@@ -412,7 +347,7 @@ class LiveResults:
                 "about them; use a policy such as Steady."
             )
         if not pieces:
-            self._explain_emptiness()
+            self.explain_emptiness()
             raise RewardsPendingError(
                 "no visit can be judged yet: none of the first ones has all of its rewards."
             )
@@ -506,7 +441,7 @@ class LiveResults:
         fit = lack_of_fit(arms_judged(self.settings), pieces) if pieces else None
         return [] if fit is None else [fit.finding]
 
-    def _state_so_far(self) -> State:
+    def state_so_far(self) -> State:
         """The state with what further mature pieces brought; policies that wait use whole ones."""
         policy = self.settings.policy
         early = policy.waits and self.state.played[0] > 0
@@ -550,11 +485,22 @@ class LiveTest(ABC):
         return self.results().evidence
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
-        """Estimates in equal shares of the test, and whether they move by more than noise."""
+        """Estimates in equal shares of the test, and whether they move by more than noise.
+
+        Parameters
+        ----------
+        periods : how many shares
+        level : confidence level
+        """
         return self.results().drift(periods, level)
 
     def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
-        """What raw means, an early stop or elimination would have concluded."""
+        """What raw means, an early stop or elimination would have concluded.
+
+        Parameters
+        ----------
+        level : confidence level
+        """
         return self.results().counterfactuals(level)
 
     def health(self) -> HealthReport:
@@ -714,6 +660,7 @@ def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -
         leased=sum(len(lease) for lease in leases),
         arms=arms if large else None,
         excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
+        outside=Outside.read(snapshot.experiment.outside),
     )
 
 
@@ -738,7 +685,10 @@ def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, d
 
 
 def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
-    """Whether the whole budget was assigned."""
+    """Whether the whole budget was assigned, or what is left of it was leased and never used."""
+    head, spent = snapshot.experiment, snapshot.experiment.outside or {}
+    if head.state in ("stopped", "archived") and spent.get("spent"):
+        return True
     return sum(tally.total_assigned for _, tally in snapshot.segments) >= settings.budget
 
 

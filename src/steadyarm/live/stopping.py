@@ -1,215 +1,106 @@
-"""Looks at a live test that may stop early: when they are taken, and what was found at each.
+"""Stopping: the verdict of a live test at its last look, and whether the test stops there.
 
-Which visits a look rests on follows from how many were assigned and when, never from rewards, so
-that every process and every replay finds the same looks. Boundaries are in
-`inference/boundaries.py`.
+Limits are those of `inference/sequences.py` with the boundaries of `inference/boundaries.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steadyarm.inference.boundaries import FIRST_LOOK, Looks
+from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.inference.stopping import futile_at
+from steadyarm.live.conclusion import Decision
 from steadyarm.live.decisions import SegmentLedger
-from steadyarm.live.settings import MOST_LOOKS, Settings
-from steadyarm.storages.base import Storage
-from steadyarm.storages.records import ExperimentHead, to_datetime
+from steadyarm.live.looks import Look, LookResult, Stopped, StopReport
+from steadyarm.live.metrics import MetricResult
+from steadyarm.live.settings import Settings
+from steadyarm.live.verdict import Verdict, verdict_of
+from steadyarm.storages.records import to_datetime
+
+if TYPE_CHECKING:
+    from steadyarm.live.results import LiveResults
 
 LEVEL = 0.95  # at which tests stop
-ITSELF = "the test itself"  # who stopped it, in the audit log
-DAY = 86_400_000_000  # microseconds
-WEEK = 7 * DAY
 
 
-@dataclass(frozen=True)
-class Look:
-    """One look at a test.
+def verdict_at_look(
+    results: LiveResults, level: float = LEVEL, metrics: tuple[MetricResult, ...] = ()
+) -> Verdict:
+    """The verdict at the last look; before the first one estimates without limits.
 
-    Attributes
-    ----------
-    number : of the planned looks, from 1; daily and weekly ones are counted as they are taken
-    pieces : how many segments it rests on, from the first one on
-    visits : assignments in these
-    last : when the last of them was made, in microseconds since 1970; None without a clock
+    metrics : what is known of further metrics, whose guardrails have a say in the decision
     """
-
-    number: int
-    pieces: int
-    visits: int
-    last: int | None
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """That a test stopped itself.
-
-    Attributes
-    ----------
-    look : number of the look that decided it
-    segment : index of the last segment that this look rests on
-    reason : what it found, in a sentence
-    when : microseconds since 1970; None without a clock
-    """
-
-    look: int
-    segment: int
-    reason: str
-    when: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers and texts, as the audit log and the JSON of sessions keep them."""
-        return {"look": self.look, "segment": self.segment, "reason": self.reason}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], when: int | None = None) -> Stopped:
-        """What `to_dict` wrote."""
-        return cls(int(data["look"]), int(data["segment"]), str(data["reason"]), when)
-
-
-@dataclass(frozen=True)
-class LookResult:
-    """What was found at one look.
-
-    Attributes
-    ----------
-    number : of the look, from 1
-    visits, share : that it rests on, and as a share of the budget
-    when : the last of these visits was assigned; None without a clock
-    boundary : standard errors that decide; infinite if the look was too early to decide anything
-    reached : standard errors that were seen: of the largest difference from the control; without a
-        control of the lead of the best variant over the nearest other one
-    """
-
-    number: int
-    visits: int
-    share: float
-    when: datetime | None
-    boundary: float
-    reached: float
+    if not results.judged():
+        results.explain_emptiness()
+    settings, looks = results.settings, results.looks
+    pieces = results.until_stop[: looks[-1].pieces] if looks else results.mature
+    there = replace(results, pieces=pieces, ended=True)
+    if looks and not there.judged():  # no reward came before the first look
+        there, looks = replace(results, pieces=results.mature, ended=True), []
+    pieces, evidence = there.pieces, there.evidence
+    over = results.final and results.stopped is None
+    schedule = _schedule(settings, looks, pieces, evidence, over)
+    verdict = verdict_of(
+        settings,
+        results.state_so_far(),
+        evidence,
+        level,
+        anytime=True,
+        as_policy=results.as_policy(pieces),
+        looks=schedule,
+    )
+    if settings.covariates:
+        verdict = replace(verdict, **there.beside(verdict))
+    verdict = results.with_visits(verdict, pieces, level, watched=True)
+    plain, decision = results.decided(verdict, ()), results.decided(verdict, metrics)
+    clear = plain.word in ("ship", "keep")
+    sure = clear and decision == plain
+    if evidence.arms.large:
+        control = [] if settings.control is None else [settings.arms.index(settings.control)]
+        evidence, _ = shortlisted(evidence, also=control)
+    sequence = ConfidenceSequence(evidence, settings.budget, None, schedule)
+    if looks and not verdict.unhealthy and not clear and _is_futile(settings, sequence):
+        assert settings.futility is not None
+        least = settings.shown(settings.futility)
+        why = f"no variant can any longer be shown to differ by {least}"
+        decision, sure = Decision("unclear", f"No clear winner: {why}."), True
+    report = StopReport(
+        rule=settings.stop or "",
+        spending=settings.spending or "",
+        planned=settings.looks if isinstance(settings.looks, int) else None,
+        looks=_look_results(settings, looks, pieces, sequence),
+        recommended=bool(looks) and sure and not over and not verdict.unhealthy,
+        reason=decision.text if sure else "",
+    )
+    if (stopped := results.stopped) is not None:
+        when = None if stopped.when is None else to_datetime(stopped.when)
+        report = replace(report, recommended=False, stopped=True, when=when, reason=stopped.reason)
+    return replace(verdict, decision=decision, metrics=metrics, stopping=report)
 
 
-@dataclass(frozen=True)
-class StopReport:
-    """How far a test is that may stop early.
-
-    Attributes
-    ----------
-    rule : "when sure" if the test stops itself, "recommend" if it only says so
-    spending : how the error probability is spent
-    planned : number of looks; None if they are taken daily or weekly
-    looks : what was found at the looks so far
-    recommended : whether the last of them decides, so that the test should be stopped
-    stopped : whether the test stopped itself
-    when : it did; None if it did not, or has no clock
-    reason : what the last look found, in a sentence; empty if it decides nothing
-    """
-
-    rule: str
-    spending: str
-    planned: int | None
-    looks: tuple[LookResult, ...] = ()
-    recommended: bool = False
-    stopped: bool = False
-    when: datetime | None = None
-    reason: str = ""
-
-    @property
-    def text(self) -> str:
-        """The same in a sentence."""
-        of = "" if self.planned is None else f" of {self.planned}"
-        if not self.looks:
-            first = "The first look" if self.planned is None else f"The first{of} looks"
-            return f"{first} is still to come."
-        at = f"look {self.looks[-1].number}{of}"
-        if self.stopped:
-            day = "" if self.when is None else f" on {self.when:%A %d %b %Y}"
-            return f"Stopped{day} at {at}: {self.reason}"
-        if self.recommended:
-            return f"Stop now, says {at}: {self.reason}"
-        return f"{at.capitalize()} decided nothing."
+def stop_now(results: LiveResults, metrics: tuple[MetricResult, ...] = ()) -> Stopped | None:
+    """Why a test that may stop itself stops now, at its last look; None if it goes on."""
+    report = verdict_at_look(results, metrics=metrics).stopping
+    if report is None or not report.recommended:
+        return None
+    last = results.looks[-1]
+    return Stopped(last.number, results.mature[last.pieces - 1].index, report.reason)
 
 
-def looks_taken(settings: Settings, pieces: Sequence[SegmentLedger], over: bool) -> list[Look]:
-    """The looks at a test that have been taken; none before a twentieth of the budget.
-
-    A look is taken at the end of the first segment that reaches the next share of the budget, or
-    the next midnight or whole week since the first assignment; at most one in every sixtieth of
-    the budget.
-
-    Parameters
-    ----------
-    pieces : ledgers of the segments that can be judged, a prefix of the test
-    over : whether the test has been played to its end, which is a look, too
-    """
-    found: list[Look] = []
-    visits, passed, last = 0, 0, None
-    began = next((piece.opened for piece in pieces if piece.opened is not None), None)
-    for count, piece in enumerate(pieces, start=1):
-        visits += piece.used + int(piece.excluded.sum())
-        if piece.last is not None:
-            last = piece.last if last is None else max(last, piece.last)
-        reached = _reached(settings, visits, began, last)
-        if reached <= passed:
-            continue
-        passed = reached
-        before = found[-1].visits if found else 0
-        near = (visits - before) * MOST_LOOKS < settings.budget
-        if visits >= FIRST_LOOK * settings.budget and not near:
-            number = reached if isinstance(settings.looks, int) else len(found) + 1
-            found.append(Look(number, count, visits, last))
-    if over and pieces and not (found and found[-1].pieces == len(pieces)):
-        number = settings.looks if isinstance(settings.looks, int) else len(found) + 1
-        found.append(Look(number, len(pieces), visits, last))
-    return found
-
-
-def _reached(settings: Settings, visits: int, began: int | None, last: int | None) -> int:
-    """How many looks are due after so many visits."""
-    if isinstance(settings.looks, int):
-        return visits * settings.looks // settings.budget
-    if began is None or last is None:
-        return 0
-    if settings.looks == "daily":
-        return last // DAY - began // DAY
-    return (last - began) // WEEK
-
-
-def schedule_of(
+def _look_results(
     settings: Settings,
     looks: Sequence[Look],
     pieces: Sequence[SegmentLedger],
-    evidence: Evidence,
-    over: bool,
-) -> Looks:
-    """The looks as intervals need them: shares of the budget that were judged at each.
-
-    pieces : as for `looks_taken`; evidence : of those of them that brought rewards
-    """
-    brought = np.cumsum([bool(piece.recorded) for piece in pieces])
-    rounds = np.cumsum(evidence.rounds[0])
-    ends = sorted({int(brought[look.pieces - 1]) for look in looks} - {0})
-    shares = tuple(float(rounds[end - 1] / settings.budget) for end in ends)
-    assert settings.spending is not None
-    return Looks(shares, settings.spending, over)
-
-
-def look_results(
-    settings: Settings,
-    looks: Sequence[Look],
-    pieces: Sequence[SegmentLedger],
-    evidence: Evidence,
-    schedule: Looks,
+    sequence: ConfidenceSequence,
 ) -> tuple[LookResult, ...]:
     """What was found at each look."""
-    sequence = ConfidenceSequence(evidence, settings.budget, None, schedule)
     brought = np.cumsum([bool(piece.recorded) for piece in pieces])
     found = []
     for look in looks:
@@ -242,30 +133,30 @@ def _extent(settings: Settings, sequence: ConfidenceSequence, j: int) -> tuple[f
     return (np.inf if boundary > 1e9 else float(boundary)), float(reached)
 
 
-def is_futile(settings: Settings, evidence: Evidence, schedule: Looks) -> bool:
+def _is_futile(settings: Settings, sequence: ConfidenceSequence) -> bool:
     """Whether nothing that matters can be decided any more, at the last look."""
-    if settings.futility is None:
+    j = sequence.rounds.shape[1] - 1
+    if settings.futility is None or sequence.looks_at(j)[0] < 0:
         return False
-    sequence = ConfidenceSequence(evidence, settings.budget, None, schedule)
-    j = evidence.rounds.shape[1] - 1
-    if sequence.looks_at(j)[0] < 0:
-        return False
-    arms = evidence.arms
+    arms = sequence.evidence.arms
     control = None if settings.control is None else arms.index(settings.control)
     return bool(futile_at(sequence, j, LEVEL, settings.futility, control)[0])
 
 
-def futile_text(settings: Settings) -> str:
-    """Why a test that is futile stops."""
-    assert settings.futility is not None
-    return f"no variant can any longer be shown to differ by {settings.shown(settings.futility)}"
+def _schedule(
+    settings: Settings,
+    looks: Sequence[Look],
+    pieces: Sequence[SegmentLedger],
+    evidence: Evidence,
+    over: bool,
+) -> Looks:
+    """The looks as intervals need them: shares of the budget that were judged at each.
 
-
-def stopped_in(storage: Storage, settings: Settings, head: ExperimentHead) -> Stopped | None:
-    """That an experiment stopped itself, from its audit log; None if it did not."""
-    if settings.stop != "when sure" or head.state not in ("stopped", "archived"):
-        return None
-    entries = [each for each in storage.history(head.name) if each.action == "experiment.stopped"]
-    if not entries or "look" not in entries[-1].detail:
-        return None
-    return Stopped.from_dict(entries[-1].detail, entries[-1].created)
+    pieces : as for `looks_taken`; evidence : of those of them that brought rewards
+    """
+    brought = np.cumsum([bool(piece.recorded) for piece in pieces])
+    rounds = np.cumsum(evidence.rounds[0])
+    ends = sorted({int(brought[look.pieces - 1]) for look in looks} - {0})
+    shares = tuple(float(rounds[end - 1] / settings.budget) for end in ends)
+    assert settings.spending is not None
+    return Looks(shares, settings.spending, over)

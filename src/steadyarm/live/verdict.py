@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+from steadyarm.files import frame_of
 from steadyarm.inference import (
     Evidence,
     Intervals,
@@ -26,11 +26,12 @@ from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between, settled_lifts
 from steadyarm.inference.limits import SHORT, shortlisted
+from steadyarm.inference.quantiles import normal_quantile
 from steadyarm.live.conclusion import UNDECIDED, Decision
+from steadyarm.live.looks import StopReport
 from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import StopReport
-from steadyarm.live.tables import frame_of, html_of, lift_text
+from steadyarm.live.tables import columns_of, html_of, lift_text
 from steadyarm.policies import State
 from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
@@ -191,7 +192,11 @@ class Verdict:
     ) -> Verdict:
         """The verdict on one test whose intervals are known.
 
+        Parameters
+        ----------
+        found : intervals of the variants
         names : of all variants, of which intervals may have a short list
+        anytime : whether they hold at any time, or at one planned in advance
         compared : differences from the control, of the same variants
         given : further attributes
         """
@@ -348,11 +353,11 @@ class Verdict:
         gap_low, gap_high and, with a control, lift, lift_low, lift_high, relative, relative_low,
         relative_high.
         """
-        return frame_of(self, "pandas")
+        return frame_of(columns_of(self), "pandas")
 
     def to_polars(self) -> Any:
         """The same as a Polars data frame."""
-        return frame_of(self, "polars")
+        return frame_of(columns_of(self), "polars")
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -498,12 +503,12 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
         assumption = FOLLOWING if following else EPOCHS if policy.waits else STILL
         method = policy.estimator
     known = np.nan_to_num(errors, nan=np.inf)  # an unknown error leaves the whole line
-    reach = scipy.stats.norm.isf((1 - level) / (2 * arms.size)) * known
+    reach = normal_quantile((1 - level) / (2 * arms.size)) * known
     centre = np.nan_to_num(estimates)
     gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
     middle = np.nan_to_num(gaps)
     # Errors of two arms of one fit may be correlated either way: they add up at worst.
-    z = float(scipy.stats.norm.isf((1 - level) / (2 * max(arms.size - 1, 1))))
+    z = normal_quantile((1 - level) / (2 * max(arms.size - 1, 1)))
     gap_reach = z * (known[arm] + known)
     gap_reach[arm] = 0.0
     plausible = middle - gap_reach <= 0

@@ -177,6 +177,21 @@ class Plan:
     lines : one per policy
     theory : bounds beside the simulation
     trials, seed : as asked, to get the same plan again
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> found = sa.plan({
+    ...     "traffic_per_day": 200,
+    ...     "arms": {"one_hot": ["A", "B"]},
+    ...     "effects": {"smallest_gap": 0.5},
+    ...     "rewards": {"sd": 1.0},
+    ...     "policies": ["a/b-test"],
+    ... }, trials=300)
+    >>> found.choice.label, found.days
+    ('A/B-test', 1)
+    >>> sa.Plan.from_dict(found.to_dict()) == found
+    True
     """
 
     question: dict[str, Any]
@@ -192,7 +207,16 @@ class Plan:
     clear: float | None = None
 
     def line(self, label: str) -> Line:
-        """The line of one policy."""
+        """The line of one policy.
+
+        Parameters
+        ----------
+        label : name of the policy, such as "Steady"
+
+        Returns
+        -------
+        Line : its needs and errors
+        """
         return next(line for line in self.lines if line.label == label)
 
     @property
@@ -326,7 +350,16 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """The plan that `to_dict` wrote."""
+        """The plan that `to_dict` wrote.
+
+        Parameters
+        ----------
+        data : what `to_dict` returned
+
+        Returns
+        -------
+        Plan
+        """
         same = "question", "summary", "error", "clear", "most_days", "most_rounds", "trials", "seed"
         oracle, floor, bounds = (data["theory"][key] for key in ("oracle", "floor", "bounds"))
         promised = {name: tuple(values) for name, values in bounds.items()}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from steadyarm.engines import LocalEngine
 from steadyarm.environments import BernoulliReward
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning.answer import Answers, Clear, Curve, Line, Need, Plan, Point, Theory
@@ -31,7 +32,6 @@ from steadyarm.planning.search import (
 from steadyarm.planning.worlds import CALM, Rhythm
 from steadyarm.policies import GBAI, P1RAGE, Steady
 from steadyarm.policies.thompson import ThompsonPolicy
-from steadyarm.simulation import LocalEngine
 from steadyarm.theory import g_bai_error_bound, p1_rage_drift_error_bound, rho_star_of_means
 from steadyarm.validation import whole_number
 
@@ -139,6 +139,10 @@ def plan(
     seed : the same seed gives the same plan, whatever the number of jobs
     jobs : threads; by default one per core
     progress : called when a policy's turn comes and after each step, from any of the threads
+
+    Returns
+    -------
+    Plan : budget and days of each policy, with intervals; ``print`` shows it
 
     Examples
     --------

@@ -75,6 +75,17 @@ class Question:
     looks : how many looks at equal distances, or "daily" or "weekly"; None for weekly ones if the
         rhythm is weekly, else for eight
     spending : how the error probability is spread over the looks, "obrien-fleming" or "pocock"
+
+    Examples
+    --------
+    >>> question = Question.from_settings({
+    ...     "traffic_per_day": 2000,
+    ...     "arms": {"one_hot": ["A", "B", "C"]},
+    ...     "effects": {"smallest_gap": 0.01},
+    ...     "rewards": {"rate": 0.05},
+    ... })
+    >>> round(question.environment(budget=1000).gap, 6)
+    0.01
     """
 
     arms: ArmSet
@@ -97,6 +108,15 @@ class Question:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], folder: Path = Path()) -> Question:
         """The question that a dictionary asks; files it names are in `folder`.
+
+        Parameters
+        ----------
+        settings : keys as in docs/plan.md
+        folder : where files that it names are
+
+        Returns
+        -------
+        Question
 
         Examples
         --------
@@ -157,7 +177,16 @@ class Question:
 
     @classmethod
     def from_file(cls, path: Path) -> Question:
-        """The question in a TOML file."""
+        """The question in a TOML file.
+
+        Parameters
+        ----------
+        path : a TOML file with the keys of `from_settings`
+
+        Returns
+        -------
+        Question
+        """
         try:
             settings = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -249,6 +278,10 @@ class Question:
     def days(self, budget: int, rhythm: Rhythm | None = None, waits: int = 0) -> int:
         """How many days a test takes, with the wait for the last rewards.
 
+        Parameters
+        ----------
+        budget : rounds of the test
+        rhythm : how effects move; by default that of the question
         waits : how often a policy waits for rewards before it goes on
         """
         rhythm = self.rhythm if rhythm is None else rhythm
@@ -256,11 +289,23 @@ class Question:
         return visits + ceil(self.delay * (1 + waits))
 
     def lag(self, budget: int, rhythm: Rhythm) -> int:
-        """How many visits a test has while a reward is on its way."""
+        """How many visits a test has while a reward is on its way.
+
+        Parameters
+        ----------
+        budget : rounds of the test
+        rhythm : how effects move
+        """
         return round(self.delay * budget / rhythm.days(budget, self.traffic_per_day))
 
     def planned_looks(self, budget: int, rhythm: Rhythm) -> Looks:
-        """When a test that may stop is looked at."""
+        """When a test that may stop is looked at.
+
+        Parameters
+        ----------
+        budget : rounds of the test
+        rhythm : how effects move
+        """
         days, looks = rhythm.days(budget, self.traffic_per_day), self.looks
         if looks is None:
             looks = "weekly" if rhythm.weekly else USUAL_LOOKS
@@ -292,7 +337,15 @@ class Question:
     def world(
         self, budget: int, rhythm: Rhythm, rng: np.random.Generator, trials: int
     ) -> BatchWorld:
-        """A batch of worlds, each with effects of its own."""
+        """A batch of worlds, each with effects of its own.
+
+        Parameters
+        ----------
+        budget : rounds of the test
+        rhythm : how effects move
+        rng : from which all randomness comes
+        trials : how many worlds
+        """
         pieces = rhythm.pieces(budget, rhythm.days(budget, self.traffic_per_day))
         if isinstance(self.noise, BernoulliReward) and self.effects.drawn:
             low, high = self._possible(rhythm, budget)
@@ -303,7 +356,18 @@ class Question:
         return BatchWorld(*world, correlation=self.correlation)
 
     def environment(self, budget: int, rhythm: Rhythm | None = None, seed: int = 0) -> Environment:
-        """One of the worlds as an `Environment`, for `simulate` and for looking at it."""
+        """One of the worlds as an `Environment`, for `simulate` and for looking at it.
+
+        Parameters
+        ----------
+        budget : rounds of the test
+        rhythm : how effects move; by default that of the question
+        seed : of the effects, where these are drawn
+
+        Returns
+        -------
+        Environment
+        """
         rhythm = self.rhythm if rhythm is None else rhythm
         world = self.world(budget, rhythm, np.random.default_rng(seed), 1)
         p = world.pieces

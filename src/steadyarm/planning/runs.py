@@ -13,7 +13,6 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
@@ -21,6 +20,8 @@ from steadyarm.environments import RewardSource
 from steadyarm.inference import Evidence, Looks, stopping_of
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import simultaneous_value
+from steadyarm.inference.quantiles import normal_quantile
+from steadyarm.inference.stopping import UNDECIDED, decided_for
 from steadyarm.live.results import ON_THE_WAY
 from steadyarm.policies import Policy
 from steadyarm.policies.base import Recommendations
@@ -34,8 +35,7 @@ Booleans = NDArray[np.bool_]
 Played = tuple[Segment, SegmentStats]
 
 LEVEL = 0.95  # of verdicts, unless somebody asks for another
-UNDECIDED = -1
-PARTS = 30  # a long segment is cut into parts this short a share of the budget, to see drift
+PARTS = 30  # into which whole tests are cut: half as many as live ones, and as good for a plan
 TABLES = 4_000_000  # numbers in the tables of scores that are held at a time
 
 
@@ -92,7 +92,9 @@ def run(
         if not segment.rounds.any():
             break
         stats = SegmentStats.empty(trials, segment.columns)
-        for part in _parts(segment.checked(arms.size), budget, policy.unbiased and squares):
+        whole = segment.checked(arms.size)
+        cut = policy.unbiased and squares
+        for part in whole.parts(budget, PARTS) if cut else (whole,):
             seen = world.play(part, at, rng, squares)
             played.append((part, seen))
             at, stats = at + part.rounds, stats + seen
@@ -107,22 +109,6 @@ def _whole(segment: Segment, rounds: Integers) -> int:
     """The rounds until something is learned, in whole blocks."""
     block = segment.block if segment.order == "blocks" else 1
     return max(1, ceil(int(rounds.max()) / block)) * block
-
-
-def _parts(segment: Segment, budget: int, cut: bool) -> Iterator[Segment]:
-    """The segment in parts of at most a thirtieth of the budget, in whole blocks."""
-    if not cut or segment.order == "shuffled":
-        yield segment
-        return
-    block = segment.block if segment.order == "blocks" else 1
-    most = max(1, round(budget / PARTS / block))
-    blocks = -(-segment.rounds // block)
-    parts = int(-(-blocks.max() // most))
-    begin = np.zeros_like(segment.rounds)
-    for i in range(1, parts + 1):
-        end = np.minimum(-(-blocks * i // parts) * block, segment.rounds)
-        yield replace(segment, rounds=end - begin)
-        begin = end
 
 
 def features_of(policy: Policy[Any], arms: ArmSet) -> ArmSet:
@@ -210,19 +196,7 @@ def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | N
     z = simultaneous_value(analysis, control, alpha)[:, None]
     # gaps from the control are by how much the control is better
     low, high = analysis.gaps_from(np.full(len(picked), control)).limits(z)
-    return decision(picked, winner, -high, -low, control)
-
-
-def decision(
-    picked: Integers, winner: Booleans, low: Floats, high: Floats, control: int
-) -> Integers:
-    """(n,) what follows from lifts (n, K) with limits, large values being good."""
-    rows = np.arange(len(picked))
-    high = high.copy()
-    high[:, control] = 0.0
-    ship = (picked != control) & (winner | (low[rows, picked] > 0))
-    keep = (high <= 0).all(axis=1) | ((picked == control) & winner)
-    return np.where(ship, picked, np.where(keep, control, UNDECIDED))
+    return decided_for(picked, winner, -high, -low, control)
 
 
 def _by_own_errors(found: Recommendations, control: int | None) -> Integers:
@@ -236,11 +210,11 @@ def _by_own_errors(found: Recommendations, control: int | None) -> Integers:
         return np.full(len(picked), UNDECIDED)
     rows, K = np.arange(len(picked)), estimates.shape[1]
     errors, values = np.nan_to_num(found.standard_errors, nan=np.inf), np.nan_to_num(estimates)
-    z = float(scipy.stats.norm.isf((1 - LEVEL) / (2 * max(K - 1, 1))))
+    z = normal_quantile((1 - LEVEL) / (2 * max(K - 1, 1)))
     low = values[rows, picked][:, None] - values - z * (errors + errors[rows, picked][:, None])
     low[rows, picked] = np.inf
     winner = np.asarray((low > 0).all(axis=1))
     if control is None:
         return np.where(winner, picked, UNDECIDED)
     lift, reach = values - values[:, [control]], z * (errors + errors[:, [control]])
-    return decision(picked, winner, lift - reach, lift + reach, control)
+    return decided_for(picked, winner, lift - reach, lift + reach, control)

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from steadyarm.compiled import compiling
+from steadyarm.inference.stopping import UNDECIDED
 from steadyarm.planning.answer import Answers, Need, Point
 from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.question import Question
-from steadyarm.planning.runs import UNDECIDED, Run, decided, run
+from steadyarm.planning.runs import Run, decided, run
 from steadyarm.planning.worlds import CALM, BatchWorld, Rhythm
 from steadyarm.simulation import CHUNK, clopper_pearson
 
